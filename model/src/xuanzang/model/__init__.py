@@ -1,0 +1,1 @@
+"""The Transformer in PyTorch: tokeniser, data, training and evaluation."""

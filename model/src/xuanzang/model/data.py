@@ -1,0 +1,162 @@
+"""Prepared pairs as batches of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
+
+METADATA_FILE = "metadata.json"
+SOURCE_TOKENIZER_FILE = "source.spm"
+TARGET_TOKENIZER_FILE = "target.spm"
+
+BATCHES_PER_SORT = 200
+"""Batches that are sorted by length together: enough for little padding, few enough to keep epochs shuffled."""
+
+
+class PreparedMetadata(BaseModel):
+    """What `prepare` did, kept in metadata.json beside the ids."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
+
+    source_language: str
+    """BCP-47 code."""
+    target_language: str
+    """BCP-47 code."""
+    source_normalization: Normalization
+    """Unicode form of the sources."""
+    share_vocabulary: bool
+    """Whether both sides use one tokeniser."""
+    source_vocab_size: int
+    """Pieces of the source tokeniser."""
+    target_vocab_size: int
+    """Pieces of the target tokeniser."""
+    corpora: list[str]
+    """Names of the training files."""
+    weights: list[float]
+    """How often each file's pairs are seen per epoch."""
+    train_pairs: int
+    """Pairs to train on."""
+    valid_pairs: int
+    """Pairs held out."""
+    filter_counts: dict[str, int]
+    """Pairs kept and dropped, by reason, before the limit on tokens."""
+    data_sha256: str
+    """Digest of the training ids."""
+
+
+class Batch(NamedTuple):
+    """Sentence pairs, padded."""
+
+    source_ids: Tensor
+    """[batch, source], int64."""
+    source_mask: Tensor
+    """[batch, source], bool; True = real token."""
+    target_input_ids: Tensor
+    """Decoder input, bos first, [batch, target], int64."""
+    target_output_ids: Tensor
+    """What the decoder must say, eos last, pad_id where nothing, [batch, target], int64."""
+
+    def to(self, device: torch.device) -> Batch:
+        """Return the batch on a device."""
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+
+class PreparedSplit:
+    """The pairs of one split, mapped from disk."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        """Map a split of a folder that `prepare` wrote.
+
+        Raises:
+            FileNotFoundError: There is no such split.
+        """
+        self._ids = [np.load(folder / f"{split}.{side}.ids.npy", mmap_mode="r") for side in ("source", "target")]
+        self._offsets = [np.load(folder / f"{split}.{side}.offsets.npy") for side in ("source", "target")]
+        corpus_file = folder / f"{split}.corpus.npy"
+        self.corpus_ids: npt.NDArray[np.uint16] = (
+            np.load(corpus_file) if corpus_file.exists() else np.zeros(len(self), dtype=np.uint16)
+        )
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self._offsets[0]) - 1
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each pair's source and target, eos counted, [pair, 2]."""
+        return np.stack([np.diff(offsets) for offsets in self._offsets], axis=1)
+
+    def batch(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
+        """Return the pairs at `indices`, padded to the longest."""
+        source_rows, target_rows = ([self._row(side, i) for i in indices] for side in (0, 1))
+        source = _pad(source_rows)
+        return Batch(source, source != PAD_ID, _pad([np.r_[BOS_ID, row[:-1]] for row in target_rows]), _pad(target_rows))
+
+    def _row(self, side: int, index: int) -> npt.NDArray[np.int64]:
+        offsets = self._offsets[side]
+        return self._ids[side][offsets[index] : offsets[index + 1]].astype(np.int64)
+
+
+def epoch_batches(
+    split: PreparedSplit, weights: Sequence[float], batch_tokens: int, seed: int, epoch: int
+) -> list[npt.NDArray[np.int64]]:
+    """Cut one epoch into batches of similar lengths.
+
+    The same arguments give the same batches, which is what lets training resume exactly.
+
+    Args:
+        split: What to draw from.
+        weights: How often pairs of each corpus appear; the fraction is drawn at random each epoch.
+        batch_tokens: Most tokens per batch, padding counted, on the longer side.
+        seed: Of the run.
+        epoch: From 0.
+
+    Returns:
+        Indices of the pairs of each batch.
+    """
+    rng = np.random.default_rng((seed, epoch))
+    wanted = np.asarray(weights)[split.corpus_ids]
+    repeats = np.floor(wanted + rng.random(len(split))).astype(np.int64)
+    order = rng.permutation(np.repeat(np.arange(len(split)), repeats))
+    batches = list(_cut(order, split.lengths, batch_tokens))
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def sequential_batches(split: PreparedSplit, batch_tokens: int) -> list[npt.NDArray[np.int64]]:
+    """Cut a split into batches of similar lengths, each pair once; for validation."""
+    return list(_cut(np.arange(len(split)), split.lengths, batch_tokens))
+
+
+def _cut(
+    order: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], batch_tokens: int
+) -> Iterator[npt.NDArray[np.int64]]:
+    longest = lengths.max(axis=1)
+    if not len(order):
+        return
+    chunk = max(1, int(BATCHES_PER_SORT * batch_tokens / longest[order].mean()))
+    for start in range(0, len(order), chunk):
+        part = order[start : start + chunk]
+        part = part[np.lexsort((lengths[part, 0], lengths[part, 1]))]
+        first = 0
+        while first < len(part):
+            # Padded size of part[first:end] is count × running maximum, which only grows with end.
+            sizes = np.maximum.accumulate(longest[part[first:]]) * np.arange(1, len(part) - first + 1)
+            count = max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
+            yield part[first : first + count]
+            first += count
+
+
+def _pad(rows: Sequence[npt.NDArray[np.int64]]) -> Tensor:
+    padded = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return torch.from_numpy(padded)

@@ -1,0 +1,62 @@
+"""How tokens are told where they stand, section 3.5 of arXiv 1706.03762."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from xuanzang.model.config import TransformerConfig
+
+
+def sinusoidal_positions(max_positions: int, d_model: int) -> Tensor:
+    """Tabulate sines and cosines of geometrically spaced wavelengths.
+
+    Args:
+        max_positions: Rows of the table, one per position from 0.
+        d_model: Columns; even.
+
+    Returns:
+        [position, model], float32: sin(pos / 10000^(2i/d)) in column 2i, the cosine of the same angle in column 2i + 1.
+
+    Source: section 3.5.
+    """
+    position = torch.arange(max_positions, dtype=torch.float64)[:, None]
+    # float64 until the end: exp of a float32 exponent would be off by 1e-4 at the far positions.
+    frequency = torch.exp(torch.arange(0, d_model, 2, dtype=torch.float64) * (-math.log(10000.0) / d_model))
+    table = torch.empty(max_positions, d_model, dtype=torch.float64)
+    table[:, 0::2] = torch.sin(position * frequency)
+    table[:, 1::2] = torch.cos(position * frequency)
+    return table.float()
+
+
+class PositionalEncoding(nn.Module):
+    """A row of a table, fixed or learned, for each position."""
+
+    table: Tensor
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        if config.positions == "sinusoidal":
+            self.register_buffer("table", sinusoidal_positions(config.max_positions, config.d_model), persistent=False)
+        else:
+            learned = torch.randn(config.max_positions, config.d_model) * config.d_model**-0.5
+            self.table = nn.Parameter(learned)
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Return the encodings of `length` positions from `start`.
+
+        Args:
+            start: First position, 0 or more.
+            length: Number of positions.
+
+        Returns:
+            [length, model].
+
+        Raises:
+            ValueError: The last position lies beyond the table.
+        """
+        if start + length > self.table.size(0):
+            raise ValueError(f"position {start + length - 1} is beyond max_positions = {self.table.size(0)}")
+        return self.table[start : start + length]

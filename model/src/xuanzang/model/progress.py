@@ -1,0 +1,68 @@
+"""What a training run shows: a progress bar, TensorBoard curves and a small JSON log."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+
+class TrainingLog:
+    """Writes `tensorboard/` and `validations.jsonl` in the run folder and a bar with tokens/s and ETA on stderr."""
+
+    def __init__(self, folder: Path, max_steps: int, start: int, *, enabled: bool) -> None:
+        self._enabled, self._folder = enabled, folder
+        self._bar = tqdm(total=max_steps, initial=start, unit="step", file=sys.stderr, disable=not enabled, smoothing=0.05)
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start) if enabled else None
+        self._loss: float | None = None
+        self._speed: float | None = None
+
+    def __enter__(self) -> Self:
+        """Return the log itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Close the bar and the writer."""
+        self._bar.close()
+        if self._writer:
+            self._writer.close()
+
+    def step(self, step: int, loss: float, tokens: int, learning_rate: float, seconds: float) -> None:
+        """Record one optimiser step.
+
+        Args:
+            step: From 1.
+            loss: Smoothed cross-entropy, nats per target token.
+            tokens: Target tokens of the step, over all processes.
+            learning_rate: That was used.
+            seconds: That it took.
+        """
+        if not self._writer:
+            return
+        self._loss = _smooth(self._loss, loss)
+        self._speed = _smooth(self._speed, tokens / seconds)
+        self._bar.set_postfix_str(f"loss {self._loss:.3f}, {self._speed:,.0f} target tokens/s", refresh=False)
+        self._bar.update()
+        for name, value in (("loss/train", loss), ("learning_rate", learning_rate), ("target_tokens_per_second", self._speed)):
+            self._writer.add_scalar(name, value, step)
+
+    def validation(self, step: int, loss: float, bleu_chrf: tuple[float, float]) -> None:
+        """Record one validation: cross-entropy in nats per token, greedy BLEU and chrF of a sample."""
+        if not self._writer:
+            return
+        bleu, chrf = bleu_chrf
+        self._bar.write(f"step {step}: validation loss {loss:.4f}, BLEU {bleu:.2f}, chrF {chrf:.2f}", file=sys.stderr)
+        for name, value in (("loss/validation", loss), ("bleu/validation", bleu), ("chrf/validation", chrf)):
+            self._writer.add_scalar(name, value, step)
+        row = {"step": step, "loss": round(loss, 5), "bleu": round(bleu, 3), "chrf": round(chrf, 3), "train_loss": self._loss}
+        with (self._folder / "validations.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
+def _smooth(average: float | None, value: float) -> float:
+    return value if average is None else 0.98 * average + 0.02 * value

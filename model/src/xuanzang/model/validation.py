@@ -1,0 +1,129 @@
+"""How good a model is: loss on held-out pairs, BLEU and chrF of its translations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+from torch import Tensor
+from tqdm import tqdm
+
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.data import PreparedSplit, sequential_batches
+from xuanzang.model.loss import label_smoothed_cross_entropy
+from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.tokenizer import PAD_ID, Tokenizer, normalize
+from xuanzang.model.transformer import Transformer
+
+
+class Scores(NamedTuple):
+    """Corpus scores of translations against one reference each."""
+
+    bleu: float
+    """0 to 100."""
+    chrf: float
+    """0 to 100, chrF2."""
+    bleu_signature: str
+    """What makes the BLEU comparable."""
+    chrf_signature: str
+    """What makes the chrF comparable."""
+
+    def __str__(self) -> str:
+        """Return two lines for people."""
+        return f"BLEU {self.bleu:.2f}  ({self.bleu_signature})\nchrF {self.chrf:.2f}  ({self.chrf_signature})"
+
+
+def score_translations(translations: Sequence[str], references: Sequence[str], target_language: str) -> Scores:
+    """Score translations with sacreBLEU; Chinese and Japanese are cut into characters.
+
+    Args:
+        translations: One per sentence.
+        references: As many.
+        target_language: BCP-47 code, which chooses the tokenisation.
+    """
+    primary = target_language.split("-")[0].lower()
+    bleu, chrf = BLEU(tokenize={"zh": "zh", "ja": "char"}.get(primary, "13a")), CHRF()
+    bleu_score = bleu.corpus_score(translations, [references])
+    chrf_score = chrf.corpus_score(translations, [references])
+    return Scores(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()))
+
+
+@torch.inference_mode()
+def validation_loss(model: Transformer, split: PreparedSplit, batch_tokens: int, device: torch.device) -> float:
+    """Return the cross-entropy per target token of a split, nats, without label smoothing.
+
+    Args:
+        model: In evaluation mode, on `device`.
+        split: Held-out pairs.
+        batch_tokens: Most padded tokens per batch.
+        device: Where to compute.
+    """
+    total, count = 0.0, 0
+    for indices in sequential_batches(split, batch_tokens):
+        batch = split.batch(indices).to(device)
+        with torch.autocast(device.type, torch.bfloat16):
+            logits = model(batch.source_ids, batch.source_mask, batch.target_input_ids)
+        total += label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, 0.0).item()
+        count += int((batch.target_output_ids != PAD_ID).sum())
+    return total / count
+
+
+def translate_ids(
+    model: Transformer, sentences: Sequence[Sequence[int]], *, beam_size: int, length_penalty: float = 1.0, batch_sentences: int = 32
+) -> list[list[Hypothesis]]:
+    """Translate tokenised sentences of any number, batched by length.
+
+    Args:
+        model: In evaluation mode.
+        sentences: Source ids, eos last.
+        beam_size: Hypotheses kept; 1 is greedy.
+        length_penalty: α of score = sum / length^α.
+        batch_sentences: Sentences per batch.
+
+    Returns:
+        Hypotheses of each sentence in the order given, best first.
+    """
+    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    results: dict[int, list[Hypothesis]] = {}
+    starts = range(0, len(order), batch_sentences)
+    for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
+        part = order[start : start + batch_sentences]
+        source_ids = _pad([sentences[i] for i in part]).to(next(model.parameters()).device)
+        limit = min(2 * source_ids.size(1) + 20, model.config.max_positions - 1)
+        found = beam_search(
+            model,
+            source_ids,
+            source_ids != PAD_ID,
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            max_target_length=limit,
+        )
+        results.update(zip(part, found, strict=True))
+    return [results[i] for i in range(len(sentences))]
+
+
+def translate_texts(
+    checkpoint: Checkpoint, texts: Sequence[str], *, beam_size: int = 4, length_penalty: float = 1.0
+) -> list[list[tuple[str, float]]]:
+    """Translate texts, one sentence each; returns text and score of every hypothesis, best first."""
+    normalized = [normalize(text, checkpoint.metadata.source_normalization) for text in texts]
+    sentences = checkpoint.source_tokenizer.encode_all(normalized)
+    found = translate_ids(checkpoint.model, sentences, beam_size=beam_size, length_penalty=length_penalty)
+    return [[(checkpoint.target_tokenizer.decode(h.target_ids), h.score) for h in hypotheses] for hypotheses in found]
+
+
+def greedy_scores(
+    model: Transformer, sources: Sequence[Sequence[int]], references: Sequence[str], tokenizer: Tokenizer, language: str
+) -> Scores:
+    """Score greedy translations of tokenised sentences; quick enough to do while training."""
+    found = translate_ids(model, sources, beam_size=1)
+    return score_translations([tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found], references, language)
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    return torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD_ID
+    )
