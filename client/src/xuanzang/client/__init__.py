@@ -1,0 +1,59 @@
+"""Translate text through a xuanzang server.
+
+>>> from xuanzang.client import TranslationClient
+>>> with TranslationClient("localhost:50051") as client:
+...     client.translate_one("我有一只猫。", target_language="en").text  # doctest: +SKIP
+'I have a cat.'
+"""
+
+from __future__ import annotations
+
+from xuanzang.client._aio_client import AsyncTranslationClient
+from xuanzang.client._client import TranslationClient
+from xuanzang.client._errors import (
+    AccessDeniedError,
+    CallCancelledError,
+    DeadlineExceededError,
+    FieldViolation,
+    InvalidRequestError,
+    ModelNotFoundError,
+    OverloadedError,
+    ServerFaultError,
+    ServerUnavailableError,
+    StatusCode,
+    TranslationError,
+)
+from xuanzang.client._types import (
+    DecodingDefaults,
+    FinishReason,
+    Hypothesis,
+    Model,
+    StreamedTranslation,
+    TLSConfig,
+    TranslateOptions,
+    Translation,
+)
+
+__all__ = [
+    "AccessDeniedError",
+    "AsyncTranslationClient",
+    "CallCancelledError",
+    "DeadlineExceededError",
+    "DecodingDefaults",
+    "FieldViolation",
+    "FinishReason",
+    "Hypothesis",
+    "InvalidRequestError",
+    "Model",
+    "ModelNotFoundError",
+    "OverloadedError",
+    "ServerFaultError",
+    "ServerUnavailableError",
+    "StatusCode",
+    "StreamedTranslation",
+    "TLSConfig",
+    "TranslateOptions",
+    "Translation",
+    "TranslationClient",
+    "TranslationError",
+]

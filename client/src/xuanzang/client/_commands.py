@@ -1,0 +1,131 @@
+"""What the commands do once their arguments are read: texts in, lines out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import IO, TextIO
+
+from xuanzang.client._client import TranslationClient
+from xuanzang.client._errors import TranslationError
+from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
+
+
+class InputError(Exception):
+    """What was given to read is no text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How results are written."""
+
+    json: bool
+    """One JSON object per text, instead of one line per hypothesis."""
+    scores: bool
+    """Put each hypothesis's score and a tab before it."""
+    by_line: bool
+    """The texts are lines: results stay one line each, and a text without a translation leaves an empty one."""
+
+
+def translate(
+    client: TranslationClient,
+    texts: Iterable[str],
+    options: TranslateOptions,
+    *,
+    layout: Layout,
+    output: TextIO,
+    complain: Callable[[str], None],
+    advance: Callable[[], None],
+) -> int:
+    """Translate texts and write the results in the same order.
+
+    Args:
+        client: Where to translate.
+        texts: However many; they are read as fast as results are written.
+        options: For all of them.
+        layout: How results are written.
+        output: Where to.
+        complain: Told of each text that has no translation, and why.
+        advance: Called after each text.
+
+    Returns:
+        How many texts have no translation.
+
+    Raises:
+        TranslationError: The server could not be reached, or failed.
+    """
+    failures = 0
+    for item in client.translate_stream(texts, ordered=True, **options):
+        result = _second_chance(client, item, options)
+        if isinstance(result, TranslationError):
+            failures += 1
+            complain(f"{'line' if layout.by_line else 'text'} {item.index + 1}: {result.message}")
+        output.writelines(line + "\n" for line in _lines(item, result, layout))
+        output.flush()
+        advance()
+    return failures
+
+
+def read_lines(file: IO[bytes]) -> Iterator[str]:
+    r"""Yield the lines of a UTF-8 file without their "\n"; everything else is kept, a "\r" before it too.
+
+    The file is closed here, by the thread that reads it: another would wait for a read that may never return.
+
+    Raises:
+        InputError: A line is not UTF-8.
+    """
+    with file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
+            except UnicodeDecodeError as error:
+                raise InputError(f"line {number} is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> None:
+    """Write a table of models, or a JSON object per model."""
+    if as_json:
+        output.writelines(json.dumps(asdict(model), ensure_ascii=False) + "\n" for model in models)
+        return
+    rows = [("MODEL", "VERSION", "FROM", "TO", "PRECISION", "DEFAULT", "MANIFEST")]
+    for model in models:
+        languages = ",".join(model.source_languages), ",".join(model.target_languages)
+        default = "yes" if model.is_default else "no"
+        rows.append((model.name, model.version, *languages, model.precision, default, model.manifest_sha256[:12]))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    output.writelines(line + "\n" for line in lines)
+
+
+def _second_chance(
+    client: TranslationClient, item: StreamedTranslation, options: TranslateOptions
+) -> Translation | TranslationError:
+    """Ask once more for a text that came at a bad moment; a call of its own is retried as the server asks."""
+    if item.error is None or not item.error.retryable:
+        return item.result
+    try:
+        return client.translate_one(item.source, **options)
+    except TranslationError as error:
+        return error
+
+
+def _lines(item: StreamedTranslation, result: Translation | TranslationError, layout: Layout) -> list[str]:
+    if layout.json:
+        return [json.dumps(_as_json(item, result), ensure_ascii=False)]
+    if isinstance(result, TranslationError):
+        return [""] if layout.by_line else []
+    return [_plain(hypothesis, layout) for hypothesis in result.hypotheses]
+
+
+def _plain(hypothesis: Hypothesis, layout: Layout) -> str:
+    text = hypothesis.text.replace("\n", " ") if layout.by_line else hypothesis.text
+    return f"{hypothesis.score:.4f}\t{text}" if layout.scores and hypothesis.score is not None else text
+
+
+def _as_json(item: StreamedTranslation, result: Translation | TranslationError) -> dict[str, object]:
+    about: dict[str, object] = {"index": item.index, "source": item.source}
+    if isinstance(result, TranslationError):
+        return about | {"error": {"code": result.code.name, "message": result.message}}
+    hypotheses = [asdict(each) | {"finish_reason": each.finish_reason.name} for each in result.hypotheses]
+    return about | {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}

@@ -1,0 +1,107 @@
+"""Everything that can go wrong with a call.
+
+    TranslationError                 every error of this package; .code .message .retryable .retry_after .violations
+    ├── InvalidRequestError          the request itself is wrong; .violations names the fields
+    ├── ModelNotFoundError           no such model, or none for the language pair
+    ├── AccessDeniedError            a server or proxy wants credentials that this client lacks
+    ├── OverloadedError              the server has too much work; .retry_after says when to come back
+    ├── ServerUnavailableError       no server could be reached, or it is shutting down
+    ├── DeadlineExceededError        no answer within the timeout
+    ├── CallCancelledError           the client was closed, or a server ended the call, before the answer came
+    └── ServerFaultError             the server failed, or does not speak this protocol
+
+The gRPC error, where there was one, is the `__cause__`.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class StatusCode(enum.Enum):
+    """The canonical status codes, by their numbers on the wire."""
+
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldViolation:
+    """A faulty field of a request."""
+
+    field: str
+    """Path to the field, such as "contents[3]" or "options.beam_size"."""
+    description: str
+    """What is wrong with it and what the limit is."""
+
+
+class TranslationError(Exception):
+    """Something went wrong with a call; the base of every error of this package."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: StatusCode = StatusCode.UNKNOWN,
+        retry_after: float | None = None,
+        violations: tuple[FieldViolation, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.retry_after = retry_after
+        """Seconds that the server asks to wait before the next try; None: it did not say."""
+        self.violations = violations
+        """The faulty fields, where the server named them."""
+
+    @property
+    def retryable(self) -> bool:
+        """Tell whether the same call may succeed later: the server said when, or could not be reached."""
+        return self.code is StatusCode.UNAVAILABLE or self.retry_after is not None
+
+
+class InvalidRequestError(TranslationError):
+    """The request itself is wrong: `violations` names the fields."""
+
+
+class ModelNotFoundError(TranslationError):
+    """No such model, or none for the language pair."""
+
+
+class AccessDeniedError(TranslationError):
+    """A server or proxy wants credentials that this client lacks."""
+
+
+class OverloadedError(TranslationError):
+    """The server has too much work, or the message is larger than it takes; retryable if `retry_after` is given."""
+
+
+class ServerUnavailableError(TranslationError):
+    """No server could be reached, or it is shutting down."""
+
+
+class DeadlineExceededError(TranslationError):
+    """No answer came within the timeout."""
+
+
+class CallCancelledError(TranslationError):
+    """The client was closed, or a server ended the call, before the answer came."""
+
+
+class ServerFaultError(TranslationError):
+    """The server failed, or does not speak this protocol."""

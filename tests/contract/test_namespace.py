@@ -1,0 +1,54 @@
+"""What keeps five distributions in one namespace from hiding each other."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("proto", "model", "export", "server", "client")
+
+
+def modules(room: str) -> Any:
+    return sorted(path for path in (ROOT / room / "src").rglob("*.py") if "__pycache__" not in path.parts)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_distribution_owns_the_namespace(room: str) -> None:
+    # One such file hides every other room from an installation that has both.
+    shared = [ROOT / room / "src" / "xuanzang" / folder / "__init__.py" for folder in (".", "translation", "bundle")]
+    assert [path for path in shared if path.exists()] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_module_lies_in_the_folder_of_its_room(room: str) -> None:
+    folders = {"proto": {"translation", "bundle"}}.get(room, {room})
+    assert {path.relative_to(ROOT / room / "src").parts[:2] for path in modules(room)} == {
+        ("xuanzang", folder) for folder in folders
+    }
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_module_is_a_drawer_for_odds_and_ends(room: str) -> None:
+    assert [path for path in modules(room) if path.stem.strip("_") in {"utils", "common", "helpers"}] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_ships_its_types(room: str) -> None:
+    packages = {path.parent for path in modules(room) if path.name == "__init__.py"} or {
+        path.parent for path in modules(room)
+    }
+    top = {package for package in packages if package.parent not in packages}
+    assert top
+    assert [package for package in top if not (package / "py.typed").exists()] == []
+
+
+def test_all_rooms_have_one_version_and_pin_each_other_to_it() -> None:
+    projects = [tomllib.loads((ROOT / room / "pyproject.toml").read_text())["project"] for room in ROOMS]
+    assert len({project["version"] for project in projects}) == 1
+    siblings = [each for project in projects for each in project["dependencies"] if each.startswith("xuanzang-")]
+    assert siblings
+    assert [each for each in siblings if not each.endswith(f"=={projects[0]['version']}")] == []

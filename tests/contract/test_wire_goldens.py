@@ -1,0 +1,223 @@
+"""What is on the wire stays on the wire: clients and servers of any two versions understand each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.rpc import error_details_pb2 as google_details
+from google.rpc import status_pb2 as google_status
+
+from xuanzang.translation.v1 import status_pb2, translation_pb2
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+# A field is only ever added. A number or type that changes here breaks every client that is out there.
+FIELDS = {
+    "TranslateTextRequest": {
+        "contents": (1, "repeated string"),
+        "source_language_code": (2, "string"),
+        "target_language_code": (3, "string"),
+        "model": (4, "string"),
+        "options": (5, "message"),
+    },
+    "TranslateTextResponse": {
+        "translations": (1, "repeated message"),
+        "model": (2, "string"),
+        "model_version": (3, "string"),
+    },
+    "StreamTranslateTextRequest": {
+        "id": (1, "string"),
+        "content": (2, "string"),
+        "source_language_code": (3, "string"),
+        "target_language_code": (4, "string"),
+        "model": (5, "string"),
+        "options": (6, "message"),
+    },
+    "StreamTranslateTextResponse": {
+        "id": (1, "string"),
+        "translation": (2, "message"),
+        "error": (3, "message"),
+        "model": (4, "string"),
+        "model_version": (5, "string"),
+    },
+    "ListModelsRequest": {},
+    "ListModelsResponse": {"models": (1, "repeated message")},
+    "DecodingOptions": {
+        "beam_size": (1, "int32"),
+        "num_hypotheses": (2, "int32"),
+        "length_penalty": (3, "float"),
+        "min_target_length": (4, "int32"),
+        "max_target_length": (5, "int32"),
+        "return_scores": (6, "bool"),
+    },
+    "Translation": {"hypotheses": (1, "repeated message")},
+    "Hypothesis": {
+        "text": (1, "string"),
+        "score": (2, "float"),
+        "token_count": (3, "int32"),
+        "finish_reason": (4, "enum"),
+    },
+    "Model": {
+        "name": (1, "string"),
+        "version": (2, "string"),
+        "source_language_codes": (3, "repeated string"),
+        "target_language_codes": (4, "repeated string"),
+        "precision": (5, "string"),
+        "manifest_sha256": (6, "string"),
+        "is_default": (7, "bool"),
+        "default_options": (8, "message"),
+        "max_source_length": (9, "int32"),
+        "max_target_length": (10, "int32"),
+    },
+}
+
+TYPES = {
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_MESSAGE: "message",
+    FieldDescriptor.TYPE_ENUM: "enum",
+    FieldDescriptor.TYPE_INT32: "int32",
+    FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_BOOL: "bool",
+    FieldDescriptor.TYPE_BYTES: "bytes",
+}
+
+OPTIONS = pb.DecodingOptions(
+    beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=300, return_scores=True
+)
+OPTIONS_BYTES = "0804 1001 1d0000803f 2000 28ac02 3001"
+
+# Written out by hand from the encoding's own rules: key = number << 3 | wire type, then length or value.
+GOLDENS = [
+    (pb.TranslateTextRequest(contents=["猫", ""]), "0a03e78cab 0a00"),
+    (
+        pb.TranslateTextRequest(
+            contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=OPTIONS
+        ),
+        "0a0161 12027a68 1a02656e 22057a682d656e 2a10" + OPTIONS_BYTES,
+    ),
+    # An option that is set to zero is not an option left out.
+    (pb.DecodingOptions(length_penalty=0, return_scores=False), "1d00000000 3000"),
+    (
+        pb.StreamTranslateTextRequest(
+            id="7", content="a", source_language_code="zh", target_language_code="en", model="m", options=OPTIONS
+        ),
+        "0a0137 120161 1a027a68 2202656e 2a016d 3210" + OPTIONS_BYTES,
+    ),
+    (
+        pb.StreamTranslateTextResponse(
+            id="7",
+            translation=pb.Translation(
+                hypotheses=[
+                    pb.Hypothesis(text="cat", score=-0.5, token_count=2, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
+                ]
+            ),
+            model="m",
+            model_version="1",
+        ),
+        "0a0137 1210 0a0e 0a03636174 15000000bf 1802 2001 22016d 2a0131",
+    ),
+    (
+        pb.StreamTranslateTextResponse(id="7", error=status_pb2.Status(code=3, message="no")),
+        "0a0137 1a06 0803 12026e6f",
+    ),
+    (pb.ListModelsRequest(), ""),
+    (
+        pb.ListModelsResponse(models=[pb.Model(name="m", version="1", is_default=True, max_target_length=300)]),
+        "0a0b 0a016d 120131 3801 50ac02",
+    ),
+]
+
+
+def described(field: FieldDescriptor) -> tuple[int, str]:
+    return field.number, ("repeated " if field.is_repeated else "") + TYPES[field.type]
+
+
+def test_fields_keep_their_numbers_and_types() -> None:
+    messages: dict[str, Descriptor] = dict(translation_pb2.DESCRIPTOR.message_types_by_name)
+    now = {name: {field.name: described(field) for field in each.fields} for name, each in messages.items()}
+    kept = {name: {field: now[name].get(field) for field in fields} for name, fields in FIELDS.items()}
+    assert kept == FIELDS
+    assert now == kept, "a new field: add it to the table, from now on it stays too"
+
+
+def test_options_that_a_model_may_default_know_whether_they_are_set() -> None:
+    assert [field.name for field in pb.DecodingOptions.DESCRIPTOR.fields if not field.has_presence] == []
+    assert pb.Hypothesis.DESCRIPTOR.fields_by_name["score"].has_presence
+
+
+def test_finish_reasons_keep_their_numbers() -> None:
+    assert dict(pb.FinishReason.items()) == {
+        "FINISH_REASON_UNSPECIFIED": 0,
+        "FINISH_REASON_END_OF_SENTENCE": 1,
+        "FINISH_REASON_MAX_LENGTH": 2,
+        "FINISH_REASON_COPIED": 3,
+    }
+
+
+def test_methods_keep_their_names_types_and_streaming() -> None:
+    service = translation_pb2.DESCRIPTOR.services_by_name["TranslationService"]
+    methods = {
+        each.name: (each.input_type.name, each.client_streaming, each.output_type.name, each.server_streaming)
+        for each in service.methods
+    }
+    assert service.full_name == "xuanzang.translation.v1.TranslationService"
+    assert methods == {
+        "TranslateText": ("TranslateTextRequest", False, "TranslateTextResponse", False),
+        "StreamTranslateText": ("StreamTranslateTextRequest", True, "StreamTranslateTextResponse", True),
+        "ListModels": ("ListModelsRequest", False, "ListModelsResponse", False),
+    }
+
+
+@pytest.mark.parametrize(("message", "golden"), GOLDENS, ids=lambda value: type(value).__name__)
+def test_messages_are_written_and_read_byte_for_byte(message: Any, golden: Any) -> None:
+    wire = bytes.fromhex(golden)
+    assert message.SerializeToString(deterministic=True) == wire
+    assert type(message).FromString(wire) == message
+
+
+def test_a_message_of_a_later_version_keeps_what_this_one_does_not_know() -> None:
+    later = bytes.fromhex("0a0161 9a0603") + b"new"  # field 99
+    assert pb.TranslateTextRequest.FromString(later).SerializeToString() == later
+
+
+@pytest.mark.parametrize(
+    ("ours", "googles"),
+    [
+        (status_pb2.Status, google_status.Status),
+        (status_pb2.BadRequest, google_details.BadRequest),
+        (status_pb2.BadRequest.FieldViolation, google_details.BadRequest.FieldViolation),
+        (status_pb2.RetryInfo, google_details.RetryInfo),
+    ],
+    ids=["Status", "BadRequest", "FieldViolation", "RetryInfo"],
+)
+def test_errors_have_the_fields_that_googles_have(ours: Any, googles: Any) -> None:
+    shape = {field.number: described(field) for field in ours.DESCRIPTOR.fields}
+    theirs = {field.number: described(field) for field in googles.DESCRIPTOR.fields}
+    # Google adds fields now and then; ours are the first ones, and a reader passes over the rest.
+    assert shape == {number: theirs[number] for number in shape}
+    assert shape
+
+
+def filled_errors() -> Any:
+    bad_request = google_details.BadRequest(
+        field_violations=[google_details.BadRequest.FieldViolation(field="contents[3]", description="is too long")]
+    )
+    retry = google_details.RetryInfo()
+    retry.retry_delay.FromMilliseconds(2500)
+    status = google_status.Status(code=8, message="busy")
+    for detail in (bad_request, retry):
+        status.details.add().Pack(detail)
+    return status, bad_request, retry
+
+
+def test_errors_written_by_googles_classes_are_read_byte_for_byte_by_ours() -> None:
+    ours: tuple[Any, ...] = (status_pb2.Status, status_pb2.BadRequest, status_pb2.RetryInfo)
+    for theirs, kind in zip(filled_errors(), ours, strict=True):
+        wire = theirs.SerializeToString(deterministic=True)
+        read = kind.FromString(wire)
+        assert read.SerializeToString(deterministic=True) == wire
+        assert not [
+            field.number for field, _ in read.ListFields() if field.number not in kind.DESCRIPTOR.fields_by_number
+        ]
+        assert type(theirs).FromString(read.SerializeToString()) == theirs

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from xuanzang.client._progress import Progress
+from xuanzang.translation.v1 import status_pb2
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Script
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def environment(address: Any) -> Any:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
+    return clean | {"XUANZANG_ADDRESS": address}
+
+
+def command(*arguments: Any) -> Any:
+    return [sys.executable, "-m", "xuanzang.client", *map(str, arguments)]
+
+
+@pytest.fixture
+def run(script: Script) -> Any:
+    def run(*arguments: Any, given: str | bytes = "", address: Any = script.address) -> Any:
+        given = given if isinstance(given, bytes) else given.encode()
+        done = subprocess.run(
+            command(*arguments), input=given, capture_output=True, timeout=60, env=environment(address), check=False
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+def refuse_long(requests: Any, context: Any) -> Iterator[Any]:
+    for request in requests:
+        hypothesis = pb.Hypothesis(
+            text=request.content.upper(), score=-0.25, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE
+        )
+        if len(request.content) > 10:
+            error = status_pb2.Status(code=3, message="content is longer than 10")
+            yield pb.StreamTranslateTextResponse(id=request.id, error=error)
+        else:
+            yield pb.StreamTranslateTextResponse(
+                id=request.id, translation=pb.Translation(hypotheses=[hypothesis]), model="zh-en", model_version="1"
+            )
+
+
+def test_texts_on_the_command_line_are_translated_one_per_line(run: Run) -> None:
+    assert run("translate", "猫 a", "b") == (0, "猫 A\nB\n", "")
+
+
+def test_lines_of_standard_input_stay_one_line_each(run: Run) -> None:
+    assert run("translate", given="a\n\nb\r\nc") == (0, "A\n\nB\r\nC\n", "")
+
+
+def test_lines_of_a_file_are_written_in_their_order_to_another(run: Run, script: Script, tmp_path: Path) -> None:
+    script.on_stream = lambda requests, context: reversed(list(refuse_long(requests, context)))
+    (tmp_path / "zh").write_text("".join(f"line {number}\n" for number in range(100)))
+    assert run("translate", "-f", tmp_path / "zh", "-o", tmp_path / "en") == (0, "", "")
+    assert (tmp_path / "en").read_text() == "".join(f"LINE {number}\n" for number in range(100))
+
+
+def test_a_refused_line_leaves_an_empty_one_and_is_named(run: Run, script: Script) -> None:
+    script.on_stream = refuse_long
+    code, output, errors = run("translate", given="a\nmuch too long\nc\n")
+    assert (code, output) == (1, "A\n\nC\n")
+    assert errors == "xuanzang: line 2: content is longer than 10\n"
+
+
+def test_json_holds_all_there_is_to_know_of_each_text(run: Run, script: Script) -> None:
+    script.on_stream = refuse_long
+    code, output, _ = run("translate", "--json", "a", "much too long")
+    assert code == 1
+    hypothesis = {"text": "A", "score": -0.25, "token_count": 0, "finish_reason": "END_OF_SENTENCE"}
+    assert [json.loads(line) for line in output.splitlines()] == [
+        {"index": 0, "source": "a", "model": "zh-en", "model_version": "1", "hypotheses": [hypothesis]},
+        {
+            "index": 1,
+            "source": "much too long",
+            "error": {"code": "INVALID_ARGUMENT", "message": "content is longer than 10"},
+        },
+    ]
+
+
+def test_options_reach_the_server_and_scores_stand_before_the_text(run: Run, script: Script) -> None:
+    seen = []
+
+    def remember(requests: Any, context: Any) -> Iterator[Any]:
+        for request in requests:
+            seen.append(request)
+            yield from refuse_long([request], context)
+
+    script.on_stream = remember
+    options = "--source zh --target en --model m --beam-size 3 --num-hypotheses 1 --length-penalty 0.5"
+    lengths = "--min-target-length 1 --max-target-length 9"
+    code, output, _ = run("translate", "--scores", *options.split(), *lengths.split(), "a")
+    assert (code, output) == (0, "-0.2500\tA\n")
+    assert seen == [
+        pb.StreamTranslateTextRequest(
+            id="0",
+            content="a",
+            source_language_code="zh",
+            target_language_code="en",
+            model="m",
+            options=pb.DecodingOptions(
+                beam_size=3,
+                num_hypotheses=1,
+                length_penalty=0.5,
+                min_target_length=1,
+                max_target_length=9,
+                return_scores=True,
+            ),
+        )
+    ]
+
+
+def test_a_text_that_came_while_the_server_was_busy_gets_a_second_chance(run: Run, script: Script) -> None:
+    def busy(requests: Any, context: Any) -> Iterator[Any]:
+        for request in requests:
+            yield pb.StreamTranslateTextResponse(id=request.id, error=status_pb2.Status(code=14, message="busy"))
+
+    script.on_stream = busy
+    assert run("translate", "a") == (0, "A\n", "")
+    assert len(script.requests) == 1
+
+
+def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> None:
+    model = pb.Model(name="zh-en", version="1", source_language_codes=["zh"], target_language_codes=["en"])
+    script.models = pb.ListModelsResponse(models=[model])
+    code, output, _ = run("models")
+    assert code == 0
+    assert [line.split()[:4] for line in output.splitlines()] == [
+        ["MODEL", "VERSION", "FROM", "TO"],
+        ["zh-en", "1", "zh", "en"],
+    ]
+    assert json.loads(run("models", "--json")[1])["source_languages"] == ["zh"]
+
+
+def test_an_unreachable_server_is_a_line_and_a_code_of_its_own(run: Run) -> None:
+    code, output, errors = run("translate", "a", address="127.0.0.1:1")
+    assert (code, output) == (3, "")
+    assert errors.startswith("xuanzang: ")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "reason"),
+    [
+        (["translate", "-f", "/nonexistent"], b"", "No such file or directory"),
+        (["translate"], b"a\n\xff\n", "line 2 is not UTF-8"),
+        (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
+        (["translate", "--address", "a:1,b:2", "a"], b"", "'a:1' is not ip:port"),
+        (["translate", "--tls-cert", os.devnull, "a"], b"", "go together"),
+        (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
+        (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
+        ([], b"", "required: COMMAND"),
+    ],
+)
+def test_wrong_use_is_explained_in_words_with_code_two(
+    run: Run, arguments: list[str], given: str | bytes, reason: str
+) -> None:
+    code, _, errors = run(*arguments, given=given)
+    assert code == 2
+    assert reason in errors
+    assert "Traceback" not in errors
+
+
+def test_lines_before_one_that_is_no_text_are_translated(run: Run) -> None:
+    code, output, _ = run("translate", given=b"a\nb\n\xff\n")
+    assert (code, output) == (2, "A\nB\n")
+
+
+def test_help_tells_the_exit_codes(run: Run) -> None:
+    code, output, _ = run("--help")
+    assert code == 0
+    for expected in ("0  ", "1  ", "2  ", "3  ", "130", "141"):
+        assert f"\n  {expected}" in output
+
+
+@pytest.fixture
+def start(script: Script) -> Any:
+    """Start the command on pipes, and end it whatever the test does."""
+    started, pipe = [], subprocess.PIPE
+
+    def start(*arguments: Any) -> Any:
+        started.append(
+            subprocess.Popen(command(*arguments), env=environment(script.address), stdin=pipe, stdout=pipe, stderr=pipe)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_line_is_answered_before_the_next_is_typed_and_ctrl_c_ends_it(
+    start: Callable[..., Any],
+) -> None:
+    process = start("translate")
+    for line in (b"a\n", b"b\n"):
+        process.stdin.write(line)
+        process.stdin.flush()
+        assert process.stdout.readline() == line.upper()
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert process.stderr.read() == b""
+
+
+def test_ctrl_c_while_an_answer_is_awaited_ends_it_and_the_call(start: Callable[..., Any], script: Script) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def never(requests: Any, context: Any) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        begun.set()
+        ended.wait(30)
+        yield from ()
+
+    script.on_stream = never
+    process = start("translate", "a")
+    assert begun.wait(30)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert ended.wait(10)
+    assert process.stderr.read() == b""
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word(start: Callable[..., Any]) -> None:
+    process = start("translate")
+    process.stdout.close()
+    process.stdin.write(b"a\n" * 10)
+    process.stdin.close()
+    assert process.wait(30) == 141
+    assert process.stderr.read() == b""
+    process.stdin = process.stdout = None
+
+
+def test_progress_counts_to_the_end_on_one_line() -> None:
+    screen = io.StringIO()
+    progress = Progress(3, screen)
+    for _ in range(3):
+        progress.advance()
+    progress.close()
+    assert screen.getvalue().count("\n") == 1
+    last = screen.getvalue().rstrip().rsplit("\r", 1)[-1]
+    assert last.startswith("[" + "#" * 30 + "] 100%  3/3 lines")
+    assert "0:00 left" in last

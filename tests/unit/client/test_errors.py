@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import pytest
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from xuanzang import client as sdk
+from xuanzang.client import StatusCode
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Client, Script
+
+
+EXPECTED = {
+    StatusCode.CANCELLED: sdk.CallCancelledError,
+    StatusCode.UNKNOWN: sdk.ServerFaultError,
+    StatusCode.INVALID_ARGUMENT: sdk.InvalidRequestError,
+    StatusCode.DEADLINE_EXCEEDED: sdk.DeadlineExceededError,
+    StatusCode.NOT_FOUND: sdk.ModelNotFoundError,
+    StatusCode.ALREADY_EXISTS: sdk.ServerFaultError,
+    StatusCode.PERMISSION_DENIED: sdk.AccessDeniedError,
+    StatusCode.RESOURCE_EXHAUSTED: sdk.OverloadedError,
+    StatusCode.FAILED_PRECONDITION: sdk.ServerFaultError,
+    StatusCode.ABORTED: sdk.ServerFaultError,
+    StatusCode.OUT_OF_RANGE: sdk.InvalidRequestError,
+    StatusCode.UNIMPLEMENTED: sdk.ServerFaultError,
+    StatusCode.INTERNAL: sdk.ServerFaultError,
+    StatusCode.UNAVAILABLE: sdk.ServerUnavailableError,
+    StatusCode.DATA_LOSS: sdk.ServerFaultError,
+    StatusCode.UNAUTHENTICATED: sdk.AccessDeniedError,
+}
+
+
+def number_of(code: grpc.StatusCode) -> int:
+    number: int = cast("Any", code.value)[0]
+    return number
+
+
+def packed(*details: Any) -> Any:
+    """google.rpc details as the server writes them, with Google's own classes as the oracle."""
+    anys = []
+    for detail in details:
+        anys.append(any_pb2.Any())
+        anys[-1].Pack(detail)
+    return anys
+
+
+def refuse(script: Script, code: grpc.StatusCode, *details: Any, message: Any = "no", pushback: Any = "1") -> None:
+    """Let every call end with this status and these details; those that gRPC tries again, at once."""
+    status = status_pb2.Status(code=StatusCode[code.name].value, message=message, details=packed(*details))
+
+    def abort(request: Any, context: Any) -> None:
+        details_and_pushback = (
+            ("grpc-status-details-bin", status.SerializeToString()),
+            ("grpc-retry-pushback-ms", pushback),
+        )
+        context.set_trailing_metadata(details_and_pushback)
+        context.abort(code, message)
+
+    script.on_translate = abort
+
+    def abort_at_the_end(requests: Any, context: Any) -> None:
+        list(requests)
+        abort(None, context)
+
+    script.on_stream = abort_at_the_end
+
+
+def retry_info(seconds: float) -> Any:
+    delay = duration_pb2.Duration()
+    delay.FromNanoseconds(int(seconds * 1e9))
+    return error_details_pb2.RetryInfo(retry_delay=delay)
+
+
+def test_every_status_code_of_grpc_has_its_own_counterpart() -> None:
+    ours = {code.name: code.value for code in StatusCode}
+    assert ours == {code.name: number_of(code) for code in grpc.StatusCode if code is not grpc.StatusCode.OK}
+    assert set(EXPECTED) == set(StatusCode)
+
+
+@pytest.mark.parametrize("code", StatusCode, ids=lambda code: code.name)
+def test_each_code_becomes_its_error_with_the_cause_chained(client: Client, script: Script, code: StatusCode) -> None:
+    refuse(script, grpc.StatusCode[code.name], message="the reason")
+    with pytest.raises(sdk.TranslationError) as caught:
+        client.translate(["a"])
+    assert type(caught.value) is EXPECTED[code]
+    assert (caught.value.code, str(caught.value), caught.value.message) == (code, "the reason", "the reason")
+    assert isinstance(caught.value.__cause__, grpc.RpcError)
+    assert caught.value.retryable == (code is StatusCode.UNAVAILABLE)
+
+
+@pytest.mark.parametrize("code", [StatusCode.INTERNAL, StatusCode.UNAVAILABLE], ids=lambda code: code.name)
+def test_a_stream_that_fails_as_a_whole_raises_the_same_error(client: Client, script: Script, code: StatusCode) -> None:
+    refuse(script, grpc.StatusCode[code.name], message="the reason")
+    with pytest.raises(EXPECTED[code], match="the reason"):
+        client.translate_stream(["a", "b"])
+
+
+def test_violations_name_the_fields_and_reasons(client: Client, script: Script) -> None:
+    violations = [
+        error_details_pb2.BadRequest.FieldViolation(field="contents[3]", description="is too long"),
+        error_details_pb2.BadRequest.FieldViolation(field="options.beam_size", description="must be 1 to 16"),
+    ]
+    refuse(script, grpc.StatusCode.INVALID_ARGUMENT, error_details_pb2.BadRequest(field_violations=violations))
+    with pytest.raises(sdk.InvalidRequestError) as caught:
+        client.translate(["a"])
+    assert caught.value.violations == (
+        sdk.FieldViolation(field="contents[3]", description="is too long"),
+        sdk.FieldViolation(field="options.beam_size", description="must be 1 to 16"),
+    )
+    assert not caught.value.retryable
+
+
+def test_an_overloaded_server_says_when_to_come_back(client: Client, script: Script) -> None:
+    refuse(
+        script,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        retry_info(2.5),
+        pushback="-1",  # asks gRPC itself not to try again
+    )
+    with pytest.raises(sdk.OverloadedError) as caught:
+        client.translate(["a"])
+    assert caught.value.retry_after == 2.5
+    assert caught.value.retryable
+    assert len(script.requests) == 1
+
+
+def test_details_of_other_kinds_and_broken_details_are_passed_over(client: Client, script: Script) -> None:
+    broken = any_pb2.Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=b"\xff\xff")
+    status = status_pb2.Status(details=[broken, *packed(error_details_pb2.DebugInfo(detail="x"), retry_info(1))])
+
+    def abort(request: Any, context: Any) -> None:
+        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+        context.abort(grpc.StatusCode.INTERNAL, "no")
+
+    script.on_translate = abort
+    with pytest.raises(sdk.ServerFaultError) as caught:
+        client.translate(["a"])
+    assert caught.value.retry_after == 1
+
+
+def test_a_details_header_that_is_no_status_does_no_harm(client: Client, script: Script) -> None:
+    def abort(request: Any, context: Any) -> None:
+        context.set_trailing_metadata((("grpc-status-details-bin", b"\xff\xff"),))
+        context.abort(grpc.StatusCode.NOT_FOUND, "no such model")
+
+    script.on_translate = abort
+    with pytest.raises(sdk.ModelNotFoundError, match="no such model"):
+        client.translate(["a"])
+
+
+def test_a_server_that_is_not_there_is_unavailable(client_type: type[Client]) -> None:
+    with pytest.raises(sdk.ServerUnavailableError) as caught:
+        client_type("127.0.0.1:1").translate(["a"])
+    assert caught.value.retryable
+
+
+def test_a_service_that_is_not_there_is_a_fault_of_the_server(
+    client_type: type[Client], serve: Callable[..., Script]
+) -> None:
+    script = serve()
+    script.on_translate = lambda request, context: context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+    with pytest.raises(sdk.ServerFaultError, match="UNIMPLEMENTED"):
+        client_type(script.address).translate(["a"])
+
+
+def test_errors_survive_pickling() -> None:
+    violations = (sdk.FieldViolation(field="model", description="is unknown"),)
+    error = sdk.OverloadedError("busy", code=StatusCode.RESOURCE_EXHAUSTED, retry_after=1.5, violations=violations)
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is sdk.OverloadedError
+    assert (copy.message, copy.code, copy.retry_after, copy.violations) == ("busy", error.code, 1.5, violations)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from xuanzang import client as sdk
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Client, Script
+
+
+def fail_first(times: int, code: grpc.StatusCode, metadata: Any = ()) -> Any:
+    """Refuse so many calls, then translate."""
+    left = iter(range(times))
+
+    def respond(request: Any, context: Any) -> Any:
+        if next(left, None) is not None:
+            context.set_trailing_metadata(metadata)
+            context.abort(code, "not now")
+        return pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="late")])])
+
+    return respond
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED])
+def test_calls_that_were_refused_before_any_work_are_tried_again(
+    client: Client, script: Script, code: grpc.StatusCode
+) -> None:
+    script.on_translate = fail_first(2, code, metadata=(("grpc-retry-pushback-ms", "1"),))
+    assert client.translate_one("a").text == "late"
+    assert len(script.requests) == 3
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT])
+def test_other_failures_are_not_tried_again(client: Client, script: Script, code: grpc.StatusCode) -> None:
+    script.on_translate = fail_first(1, code)
+    with pytest.raises(sdk.TranslationError):
+        client.translate_one("a")
+    assert len(script.requests) == 1
+
+
+def test_five_tries_are_enough(client: Client, script: Script) -> None:
+    pushback = (("grpc-retry-pushback-ms", "1"),)
+    script.on_translate = fail_first(100, grpc.StatusCode.RESOURCE_EXHAUSTED, metadata=pushback)
+    with pytest.raises(sdk.OverloadedError):
+        client.translate_one("a")
+    assert len(script.requests) == 5
+
+
+def test_the_wait_that_the_server_asks_for_is_obeyed_and_counts_against_the_timeout(
+    client: Client, script: Script
+) -> None:
+    # An hour: with the client's own backoff of a tenth of a second there would be more than one call in a second.
+    pushback = (("grpc-retry-pushback-ms", "3600000"),)
+    script.on_translate = fail_first(100, grpc.StatusCode.RESOURCE_EXHAUSTED, metadata=pushback)
+    with pytest.raises(sdk.TranslationError):
+        client.translate_one("a", timeout=1.0)
+    assert len(script.requests) == 1
+
+
+def test_a_large_request_is_tried_again_too(client: Client, script: Script) -> None:
+    script.on_translate = fail_first(1, grpc.StatusCode.UNAVAILABLE)
+    text = "a" * (2 * 1024 * 1024)  # gRPC's own retry buffer ends at a quarter of a megabyte
+    assert client.translate_one(text).text == "late"
+    assert [len(request.contents[0]) for request in script.requests] == [len(text)] * 2
+
+
+def test_a_stream_refused_before_its_first_answer_is_opened_again(client: Client, script: Script) -> None:
+    refusals = iter(range(2))
+    echo = script.on_stream
+
+    def respond(requests: Any, context: Any) -> Iterator[Any]:
+        if next(refusals, None) is not None:
+            context.set_trailing_metadata((("grpc-retry-pushback-ms", "1"),))
+            context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        yield from echo(requests, context)
+
+    script.on_stream = respond
+    assert [each.translation.text for each in client.translate_stream(["a", "b"])] == ["A", "B"]
+
+
+def test_a_call_without_an_answer_ends_at_its_timeout_and_the_server_is_told(client: Client, script: Script) -> None:
+    ended = threading.Event()
+
+    def never(request: Any, context: Any) -> Any:
+        context.add_callback(ended.set)
+        ended.wait(20)
+        return pb.TranslateTextResponse()
+
+    script.on_translate = never
+    with pytest.raises(sdk.DeadlineExceededError) as caught:
+        client.translate_one("a", timeout=0.2)
+    assert caught.value.code is sdk.StatusCode.DEADLINE_EXCEEDED
+    assert ended.wait(10)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
+def test_a_timeout_that_is_none_is_refused(client: Client, client_type: type[Client], timeout: float) -> None:
+    with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
+        client.translate_one("a", timeout=timeout)

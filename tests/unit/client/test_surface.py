@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import pytest
+
+import xuanzang.client as sdk
+from xuanzang.client import _messages
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Script
+
+
+def public_methods(cls: Any) -> Any:
+    return {name: method for name, method in inspect.getmembers(cls, inspect.isfunction) if not name.startswith("_")}
+
+
+def test_all_is_exactly_the_public_surface() -> None:
+    public = {
+        name
+        for name, value in vars(sdk).items()
+        if not name.startswith("_") and not isinstance(value, types.ModuleType)
+    }
+    assert set(sdk.__all__) == public - {"annotations"}
+    assert len(sdk.__all__) == len(set(sdk.__all__))
+
+
+def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
+    blocking, asynchronous = public_methods(sdk.TranslationClient), public_methods(sdk.AsyncTranslationClient)
+    assert list(blocking) == list(asynchronous)
+    for name in blocking:
+        ours, theirs = (inspect.signature(methods[name]).parameters for methods in (blocking, asynchronous))
+        assert [(each.name, each.kind, each.default) for each in ours.values()] == [
+            (each.name, each.kind, each.default) for each in theirs.values()
+        ]
+    assert inspect.signature(sdk.TranslationClient) == inspect.signature(sdk.AsyncTranslationClient)
+
+
+def test_every_option_is_a_parameter_of_the_request() -> None:
+    parameters = inspect.signature(_messages.translate_request).parameters
+    options = get_type_hints(sdk.TranslateOptions, vars(sys.modules["xuanzang.client._types"]))
+    assert list(options) == [name for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY]
+
+
+def test_every_error_is_a_translation_error() -> None:
+    errors = [value for name, value in vars(sdk).items() if name.endswith("Error")]
+    assert len(errors) == 9
+    assert all(issubclass(error, sdk.TranslationError) for error in errors)
+
+
+@pytest.mark.parametrize("call", ["translate_one", "list_models", "translate_stream"])
+def test_a_closed_client_says_so(script: Script, call: str) -> None:
+    client = sdk.TranslationClient(script.address)
+    client.close()
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        getattr(client, call)(*["a"] * (call != "list_models"))
+
+
+async def test_a_closed_asynchronous_client_says_so(script: Script) -> None:
+    client = sdk.AsyncTranslationClient(script.address)
+    await client.close()
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        await client.translate_one("a")

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import grpc
+import pytest
+
+from xuanzang.client import FinishReason, InvalidRequestError, ServerFaultError, TranslationClient
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Client, Script
+
+
+def test_translations_come_in_the_order_of_the_texts(client: Client, script: Script) -> None:
+    result = client.translate(["b", "a", "c"], source_language="zh", target_language="en")
+    assert [each.text for each in result] == ["B", "A", "C"]
+    assert {(each.model, each.model_version) for each in result} == {("zh-en", "1")}
+    assert list(script.requests[0].contents) == ["b", "a", "c"]
+
+
+def test_a_lone_text_has_its_own_method(client: Client) -> None:
+    assert client.translate_one("猫 a").text == "猫 A"
+
+
+def test_a_lone_text_given_as_texts_is_refused_with_the_right_method_named(client: Client, script: Script) -> None:
+    with pytest.raises(TypeError, match="translate_one"):
+        client.translate(cast("Any", "abc"))
+    assert not script.requests
+
+
+def test_no_texts_need_no_call(client: Client, script: Script) -> None:
+    assert client.translate([]) == []
+    assert not script.requests
+
+
+def test_options_that_are_left_out_or_none_are_not_sent(client: Client, script: Script) -> None:
+    client.translate(["a"], beam_size=None)
+    assert script.requests[0] == pb.TranslateTextRequest(contents=["a"])
+
+
+def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
+    client.translate(
+        ["a"],
+        source_language="zh",
+        target_language="en",
+        model="zh-en",
+        beam_size=5,
+        num_hypotheses=2,
+        length_penalty=0.0,
+        min_target_length=0,
+        max_target_length=7,
+        return_scores=False,
+    )
+    options = pb.DecodingOptions(
+        beam_size=5,
+        num_hypotheses=2,
+        length_penalty=0,
+        min_target_length=0,
+        max_target_length=7,
+        return_scores=False,
+    )
+    assert script.requests[0] == pb.TranslateTextRequest(
+        contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=options
+    )
+    assert {field.name for field, _ in options.ListFields()} == {field.name for field in options.DESCRIPTOR.fields}
+
+
+def test_an_option_that_does_not_exist_is_a_type_error(client: Client) -> None:
+    with pytest.raises(TypeError, match="beam_sise"):
+        client.translate(["a"], beam_sise=4)
+
+
+def test_an_option_beyond_the_wire_is_refused_by_name(client: Client) -> None:
+    with pytest.raises(InvalidRequestError, match=r"options\.beam_size") as caught:
+        client.translate(["a"], beam_size=2**40)
+    assert [violation.field for violation in caught.value.violations] == ["options.beam_size"]
+
+
+def test_text_that_is_no_unicode_is_refused_by_its_index(client: Client) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        client.translate(["a", "\ud800"])
+    assert [violation.field for violation in caught.value.violations] == ["contents[1]"]
+    assert not caught.value.retryable
+
+
+def test_a_text_that_is_no_str_is_a_type_error_with_its_index(client: Client) -> None:
+    with pytest.raises(TypeError, match=r"contents\[1\] is a NoneType"):
+        client.translate(cast("Any", ["a", None]))
+
+
+def test_hypotheses_keep_scores_counts_and_reasons(client: Client, script: Script) -> None:
+    hypotheses = [
+        pb.Hypothesis(text="x", score=-0.5, token_count=3, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE),
+        pb.Hypothesis(text="y", token_count=4, finish_reason=pb.FINISH_REASON_MAX_LENGTH),
+        pb.Hypothesis(text="", finish_reason=pb.FINISH_REASON_COPIED),
+    ]
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(
+        translations=[pb.Translation(hypotheses=hypotheses)]
+    )
+    first, second, third = client.translate_one("a").hypotheses
+    assert (first.text, first.score, first.token_count, first.finish_reason) == (
+        "x",
+        -0.5,
+        3,
+        FinishReason.END_OF_SENTENCE,
+    )
+    assert second.score is None
+    assert (second.finish_reason, third.finish_reason) == (FinishReason.MAX_LENGTH, FinishReason.COPIED)
+
+
+def test_a_finish_reason_of_a_later_version_reads_as_unspecified(client: Client, script: Script) -> None:
+    hypothesis = pb.Hypothesis.FromString(pb.Hypothesis(text="x").SerializeToString() + b"\x20\x63")
+    assert hypothesis.finish_reason == 99
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(
+        translations=[pb.Translation(hypotheses=[hypothesis])]
+    )
+    assert client.translate_one("a").hypotheses[0].finish_reason is FinishReason.UNSPECIFIED
+
+
+@pytest.mark.parametrize("translations", [[], [pb.Translation()]], ids=["none at all", "without hypothesis"])
+def test_a_missing_translation_is_a_fault_of_the_server(
+    client: Client, script: Script, translations: list[pb.Translation]
+) -> None:
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(translations=translations)
+    with pytest.raises(ServerFaultError):
+        client.translate(["a"])
+
+
+def test_models_come_with_all_that_the_server_tells(client: Client, script: Script) -> None:
+    model = pb.Model(
+        name="zh-en",
+        version="3",
+        source_language_codes=["zh"],
+        target_language_codes=["en"],
+        precision="int8",
+        manifest_sha256="ab" * 32,
+        is_default=True,
+        default_options=pb.DecodingOptions(beam_size=4, length_penalty=1.0),
+        max_source_length=256,
+        max_target_length=300,
+    )
+    script.models = pb.ListModelsResponse(models=[model])
+    (read,) = client.list_models()
+    assert (read.name, read.version, read.precision, read.manifest_sha256) == ("zh-en", "3", "int8", "ab" * 32)
+    assert (read.source_languages, read.target_languages, read.is_default) == (("zh",), ("en",), True)
+    assert (read.max_source_length, read.max_target_length) == (256, 300)
+    assert (read.defaults.beam_size, read.defaults.length_penalty) == (4, 1.0)
+    assert read.defaults.max_target_length is None
+
+
+def test_messages_beyond_the_default_four_megabytes_pass(client: Client, script: Script) -> None:
+    text = "a" * (3 * 1024 * 1024)
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(
+        translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)])] * 2
+    )
+    assert [each.text for each in client.translate(["x", "y"])] == [text, text]
+
+
+def test_calls_go_round_all_addresses(serve: Callable[..., Script]) -> None:
+    scripts = [serve(), serve()]
+    with TranslationClient([script.address for script in scripts]) as client:
+        for _ in range(1000):  # the second connection may come up a moment after the first
+            client.translate(["a"])
+            if all(script.requests for script in scripts):
+                break
+    assert all(script.requests for script in scripts)
+
+
+def test_a_dead_address_among_several_is_passed_over(client_type: type[Client], script: Script) -> None:
+    client = client_type(["127.0.0.1:1", script.address])
+    assert [client.translate_one("a").text for _ in range(3)] == ["A"] * 3
+
+
+def test_the_servers_learn_which_client_calls(client: Client, script: Script) -> None:
+    agents = []
+
+    def remember(request: Any, context: grpc.ServicerContext) -> Any:
+        agents.append(dict(context.invocation_metadata())["user-agent"])
+        return pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis()])])
+
+    script.on_translate = remember
+    client.translate(["a"])
+    assert str(agents[0]).startswith("xuanzang-client/")
