@@ -1,0 +1,49 @@
+"""The command line: `python -m xuanzang.export`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import ClassVar
+
+from pydantic import ValidationError
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+
+from xuanzang.export.certificate import ParityFailure
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import CheckpointError
+from xuanzang.model.corpus import CorpusError
+
+
+class _Command(ExportSettings, BaseSettings):
+    """Turn a checkpoint into a bundle that the server loads.
+
+    Builds the encoder graph and the decoder-step graph, quantises, compares them with torch step by step and on
+    held-out sentences, and writes the bundle only if they agree.
+    """
+
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
+        cli_prog_name="xuanzang-export", cli_kebab_case=True, cli_implicit_flags=True, cli_enforce_required=True
+    )
+
+    def cli_cmd(self) -> None:
+        """Run the export."""
+        print(export(self))
+
+
+def main() -> None:
+    """Run the command; exits 1 if the export is refused, 2 if the arguments are."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+    try:
+        CliApp.run(_Command)
+    except ValidationError as error:
+        faults = "; ".join(f"--{'.'.join(map(str, e['loc'])).replace('_', '-')}: {e['msg']}" for e in error.errors())
+        sys.exit(f"xuanzang-export: {faults}")
+    except (ParityFailure, CheckpointError, CorpusError, OSError) as error:
+        print(f"xuanzang-export: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Ranges of the activations that enter each linear layer, observed on real sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from xuanzang.export.weights import ActivationRange
+from xuanzang.model.transformer import Transformer
+
+QUANTILE = 0.99999
+"""Share of the activations that a range must cover; the rest is clipped."""
+
+
+@torch.inference_mode()
+def calibrate(
+    model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, batch_sentences: int = 16
+) -> dict[str, ActivationRange]:
+    """Run sentence pairs through the model and return the input range of every linear layer.
+
+    Args:
+        model: In evaluation mode.
+        pairs: Source ids and decoder input ids (bos first) of real sentences.
+        batch_sentences: Sentences run together.
+
+    Returns:
+        By module name. A range is the widest, over batches, of the quantiles within a batch.
+    """
+    ranges: dict[str, ActivationRange] = {}
+    linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    handles = [module.register_forward_pre_hook(_observer(ranges, name)) for name, module in linears.items()]
+    try:
+        # Sentences of like length share a batch, so that padding, which no real token ever is, stays out of the ranges.
+        ordered = sorted(pairs, key=lambda pair: (len(pair[0]), len(pair[1])))
+        for start in range(0, len(ordered), batch_sentences):
+            _run(model, ordered[start : start + batch_sentences])
+    finally:
+        for handle in handles:
+            handle.remove()
+    return ranges
+
+
+def _run(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
+    pad_id = model.config.pad_id
+    source, target = (
+        pad_sequence([torch.tensor(side) for side in sides], batch_first=True, padding_value=pad_id)
+        for sides in zip(*pairs, strict=True)
+    )
+    model(source, source != pad_id, target)
+
+
+def _observer(ranges: dict[str, ActivationRange], name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+    def observe(_module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        low, high = _quantiles(inputs[0])
+        known = ranges.get(name, ActivationRange(0.0, 0.0))
+        ranges[name] = ActivationRange(min(low, known.low), max(high, known.high))
+
+    return observe
+
+
+def _quantiles(values: Tensor) -> tuple[float, float]:
+    flat = values.flatten()
+    rest = max(1, round(flat.numel() * (1 - QUANTILE)))
+    low = flat.kthvalue(rest).values
+    high = flat.kthvalue(flat.numel() + 1 - rest).values
+    return float(low), float(high)

@@ -1,0 +1,195 @@
+"""What was measured at export, kept with the bundle."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+from tqdm import tqdm
+
+from xuanzang.export.parity import Parity, compare, step_milliseconds, target_limit
+from xuanzang.export.runner import OnnxModel, translate_batch
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.corpus import Pair
+from xuanzang.model.search import Hypothesis
+from xuanzang.model.tokenizer import normalize
+from xuanzang.model.validation import Scores, score_translations, translate_ids
+
+SAMPLES = 8
+"""Sentences that the server replays before it serves the bundle."""
+
+
+class ParityFailure(Exception):
+    """The graphs do not do what the checkpoint does; no bundle is written."""
+
+
+class Sample(BaseModel):
+    """A sentence with the ids that the bundle must give for it."""
+
+    source: str
+    source_ids: list[int]
+    target_ids: list[int]
+    target: str
+    beam_size: int
+    length_penalty: float
+
+
+class Certificate(BaseModel):
+    """The contents of certificate.json."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    parity: dict[str, dict[str, float]]
+    """By graph precision: sentences and steps compared with torch float32, greatest difference, token agreement."""
+    quality: dict[str, dict[str, float]]
+    """By "torch_float32", "onnx_float32" and, if exported, "onnx_int8": BLEU and chrF of the same sentences."""
+    quality_sentences: int
+    """Sentences translated for it."""
+    signatures: list[str]
+    """sacreBLEU's, for BLEU and chrF."""
+    step_milliseconds: dict[str, dict[str, float]]
+    """By precision, then position: median time of a decoder step of 8 sentences and 4 hypotheses."""
+    samples: list[Sample]
+    """For the server to replay."""
+    machine: dict[str, str]
+    """Where this was measured."""
+
+
+class Graphs(NamedTuple):
+    """Loaded graphs of one precision."""
+
+    precision: str
+    model: OnnxModel
+
+
+def certify(checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pair], settings: ExportSettings) -> Certificate:
+    """Measure graphs against torch.
+
+    Args:
+        checkpoint: What was exported.
+        graphs: float32 first; the last is what is shipped.
+        pairs: Held-out pairs.
+        settings: How much to measure, and what is allowed.
+
+    Raises:
+        ParityFailure: A measure is outside its limit.
+    """
+    sentences = [source_ids(checkpoint, pair.source) for pair in pairs]
+    shipped = graphs[-1]
+    parity = {
+        g.precision: compare(checkpoint.model, g.model, sentences[: settings.parity_sentences], beam_size=settings.beam_size)
+        for g in tqdm(graphs, desc="parity", file=sys.stderr)
+    }
+    _require_parity(parity["float32"], settings)
+    evaluated = min(settings.evaluation_sentences, len(pairs))
+    outputs = {"torch_float32": _torch_translations(checkpoint, sentences[:evaluated], settings)}
+    for g in graphs:
+        outputs[f"onnx_{g.precision}"] = _onnx_translations(g.model, sentences[:evaluated], settings)
+    scores = {name: _score(checkpoint, found, pairs[:evaluated]) for name, found in outputs.items()}
+    _require_quality(scores, settings)
+    return Certificate(
+        parity={precision: result._asdict() for precision, result in parity.items()},
+        quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
+        quality_sentences=evaluated,
+        signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
+        step_milliseconds={g.precision: {str(n): round(step_milliseconds(g.model, n), 3) for n in (10, 200)} for g in graphs},
+        samples=_samples(checkpoint, shipped.model, pairs, outputs, settings),
+        machine=_machine(),
+    )
+
+
+def source_ids(checkpoint: Checkpoint, text: str) -> list[int]:
+    """Return the ids of a source sentence, as the server makes them."""
+    return checkpoint.source_tokenizer.encode(normalize(text, checkpoint.metadata.source_normalization))
+
+
+def _require_parity(parity: Parity, settings: ExportSettings) -> None:
+    if parity.max_abs_difference >= settings.max_float32_difference:
+        raise ParityFailure(
+            f"float32 graphs differ from torch by {parity.max_abs_difference:.2e} nats, "
+            f"the limit is {settings.max_float32_difference:.0e}"
+        )
+    if parity.token_agreement < 1.0:
+        raise ParityFailure(f"float32 graphs give other tokens than torch for {1 - parity.token_agreement:.0%} of sentences")
+
+
+def _require_quality(scores: dict[str, Scores], settings: ExportSettings) -> None:
+    if "onnx_int8" in scores and (loss := scores["onnx_float32"].bleu - scores["onnx_int8"].bleu) > settings.max_bleu_loss:
+        raise ParityFailure(f"int8 loses {loss:.2f} BLEU, the limit is {settings.max_bleu_loss}")
+
+
+def _torch_translations(
+    checkpoint: Checkpoint, sentences: Sequence[Sequence[int]], settings: ExportSettings
+) -> list[list[Hypothesis]]:
+    return translate_ids(
+        checkpoint.model, sentences, beam_size=settings.beam_size, length_penalty=settings.length_penalty
+    )
+
+
+def _onnx_translations(
+    model: OnnxModel, sentences: Sequence[Sequence[int]], settings: ExportSettings, batch_sentences: int = 32
+) -> list[list[Hypothesis]]:
+    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    results: dict[int, list[Hypothesis]] = {}
+    for start in tqdm(range(0, len(order), batch_sentences), desc="translating", unit="batch", file=sys.stderr):
+        part = order[start : start + batch_sentences]
+        found = _translate(model, [sentences[i] for i in part], settings)
+        results.update(zip(part, found, strict=True))
+    return [results[i] for i in range(len(sentences))]
+
+
+def _translate(model: OnnxModel, batch: Sequence[Sequence[int]], settings: ExportSettings) -> list[list[Hypothesis]]:
+    return translate_batch(
+        model,
+        batch,
+        beam_size=settings.beam_size,
+        length_penalty=settings.length_penalty,
+        max_target_length=target_limit(batch, model.config.max_positions),
+    )
+
+
+def _score(checkpoint: Checkpoint, found: Sequence[Sequence[Hypothesis]], pairs: Sequence[Pair]) -> Scores:
+    texts = [checkpoint.target_tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found]
+    return score_translations(texts, [pair.target for pair in pairs], checkpoint.metadata.target_language)
+
+
+def _samples(
+    checkpoint: Checkpoint,
+    model: OnnxModel,
+    pairs: Sequence[Pair],
+    outputs: dict[str, list[list[Hypothesis]]],
+    settings: ExportSettings,
+) -> list[Sample]:
+    """Choose sentences whose translation is the same in every precision: rounding on other machines will not change it."""
+    samples: list[Sample] = []
+    for index, pair in enumerate(pairs[: len(outputs["torch_float32"])]):
+        best = {tuple(found[index][0].target_ids) for found in outputs.values()}
+        ids = source_ids(checkpoint, pair.source)
+        if len(best) == 1 and 4 <= len(ids) <= 40:
+            found = _translate(model, [ids], settings)[0][0].target_ids  # alone, as the server replays it
+            if tuple(found) in best:
+                samples.append(
+                    Sample(
+                        source=pair.source,
+                        source_ids=ids,
+                        target_ids=found,
+                        target=checkpoint.target_tokenizer.decode(found),
+                        beam_size=settings.beam_size,
+                        length_penalty=settings.length_penalty,
+                    )
+                )
+        if len(samples) == SAMPLES:
+            return samples
+    if not samples:
+        raise ParityFailure("no sentence is translated alike in every precision")
+    return samples
+
+
+def _machine() -> dict[str, str]:
+    packages = ("torch", "onnx", "onnxruntime", "sentencepiece", "sacrebleu")
+    return {"platform": platform.machine(), "python": platform.python_version()} | {p: version(p) for p in packages}

@@ -1,0 +1,80 @@
+"""The pipeline: load the checkpoint, build the graphs, certify them, write the bundle."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from xuanzang.export.bundle import make_manifest, next_version, serialize, write_bundle
+from xuanzang.export.calibration import calibrate
+from xuanzang.export.card import model_card
+from xuanzang.export.certificate import Graphs, certify, source_ids
+from xuanzang.export.graphs import decoder_graph, encoder_graph
+from xuanzang.export.runner import OnnxModel
+from xuanzang.export.settings import ExportSettings
+from xuanzang.export.weights import Float32, Int8, Precision
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.corpus import CorpusError, Pair, read_pairs
+
+logger = logging.getLogger(__name__)
+
+
+def export(settings: ExportSettings) -> Path:
+    """Write a bundle and return its folder.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be loaded.
+        CorpusError: The validation pairs cannot be read.
+        ParityFailure: The graphs do not do what the checkpoint does; nothing is written.
+    """
+    checkpoint = load_checkpoint(settings.checkpoint)
+    pairs = _usable_pairs(checkpoint, settings.valid)
+    precisions: list[Precision] = [Float32()]
+    if settings.precision == "int8":
+        precisions.append(Int8(calibrate(checkpoint.model, _calibration(checkpoint, pairs, settings))))
+    built = [(p.name, encoder_graph(checkpoint.model, p), decoder_graph(checkpoint.model, p)) for p in precisions]
+    graphs = [Graphs(name, OnnxModel(encoder, decoder, checkpoint.model.config)) for name, encoder, decoder in built]
+    certificate = certify(checkpoint, graphs, pairs, settings)
+
+    version = settings.version or next_version(settings.repository / settings.model)
+    files = {
+        "encoder.onnx": serialize(built[-1][1]),
+        "decoder.onnx": serialize(built[-1][2]),
+        "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
+        "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),
+    }
+    manifest = make_manifest(checkpoint, settings, version, certificate.machine)
+    for name in {manifest.source_tokenizer, manifest.target_tokenizer}:
+        files[name] = (checkpoint.folder / name).read_bytes()
+    folder = settings.repository / settings.model / str(version)
+    write_bundle(folder, files, manifest)
+    logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
+    return folder
+
+
+def _usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
+    """Read the pairs whose both sides fit the model."""
+    limit = checkpoint.model.config.max_positions
+    pairs = [
+        pair
+        for pair in read_pairs(path)
+        if pair.source
+        and pair.target
+        and len(source_ids(checkpoint, pair.source)) <= limit
+        and len(checkpoint.target_tokenizer.encode(pair.target)) <= limit
+    ]
+    if not pairs:
+        raise CorpusError(f"{path}: no pair fits the model's {limit} positions")
+    return pairs
+
+
+def _calibration(
+    checkpoint: Checkpoint, pairs: list[Pair], settings: ExportSettings
+) -> list[tuple[list[int], list[int]]]:
+    # From the end of the file: quality and parity are measured on sentences from its start.
+    chosen = pairs[-settings.calibration_sentences :]
+    bos_id = checkpoint.model.config.bos_id
+    return [
+        (source_ids(checkpoint, pair.source), [bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
+        for pair in chosen
+    ]

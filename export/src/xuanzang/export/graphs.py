@@ -1,0 +1,187 @@
+"""The encoder and the decoder step as ONNX graphs.
+
+    source_ids ─ encoder ─ cross_key_values, source_mask ─┐
+                                                          ├─ decoder ─ candidates, present_key_values ─┐
+    token_ids, positions, scores, visible, past_key_values┘                                           │
+                                                   past_key_values of the next step ◄─────────────────┘
+
+In the decoder the hypotheses of a sentence are query positions over one shared history of columns: `visible` says which
+columns each may see. A change of beams changes `visible` and copies no cache.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from torch import Tensor, nn
+
+from xuanzang.export import tensors
+from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.weights import Float32, FloatArray, Linear, Precision
+from xuanzang.model.attention import MultiHeadAttention
+from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
+from xuanzang.model.positions import PositionalEncoding
+from xuanzang.model.transformer import Transformer
+
+HIDDEN = -1.0e4
+"""Added to the score of a key that must not be seen: its weight underflows to exactly 0."""
+
+
+def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+    """Build the graph from padded sentences to the keys and values that the decoder attends to.
+
+    Args:
+        model: Trained weights.
+        precision: How to store them.
+    """
+    blocks = _Blocks(model, precision, "encoder")
+    graph = blocks.graph
+    length = graph.op("Shape", "source_ids", start=1, end=2)
+    positions = graph.op("Range", _scalar(graph, 0), graph.op("Squeeze", length), _scalar(graph, 1))  # [source]
+    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)), output="source_mask")
+    mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
+    x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
+    for layer in model.encoder_layers:
+        assert isinstance(layer, EncoderLayer)
+        x = blocks.encoder_layer(x, layer, mask)
+    memory = blocks.norm(x, model.encoder_norm)
+    for index, layer in enumerate(model.decoder_layers):
+        assert isinstance(layer, DecoderLayer)
+        blocks.cross_key_value(memory, layer.cross_attention, index)
+    return graph.model(tensors.encoder_inputs(), tensors.encoder_outputs(model.config))
+
+
+def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+    """Build the graph of one decoder step for every hypothesis of every sentence.
+
+    Args:
+        model: Trained weights.
+        precision: How to store them.
+    """
+    blocks = _Blocks(model, precision, "decoder")
+    graph = blocks.graph
+    shown, hidden = graph.constant("shown", 0.0, np.float32), graph.constant("hidden", HIDDEN, np.float32)
+    bias = graph.op("Unsqueeze", graph.op("Where", "visible", shown, hidden), graph.ints(1))  # [batch, 1, beam, history]
+    source_mask = graph.op("Cast", "source_mask", to=onnx.TensorProto.INT32)
+    x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
+    for index, layer in enumerate(model.decoder_layers):
+        assert isinstance(layer, DecoderLayer)
+        x = blocks.decoder_layer(x, layer, index, bias, source_mask)
+    logits = blocks.linear(blocks.norm(x, model.decoder_norm), model.output_projection)
+    _candidates(graph, logits, model.config.target_vocab_size)
+    return graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
+
+
+class _Blocks:
+    """The Transformer's parts as nodes of one graph; a twin of xuanzang.model.layers."""
+
+    def __init__(self, model: Transformer, precision: Precision, name: str) -> None:
+        self.graph = GraphBuilder(name)
+        self._precision = precision
+        self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
+        self._names = {module: module_name for module_name, module in model.named_modules()}
+
+    def encoder_layer(self, x: str, layer: EncoderLayer, mask: str) -> str:
+        x = self.residual(x, layer.self_attention_residual, lambda h: self._encoder_attention(h, layer, mask))
+        return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
+
+    def decoder_layer(self, x: str, layer: DecoderLayer, index: int, bias: str, mask: str) -> str:
+        x = self.residual(x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index, bias))
+        x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index, mask))
+        return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
+
+    def residual(self, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
+        if residual.pre_norm:
+            return self.graph.op("Add", x, sublayer(self.norm(x, residual.norm)))
+        return self.norm(self.graph.op("Add", x, sublayer(x)), residual.norm)
+
+    def norm(self, x: str, norm: nn.Module) -> str:
+        if not isinstance(norm, nn.LayerNorm):
+            return x
+        name = self._names[norm]
+        scale = self.graph.constant(f"{name}.weight", _array(norm.weight))
+        shift = self.graph.constant(f"{name}.bias", _array(norm.bias))
+        return self.graph.op("LayerNormalization", x, scale, shift, epsilon=norm.eps, axis=-1)
+
+    def feed_forward(self, x: str, network: FeedForward) -> str:
+        return self.linear(self.graph.op("Relu", self.linear(x, network.inner)), network.outer)
+
+    def linear(self, x: str, *layers: nn.Linear) -> str:
+        """Apply layers that share their input as one product."""
+        weight = np.concatenate([_array(layer.weight) for layer in layers]).T
+        bias = None if layers[0].bias is None else np.concatenate([_array(layer.bias) for layer in layers])
+        return self._precision.linear(self.graph, x, Linear(self._names[layers[0]], np.ascontiguousarray(weight), bias))
+
+    def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
+        # Section 3.4's √d_model is multiplied into the table.
+        table = _array(embedding.weight) * np.float32(math.sqrt(self._d_model))
+        rows = self._precision.embedding(self.graph, ids, "embedding", table)
+        return self.graph.op("Add", rows, Float32().embedding(self.graph, positions, "positional", _array(encoding.table)))
+
+    def cross_key_value(self, memory: str, attention: MultiHeadAttention, index: int) -> None:
+        """Name the keys and values of the memory [batch, source, model] as the encoder's outputs."""
+        both = self.linear(memory, attention.key_projection, attention.value_projection)
+        parts = self.graph.multi_op("Split", both, outputs=2, axis=-1, num_outputs=2)
+        for part, projected in zip(("key", "value"), parts, strict=True):
+            heads = self.graph.op("Reshape", projected, self.graph.ints(0, 0, self._num_heads, self._d_head))
+            self.graph.op("Transpose", heads, perm=[0, 2, 1, 3], output=f"cross_key_values.{index}.{part}")
+
+    def _encoder_attention(self, h: str, layer: EncoderLayer, mask: str) -> str:
+        query, key, value = self._project(h, layer.self_attention)
+        return self._attend([query, key, value, "", mask], layer.self_attention)
+
+    def _history_attention(self, h: str, layer: DecoderLayer, index: int, bias: str) -> str:
+        query, key, value = self._project(h, layer.self_attention)
+        past = [f"past_key_values.{index}.{part}" for part in ("key", "value")]
+        present = [f"present_key_values.{index}.{part}" for part in ("key", "value")]
+        return self._attend([query, key, value, "", "", bias, *past], layer.self_attention, present)
+
+    def _cross_attention(self, h: str, layer: DecoderLayer, index: int, mask: str) -> str:
+        query = self.linear(h, layer.cross_attention.query_projection)
+        key, value = (f"cross_key_values.{index}.{part}" for part in ("key", "value"))
+        return self._attend([query, key, value, "", mask], layer.cross_attention)
+
+    def _project(self, h: str, attention: MultiHeadAttention) -> list[str]:
+        together = self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
+        return self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
+
+    def _attend(self, inputs: list[str], attention: MultiHeadAttention, present: list[str] | None = None) -> str:
+        """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias, past."""
+        output = f"{self._names[attention]}.heads"
+        self.graph.multi_op(
+            "MultiHeadAttention",
+            *inputs,
+            outputs=[output, *(present or [])],
+            domain=MICROSOFT,
+            num_heads=self._num_heads,
+        )
+        return self.linear(output, attention.output_projection)
+
+
+def _candidates(graph: GraphBuilder, logits: str, vocab_size: int) -> None:
+    """Choose the 2 · beam best continuations of each sentence from logits [batch, beam, vocab]."""
+    beam = graph.op("Shape", "token_ids", start=1, end=2)
+    wanted = graph.op("Mul", beam, graph.ints(2))  # [1]
+    per_row = graph.op("Min", wanted, graph.ints(vocab_size))
+    _, ids = graph.multi_op("TopK", logits, per_row, outputs=2, axis=-1)  # [batch, beam, per_row]
+    # LogSoftmax and a gather: onnxruntime's ReduceLogSumExp is 20 times slower.
+    log_probs = graph.op("GatherElements", graph.op("LogSoftmax", logits, axis=-1), ids, axis=-1)
+    totals = graph.op("Add", log_probs, graph.op("Unsqueeze", "scores", graph.ints(2)))
+    flat = graph.op("Concat", graph.ints(0), graph.ints(-1), axis=0)
+    _, slots = graph.multi_op(
+        "TopK", graph.op("Reshape", totals, flat), wanted, outputs=["candidate_scores", "slots"], axis=-1
+    )
+    graph.op("GatherElements", graph.op("Reshape", ids, flat), slots, axis=1, output="candidate_ids")
+    graph.op("Div", slots, per_row, output="candidate_parents")
+
+
+def _scalar(graph: GraphBuilder, value: int) -> str:
+    return graph.constant(f"scalar_{value}", value, np.int64)
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    array: FloatArray = tensor.detach().float().cpu().numpy()
+    return array

@@ -1,0 +1,129 @@
+"""Whether the graphs compute what the torch model computes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import onnxruntime
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, translate_batch
+from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.transformer import Transformer
+
+
+class Parity(NamedTuple):
+    """How far the graphs are from the torch model on the same sentences."""
+
+    sentences: int
+    """Compared, each decoded to the end."""
+    steps: int
+    """Decoder steps compared."""
+    max_abs_difference: float
+    """Greatest difference of a candidate's summed log-probability gained in one step, nats."""
+    token_agreement: float
+    """Share of sentences whose best hypothesis is the same, token for token."""
+
+
+def compare(
+    model: Transformer, onnx_model: OnnxModel, sentences: Sequence[Sequence[int]], *, beam_size: int, batch_sentences: int = 10
+) -> Parity:
+    """Decode sentences with the graphs and, in lockstep on the same hypotheses, with torch.
+
+    Args:
+        model: The torch model, float32, in evaluation mode.
+        onnx_model: The graphs.
+        sentences: Source ids, eos last.
+        beam_size: Hypotheses kept.
+        batch_sentences: Sentences decoded together.
+    """
+    followers, agreed = [], 0
+    for start in range(0, len(sentences), batch_sentences):
+        batch = sentences[start : start + batch_sentences]
+        follower = _TorchFollower(model, batch, beam_size)
+        limit = target_limit(batch, model.config.max_positions)
+        found = translate_batch(
+            onnx_model, batch, beam_size=beam_size, length_penalty=1.0, max_target_length=limit, on_step=follower.follow
+        )
+        expected = _torch_search(model, batch, beam_size, limit)
+        agreed += sum(a[0].target_ids == b[0].target_ids for a, b in zip(found, expected, strict=True))
+        followers.append(follower)
+    return Parity(
+        sentences=len(sentences),
+        steps=sum(follower.steps for follower in followers),
+        max_abs_difference=max(follower.worst for follower in followers),
+        token_agreement=agreed / len(sentences),
+    )
+
+
+def target_limit(sentences: Sequence[Sequence[int]], max_positions: int) -> int:
+    """Return the most target tokens for a batch: twice its longest source and 20, within the table of positions."""
+    return min(2 * max(map(len, sentences)) + 20, max_positions - 1)
+
+
+def step_milliseconds(onnx_model: OnnxModel, position: int, *, batch: int = 8, beam_size: int = 4, runs: int = 15) -> float:
+    """Return the median time of one decoder step with a history of `position` tokens per hypothesis."""
+    config = onnx_model.config
+    feed = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
+    columns = position * beam_size
+    history = np.zeros((batch, config.num_heads, columns, config.d_head), dtype=np.float32)
+    feed |= dict.fromkeys(onnx_model.empty_history(batch), onnxruntime.OrtValue.ortvalue_from_numpy(history))
+    small = {
+        "token_ids": np.full((batch, beam_size), config.bos_id, dtype=np.int64),
+        "positions": np.full((batch, 1), position, dtype=np.int64),
+        "scores": np.zeros((batch, beam_size), dtype=np.float32),
+        "visible": np.ones((batch, beam_size, columns + beam_size), dtype=bool),
+    }
+    feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in small.items()}
+    times = []
+    for _ in range(runs):
+        started = time.perf_counter()
+        onnx_model.step(feed)
+        times.append(time.perf_counter() - started)
+    return 1000 * statistics.median(times)
+
+
+class _TorchFollower:
+    """Repeats in torch the steps that the graphs take and keeps the greatest difference."""
+
+    @torch.inference_mode()
+    def __init__(self, model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int) -> None:
+        source_ids, mask = _padded(model, sentences)
+        memory = model.encode(source_ids, mask)
+        self._model, self._first_row = model, torch.arange(len(sentences))[:, None] * beam_size
+        self._cache = model.start(memory.repeat_interleave(beam_size, 0), mask.repeat_interleave(beam_size, 0))
+        self.worst, self.steps = 0.0, 0
+
+    @torch.inference_mode()
+    def follow(self, rows: Rows, candidates: Candidates) -> None:
+        """Compare the gain in log-probability of every candidate of one step."""
+        batch, beam = rows.token_ids.shape
+        if self.steps:
+            self._cache = self._cache.select((self._first_row + torch.from_numpy(rows.parents)).flatten())
+        logits, self._cache = self._model.step(torch.from_numpy(rows.token_ids).flatten(), self._cache)
+        gains = logits.log_softmax(-1).view(batch, beam, -1).numpy()
+        sentence = np.arange(batch)[:, None]
+        expected = gains[sentence, candidates.parents, candidates.ids]
+        found = candidates.scores - rows.scores[sentence, candidates.parents]
+        alive = candidates.scores > DEAD_SCORE / 2
+        self.worst = max(self.worst, float(np.abs(expected - found)[alive].max()))
+        self.steps += 1
+
+
+def _torch_search(
+    model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int, limit: int
+) -> list[list[Hypothesis]]:
+    source_ids, mask = _padded(model, sentences)
+    return beam_search(model, source_ids, mask, beam_size=beam_size, max_target_length=limit)
+
+
+def _padded(model: Transformer, sentences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    pad_id = model.config.pad_id
+    rows = [torch.tensor(ids) for ids in sentences]
+    source_ids = pad_sequence(rows, batch_first=True, padding_value=pad_id)
+    return source_ids, source_ids != pad_id

@@ -1,0 +1,43 @@
+"""What an export can be told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ExportSettings(BaseModel):
+    """Turn a checkpoint into a bundle that the server loads."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
+
+    checkpoint: Path
+    """Folder with model.safetensors, config.json and tokenisers, such as the `best` of a training run."""
+    repository: Path
+    """Folder of models; the bundle becomes <repository>/<model>/<version>."""
+    model: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")
+    """Name that clients ask for, such as zh-en."""
+    version: int = Field(default=0, ge=0)
+    """Version of the bundle; 0 takes the next free one."""
+    precision: Literal["int8", "float32"] = "int8"
+    """Number format of the weights."""
+    valid: Path
+    """Pairs of source<TAB>target for parity, calibration, quality and samples; never trained on."""
+    parity_sentences: int = Field(default=50, ge=1)
+    """Sentences decoded to the end by torch and by the graphs."""
+    calibration_sentences: int = Field(default=300, ge=1)
+    """Pairs that int8 ranges are taken from."""
+    evaluation_sentences: int = Field(default=500, ge=1)
+    """Pairs translated for BLEU and chrF, in torch and in the graphs."""
+    beam_size: int = Field(default=4, ge=1, le=16)
+    """Default of requests to this model, and of the evaluation."""
+    length_penalty: float = Field(default=1.0, ge=0, le=10)
+    """Default of requests to this model, and of the evaluation."""
+    max_float32_difference: float = Field(default=1e-4, gt=0)
+    """Greatest allowed difference of a log-probability between torch and the float32 graphs, nats."""
+    max_bleu_loss: float = Field(default=1.0, gt=0)
+    """Most BLEU that int8 may lose against the float32 graphs."""
+    card: Path | None = None
+    """Markdown about data, licences and limits, put into the model card."""

@@ -1,0 +1,83 @@
+"""The interface of the two graphs, as tables: name, type and dimensions of every input and output."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from xuanzang.model.config import TransformerConfig
+
+
+class TensorSpec(NamedTuple):
+    """One input or output of a graph."""
+
+    name: str
+    dtype: str
+    """"int64", "float32" or "bool"."""
+    shape: tuple[str | int, ...]
+    """Numbers, and names of the dimensions that may vary."""
+
+
+def cross_key_values(config: TransformerConfig) -> list[TensorSpec]:
+    """Keys and values of the encoder memory for each decoder layer; computed once, fed to every step."""
+    shape = ("batch", config.num_heads, "source", config.d_head)
+    return _per_layer(config, "cross_key_values", shape)
+
+
+def past_key_values(config: TransformerConfig) -> list[TensorSpec]:
+    """Self-attention history before the step: one column per hypothesis and step, shared by a sentence's hypotheses."""
+    return _per_layer(config, "past_key_values", ("batch", config.num_heads, "past", config.d_head))
+
+
+def present_key_values(config: TransformerConfig) -> list[TensorSpec]:
+    """Self-attention history after the step: past and the `beam` new columns."""
+    return _per_layer(config, "present_key_values", ("batch", config.num_heads, "history", config.d_head))
+
+
+def encoder_inputs() -> list[TensorSpec]:
+    """What the encoder takes: padded sentences and their true lengths."""
+    return [TensorSpec("source_ids", "int64", ("batch", "source")), TensorSpec("source_lengths", "int64", ("batch",))]
+
+
+def encoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
+    """What the encoder gives; `source_mask` is True at real tokens."""
+    return [*cross_key_values(config), TensorSpec("source_mask", "bool", ("batch", "source"))]
+
+
+def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
+    """What one step takes.
+
+    token_ids: last token of each hypothesis. positions: of that token, equal for a sentence's hypotheses, which may differ
+    from their neighbours'. scores: summed log-probabilities so far; a dead row has a hugely negative one. visible: the
+    history columns that each hypothesis may see, its own new one included.
+    """
+    return [
+        TensorSpec("token_ids", "int64", ("batch", "beam")),
+        TensorSpec("positions", "int64", ("batch", 1)),
+        TensorSpec("scores", "float32", ("batch", "beam")),
+        TensorSpec("visible", "bool", ("batch", "beam", "history")),
+        TensorSpec("source_mask", "bool", ("batch", "source")),
+        *cross_key_values(config),
+        *past_key_values(config),
+    ]
+
+
+def decoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
+    """What one step gives: the 2 · beam best continuations of each sentence, best first, and the grown history.
+
+    candidate_scores are summed log-probabilities, candidate_parents the hypothesis that each continues.
+    """
+    candidates = ("batch", "candidate")
+    return [
+        TensorSpec("candidate_scores", "float32", candidates),
+        TensorSpec("candidate_ids", "int64", candidates),
+        TensorSpec("candidate_parents", "int64", candidates),
+        *present_key_values(config),
+    ]
+
+
+def _per_layer(config: TransformerConfig, prefix: str, shape: tuple[str | int, ...]) -> list[TensorSpec]:
+    return [
+        TensorSpec(f"{prefix}.{layer}.{part}", "float32", shape)
+        for layer in range(config.num_decoder_layers)
+        for part in ("key", "value")
+    ]

@@ -1,0 +1,116 @@
+"""Linear layers and embeddings as ONNX nodes, in floats or in 8-bit integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.export.builder import MICROSOFT, GraphBuilder
+
+FloatArray = npt.NDArray[np.float32]
+
+
+class ActivationRange(NamedTuple):
+    """Least and greatest value that a linear layer's input is expected to take; contains 0."""
+
+    low: float
+    high: float
+
+
+class Linear(NamedTuple):
+    """One or more linear layers over the same input, side by side."""
+
+    name: str
+    """Of the layer in the checkpoint, the first of several: its calibrated range is used."""
+    weight: FloatArray
+    """[in, out]."""
+    bias: FloatArray | None
+    """[out]."""
+
+
+class Precision(Protocol):
+    """How weights are stored and multiplied."""
+
+    name: str
+    """As in the manifest: "float32" or "int8"."""
+
+    def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
+        """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
+
+    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
+        """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
+
+
+class Float32:
+    """Weights as they were trained."""
+
+    name = "float32"
+
+    def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
+        """Add a matrix product and a sum."""
+        product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.weight))
+        return product if layer.bias is None else graph.op("Add", product, graph.constant(f"{layer.name}.bias", layer.bias))
+
+    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
+        """Add a gather."""
+        return graph.op("Gather", graph.constant(name, table), ids)
+
+
+class Int8:
+    """Static quantisation: calibrated unsigned activations, symmetric signed weights with a scale per output column.
+
+    Scales that do not depend on the input make the product of a row independent of the other rows of the batch, which a
+    scale taken from the batch at run time would not.
+    """
+
+    name = "int8"
+
+    def __init__(self, ranges: Mapping[str, ActivationRange]) -> None:
+        """Quantise with the ranges of each linear layer's input, by layer name."""
+        self._ranges = ranges
+
+    def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
+        """Add a quantisation of x and an integer product that is scaled back to floats."""
+        scale, zero = _affine(self._ranges[layer.name])
+        x_scale = graph.constant(f"{layer.name}.x_scale", scale, np.float32)
+        x_zero = graph.constant(f"{layer.name}.x_zero", zero, np.uint8)
+        weight, weight_scale = quantize_columns(layer.weight)
+        return graph.op(
+            "MatMulIntegerToFloat",
+            graph.op("QuantizeLinear", x, x_scale, x_zero),
+            graph.constant(f"{layer.name}.weight", weight),
+            x_scale,
+            graph.constant(f"{layer.name}.weight_scale", weight_scale),
+            x_zero,
+            "",
+            *([] if layer.bias is None else [graph.constant(f"{layer.name}.bias", layer.bias)]),
+            domain=MICROSOFT,
+        )
+
+    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
+        """Add gathers of 8-bit rows and of their scales, and their product."""
+        rows, scales = quantize_columns(table.T)
+        values = graph.op("Cast", graph.op("Gather", graph.constant(name, rows.T), ids), to=1)
+        return graph.op("Mul", values, graph.op("Gather", graph.constant(f"{name}.scale", scales[:, None]), ids))
+
+
+def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """Round each column to multiples of a 127th of its greatest magnitude.
+
+    Args:
+        weight: [in, out].
+
+    Returns:
+        [in, out] in -127..127, and the scale of each column, [out]; weight ≈ integers · scale.
+    """
+    scale = np.maximum(np.abs(weight).max(axis=0) / 127, 1e-12).astype(np.float32)
+    return np.rint(weight / scale).astype(np.int8), scale
+
+
+def _affine(bounds: ActivationRange) -> tuple[float, int]:
+    """Return scale and zero point that map a range onto 0..255, with 0.0 on an integer."""
+    scale = max(bounds.high - bounds.low, 1e-6) / 255
+    return scale, int(np.clip(np.rint(-bounds.low / scale), 0, 255))
