@@ -1,0 +1,124 @@
+"""The server's search and the model's search must give the same hypotheses on the same weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.tokenizer import PAD_ID
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.search import SearchOptions
+
+LIMIT = 30
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
+    return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(scope="module")
+def runtime(tiny_bundle_repository: Path) -> Runtime:
+    return Runtime(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider="cpu", intra_op_threads=1)
+
+
+@pytest.fixture(scope="module")
+def sentences(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list[int]]:
+    texts = [source for source, _ in toy_pairs[::40]] + ["Ann有一只猫。我有两只狗。你有三只鸟。", "狗"]
+    return checkpoint.source_tokenizer.encode_all(texts)
+
+
+def serve(runtime: Runtime, rows: list[list[int]], options: list[SearchOptions]) -> list[list[TargetHypothesis]]:
+    decoder = Decoder(runtime)
+    tasks = [Sentence(source_ids=ids, options=option) for ids, option in zip(rows, options, strict=True)]
+    decoder.admit(tasks)
+    found: dict[Sentence, list[TargetHypothesis]] = {}
+    while len(decoder):
+        found.update(decoder.step())
+    return [found[task] for task in tasks]
+
+
+def search_options(beam_size: int, penalty: float = 1.0, shortest: int = 0, longest: int = LIMIT) -> SearchOptions:
+    return SearchOptions(
+        beam_size=beam_size,
+        num_hypotheses=beam_size,
+        length_penalty=penalty,
+        min_target_length=shortest,
+        max_target_length=longest,
+    )
+
+
+def reference(checkpoint: Checkpoint, ids: list[int], options: SearchOptions) -> list[Hypothesis]:
+    source = pad_sequence([torch.tensor(ids)], batch_first=True, padding_value=PAD_ID)
+    [found] = beam_search(
+        checkpoint.model,
+        source,
+        source != PAD_ID,
+        beam_size=options.beam_size,
+        num_hypotheses=options.num_hypotheses,
+        length_penalty=options.length_penalty,
+        min_target_length=options.min_target_length,
+        max_target_length=options.max_target_length,
+    )
+    return found
+
+
+def assert_same(found: list[TargetHypothesis], expected: list[Hypothesis]) -> None:
+    assert [h.target_ids for h in found] == [h.target_ids for h in expected]
+    assert [h.score for h in found] == pytest.approx([h.score for h in expected], abs=1e-4)
+    assert [h.finished for h in found] == [h.finished for h in expected]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 4, 7])
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
+def test_server_search_equals_torch_search(
+    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]], beam_size: int, penalty: float
+) -> None:
+    options = search_options(beam_size, penalty)
+    found = serve(runtime, sentences, [options] * len(sentences))
+    assert any(h.finished for hypotheses in found for h in hypotheses)
+    for ids, hypotheses in zip(sentences, found, strict=True):
+        assert_same(hypotheses, reference(checkpoint, ids, options))
+
+
+@pytest.mark.parametrize(("shortest", "longest"), [(0, 1), (0, 5), (4, 12), (12, 12)])
+def test_length_limits_are_those_of_the_torch_search(
+    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]], shortest: int, longest: int
+) -> None:
+    options = search_options(4, 1.0, shortest, longest)
+    for ids, found in zip(sentences, serve(runtime, sentences, [options] * len(sentences)), strict=True):
+        assert_same(found, reference(checkpoint, ids, options))
+        assert all(shortest <= len(h.target_ids) and h.token_count <= longest for h in found)
+
+
+def test_sentences_with_different_options_share_a_batch(
+    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]]
+) -> None:
+    mixed = [search_options(1 + i % 5, (0.0, 1.0)[i % 2], i % 3, 10 + i) for i in range(len(sentences))]
+    for ids, options, found in zip(sentences, mixed, serve(runtime, sentences, mixed), strict=True):
+        assert_same(found, reference(checkpoint, ids, options))
+
+
+def test_discarded_sentences_leave_and_the_others_are_not_disturbed(
+    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]]
+) -> None:
+    options = search_options(3, shortest=6)
+    tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
+    decoder = Decoder(runtime)
+    decoder.admit(tasks)
+    assert decoder.step() == []
+    decoder.discard(tasks[1:-1])
+    assert len(decoder) == 2
+    found: dict[Sentence, list[TargetHypothesis]] = {}
+    while len(decoder):
+        found.update(decoder.step())
+    assert list(found) and set(found) == {tasks[0], tasks[-1]}
+    for task in (tasks[0], tasks[-1]):
+        assert_same(found[task], reference(checkpoint, task.source_ids, options))
