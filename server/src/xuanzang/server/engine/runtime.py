@@ -136,5 +136,5 @@ def _open(path: Path, device: str, intra_op_threads: int) -> onnxruntime.Inferen
             # On CPU the fused residual + norm kernel is four times slower than the two it replaces.
             disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else [],
         )
-    except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no base class of their own
+    except Exception as error:  # onnxruntime's errors have no base class of their own
         raise BundleError(path.parent, [f"{path.name} cannot be opened: {error}"]) from error

@@ -1,9 +1,9 @@
 """Beam search over the candidates of each decoder step: plain numpy, many sentences at once.
 
-The rules are CTranslate2's. Of the 2 · beam best continuations of a sentence, those among the first `beam_size` that end in
-eos are finished, and the best `beam_size` others live on. A sentence is done when `beam_size` hypotheses are finished
-(without length penalty: when the best continuation of all is), or at its limit, where the first `beam_size` count as they
-are. A hypothesis scores sum / length^α, with eos in the sum and not in the length.
+The rules are CTranslate2's. Of the 2 · beam best continuations of a sentence, those among the first `beam_size` that
+end in eos are finished, and the best `beam_size` others live on. A sentence is done when `beam_size` hypotheses are
+finished (without length penalty: when the best continuation of all is), or at its limit, where the first `beam_size`
+count as they are. A hypothesis scores sum / length^α, with eos in the sum and not in the length.
 """
 
 from __future__ import annotations
@@ -109,13 +109,13 @@ class BeamSearch:
         at_limit = length >= self._max_lengths
         first = np.arange(scores.shape[1]) < self._beam_sizes[:, None]
         closing = valid & first & (ends | at_limit[:, None])
-        for row, rank in np.argwhere(closing):
+        for row, rank in np.argwhere(closing).tolist():
             self._keep(row, int(parents[row, rank]), int(ids[row, rank]), float(scores[row, rank]))
         self._top_finished |= closing[:, 0]
         survivors = valid & ~ends
         done = at_limit | ~survivors.any(axis=1) | self._enough()
         self._survive(scores, ids, parents, survivors)
-        return [(int(row), self._best(row)) for row in np.flatnonzero(done)]
+        return [(row, self._best(row)) for row in np.flatnonzero(done).tolist()]
 
     def select(self, rows: Ints) -> None:
         """Keep only some sentences, in the order given.
@@ -138,8 +138,12 @@ class BeamSearch:
         if valid.all():
             return *candidates, valid
         order = np.argsort(~valid, axis=1, kind="stable")
-        scores, ids, parents = (np.take_along_axis(values, order, axis=1) for values in candidates)
-        return scores, ids, parents, np.take_along_axis(valid, order, axis=1)
+        return (
+            np.take_along_axis(candidates.scores, order, axis=1),
+            np.take_along_axis(candidates.ids, order, axis=1),
+            np.take_along_axis(candidates.parents, order, axis=1),
+            np.take_along_axis(valid, order, axis=1),
+        )
 
     def _keep(self, row: int, parent: int, token: int, total: float) -> None:
         options, finished = self._options[row], token == self._eos_id

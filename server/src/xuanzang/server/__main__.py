@@ -1,0 +1,46 @@
+"""The command `xuanzang-server`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.rpc.probe import probe
+from xuanzang.server.settings import Settings, read_settings
+
+_LOGGER = logging.getLogger("xuanzang.server")
+
+
+def main() -> int:
+    """Serve until SIGTERM; or only ask a running server how it is.
+
+    Returns:
+        Exit status: 0 after a drain or if the probed server serves, 1 if this one cannot.
+    """
+    settings = read_settings(sys.argv[1:])
+    if settings.probe:
+        return 0 if probe(settings.address, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key) else 1
+    # Containers probe every few seconds, so what only a server needs is not imported before.
+    from xuanzang.server.logs import configure_logging  # noqa: PLC0415
+
+    configure_logging(level=settings.log_level, log_format=settings.log_format)
+    _LOGGER.info("settings", extra=settings.model_dump(mode="json"))
+    try:
+        asyncio.run(_serve(settings))
+    except (BundleError, EngineError, OSError) as error:
+        _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason says it all
+        return 1
+    return 0
+
+
+async def _serve(settings: Settings) -> None:
+    from xuanzang.server.bootstrap import bootstrap  # noqa: PLC0415
+
+    await bootstrap(settings).run()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

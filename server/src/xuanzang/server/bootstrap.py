@@ -1,0 +1,67 @@
+"""The one place that constructs the server's parts and hands them to each other."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, disable_created_metrics
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.values import EngineSettings
+from xuanzang.server.lifecycle import Server
+from xuanzang.server.metrics import Metrics, MetricsEndpoint
+from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles
+from xuanzang.server.settings import Settings, split_address
+
+
+def bootstrap(settings: Settings) -> Server:
+    """Construct a server that is bound to its addresses; inside a running event loop.
+
+    Args:
+        settings: What the operator wants.
+
+    Returns:
+        A server that has loaded nothing yet.
+
+    Raises:
+        OSError: An address is taken.
+    """
+    # They would double the size of a scrape to tell when each series began.
+    disable_created_metrics()  # type: ignore[no-untyped-call]
+    registry = CollectorRegistry()
+    metrics = Metrics(registry)
+    engine = Engine(settings.models, settings=_engine_settings(settings), metrics=metrics)
+    rpc = RpcServer(
+        engine, address=settings.address, tls=_tls_files(settings), limits=_rpc_limits(settings), metrics=metrics
+    )
+    return Server(
+        rpc=rpc,
+        engine=engine,
+        metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
+        drain_timeout_seconds=settings.drain_timeout_seconds,
+    )
+
+
+def _engine_settings(settings: Settings) -> EngineSettings:
+    return EngineSettings(
+        provider=settings.provider,
+        workers=settings.workers,
+        intra_op_threads=settings.intra_op_threads,
+        max_batch_sentences=settings.max_batch_sentences,
+        max_batch_source_tokens=settings.max_batch_source_tokens,
+        batch_delay_seconds=settings.batch_delay_seconds,
+        max_queue_source_tokens=settings.max_queue_source_tokens,
+        max_content_characters=settings.max_content_characters,
+    )
+
+
+def _rpc_limits(settings: Settings) -> RpcLimits:
+    return RpcLimits(
+        max_message_bytes=settings.max_message_bytes,
+        max_concurrent_rpcs=settings.max_concurrent_rpcs,
+        max_stream_texts=settings.max_stream_texts,
+    )
+
+
+def _tls_files(settings: Settings) -> TLSFiles | None:
+    if settings.tls_certificate is None or settings.tls_key is None:
+        return None
+    return TLSFiles(certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca)

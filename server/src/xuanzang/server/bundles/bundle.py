@@ -1,0 +1,37 @@
+"""A verified bundle: what the engine gets to work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from xuanzang.bundle.v1 import manifest_pb2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A sentence with the result that the exporter got for it; the server must get the same."""
+
+    source: str
+    source_ids: tuple[int, ...]
+    """Ids of `source`, end token included."""
+    target_ids: tuple[int, ...]
+    """Ids of the best hypothesis, without start and end token."""
+    beam_size: int
+    length_penalty: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """The files of one version of a model, all of them checked against the manifest."""
+
+    directory: Path
+    manifest: manifest_pb2.Manifest
+    manifest_sha256: str
+    """Lower-case hex SHA-256 of manifest.json."""
+    samples: tuple[Sample, ...]
+
+    @property
+    def precision(self) -> str:
+        """Number format of the weights: "float32", "float16" or "int8"."""
+        return manifest_pb2.Precision.Name(self.manifest.precision).removeprefix("PRECISION_").lower()

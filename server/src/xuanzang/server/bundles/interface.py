@@ -1,0 +1,80 @@
+"""The inputs and outputs that the graphs of a bundle of format 1 have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from xuanzang.bundle.v1 import manifest_pb2
+
+_FLOATS = ("float32", "float16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One input or output: which types it may have, and how many dimensions."""
+
+    dtypes: Sequence[str]
+    rank: int
+
+
+_ID_MATRIX = Row(dtypes=("int64",), rank=2)
+_MASK = Row(dtypes=("bool",), rank=2)
+_CACHE = Row(dtypes=_FLOATS, rank=4)
+
+
+def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    """Find where the graphs that a manifest describes differ from the ones that the server drives.
+
+    Args:
+        manifest: Of format 1.
+
+    Yields:
+        One sentence per fault.
+    """
+    layers = min(manifest.dimensions.num_decoder_layers, 1024)
+    cross = _key_values("cross_key_values", layers)
+    encoder_inputs = {"source_ids": _ID_MATRIX, "source_lengths": Row(dtypes=("int64",), rank=1)}
+    encoder_outputs = {**cross, "source_mask": _MASK}
+    decoder_inputs = {
+        "token_ids": _ID_MATRIX,
+        "positions": _ID_MATRIX,
+        "scores": Row(dtypes=("float32",), rank=2),
+        "visible": Row(dtypes=("bool",), rank=3),
+        "source_mask": _MASK,
+        **cross,
+        **_key_values("past_key_values", layers),
+    }
+    decoder_outputs = {
+        "candidate_scores": Row(dtypes=("float32",), rank=2),
+        "candidate_ids": _ID_MATRIX,
+        "candidate_parents": _ID_MATRIX,
+        **_key_values("present_key_values", layers),
+    }
+    for name, graph in (("encoder", manifest.encoder), ("decoder", manifest.decoder)):
+        if graph.opset < 1:
+            yield f"{name}.opset is {graph.opset}"
+    yield from _tensor_faults("encoder.inputs", manifest.encoder.inputs, encoder_inputs)
+    yield from _tensor_faults("encoder.outputs", manifest.encoder.outputs, encoder_outputs)
+    yield from _tensor_faults("decoder.inputs", manifest.decoder.inputs, decoder_inputs)
+    yield from _tensor_faults("decoder.outputs", manifest.decoder.outputs, decoder_outputs)
+
+
+def _key_values(prefix: str, layers: int) -> dict[str, Row]:
+    return {f"{prefix}.{layer}.{part}": _CACHE for layer in range(layers) for part in ("key", "value")}
+
+
+def _tensor_faults(field: str, tensors: Sequence[manifest_pb2.Tensor], expected: Mapping[str, Row]) -> Iterator[str]:
+    given = {tensor.name: tensor for tensor in tensors}
+    if len(given) < len(tensors):
+        yield f"{field} names a tensor twice"
+    for name in sorted(expected.keys() - given.keys()):
+        yield f"{field} lacks {name!r}"
+    for name in sorted(given.keys() - expected.keys()):
+        yield f"{field} has {name!r}, which this server does not know"
+    for name in sorted(expected.keys() & given.keys()):
+        tensor, row = given[name], expected[name]
+        if tensor.dtype not in row.dtypes:
+            yield f"{field}: {name!r} has type {tensor.dtype!r}; it must be {' or '.join(row.dtypes)}"
+        if len(tensor.shape) != row.rank:
+            yield f"{field}: {name!r} has {len(tensor.shape)} dimensions; it must have {row.rank}"

@@ -1,0 +1,191 @@
+"""Read manifest.json and check that what it says makes sense."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from google.protobuf import json_format
+
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.interface import graph_faults
+
+MANIFEST = "manifest.json"
+CERTIFICATE = "certificate.json"
+FORMAT = 1
+
+# A real manifest has some 20 KB; a limit keeps a wrong file from filling the memory.
+MAX_MANIFEST_BYTES = 1 << 20
+# Larger sizes are typing errors; unchecked they would end in a failed allocation instead of a reason.
+MAX_DIMENSION = 1 << 20
+
+_MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NORMALIZATIONS = ("none", "nfkc")
+
+
+def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
+    """Read a bundle's manifest.
+
+    Args:
+        directory: Of the bundle.
+
+    Returns:
+        The manifest, not yet checked, and the lower-case hex SHA-256 of its file.
+
+    Raises:
+        BundleError: If the file cannot be read, is too large, or is not a manifest as proto JSON.
+    """
+    content = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
+    manifest = manifest_pb2.Manifest()
+    try:
+        json_format.Parse(content, manifest)
+    except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+        raise BundleError(directory, [f"{MANIFEST} is not a manifest: {error}"]) from error
+    return manifest, hashlib.sha256(content).hexdigest()
+
+
+def read_limited(directory: Path, name: str, limit: int) -> bytes:
+    """Read a small file of a bundle.
+
+    Args:
+        directory: Of the bundle.
+        name: Of the file.
+        limit: Most bytes it may have.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        BundleError: If it cannot be read or is larger than the limit.
+    """
+    try:
+        with (directory / name).open("rb") as file:
+            content = file.read(limit + 1)
+    except OSError as error:
+        raise BundleError(directory, [f"{name} cannot be read: {error.strerror}"]) from error
+    if len(content) > limit:
+        raise BundleError(directory, [f"{name} has more than {limit} bytes"])
+    return content
+
+
+def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[str]:
+    """Find everything that is wrong with a manifest by itself.
+
+    Args:
+        manifest: As read.
+        directory: Of the bundle; its last two names must be model and version.
+
+    Returns:
+        One sentence per fault; empty if there is none.
+    """
+    if manifest.format != FORMAT:
+        # Nothing else in it can be relied upon to mean what it means in our format.
+        return [f"format is {manifest.format}; this server reads format {FORMAT}"]
+    return [
+        *_identity_faults(manifest, directory),
+        *_language_faults("source_language_codes", manifest.source_language_codes),
+        *_language_faults("target_language_codes", manifest.target_language_codes),
+        *_dimension_faults(manifest.dimensions),
+        *_special_id_faults(manifest.special_ids, manifest.dimensions),
+        *graph_faults(manifest),
+        *_file_faults(manifest),
+        *_reference_faults(manifest),
+        *_default_faults(manifest.generation_defaults),
+        *_format_faults(manifest),
+    ]
+
+
+def _identity_faults(manifest: manifest_pb2.Manifest, directory: Path) -> Iterator[str]:
+    if not _MODEL_NAME.fullmatch(manifest.model):
+        yield f"model is {manifest.model!r}; it must be lower-case letters, digits, '-', '_' and '.'"
+    if manifest.model != directory.parent.name:
+        yield f"model is {manifest.model!r} but its folder is {directory.parent.name!r}"
+    if manifest.version < 1 or str(manifest.version) != directory.name:
+        yield f"version is {manifest.version} but its folder is {directory.name!r}; both must be the same, 1 or greater"
+
+
+def _language_faults(field: str, codes: Iterable[str]) -> Iterator[str]:
+    codes = list(codes)
+    if not codes:
+        yield f"{field} is empty"
+    yield from (f"{field}: {code!r} is not a BCP-47 code" for code in codes if not _LANGUAGE_CODE.fullmatch(code))
+    if len({code.lower() for code in codes}) < len(codes):
+        yield f"{field} names a language twice"
+
+
+def _dimension_faults(dimensions: manifest_pb2.Dimensions) -> Iterator[str]:
+    sizes = {field.name: getattr(dimensions, field.name) for field in dimensions.DESCRIPTOR.fields}
+    for name, size in sizes.items():
+        if not 1 <= size <= MAX_DIMENSION:
+            yield f"dimensions.{name} is {size}; it must be 1 to {MAX_DIMENSION}"
+    if dimensions.num_heads > 0 and dimensions.d_model % dimensions.num_heads:
+        yield f"dimensions.num_heads {dimensions.num_heads} does not divide d_model {dimensions.d_model}"
+
+
+def _special_id_faults(ids: manifest_pb2.SpecialIds, dimensions: manifest_pb2.Dimensions) -> Iterator[str]:
+    for field in ids.DESCRIPTOR.fields:
+        value = getattr(ids, field.name)
+        size = dimensions.source_vocab_size if field.name.startswith("source") else dimensions.target_vocab_size
+        if not 0 <= value < size:
+            yield f"special_ids.{field.name} is {value}; the vocabulary has {size}"
+
+
+def _file_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    names = [file.name for file in manifest.files]
+    if len(set(names)) < len(names):
+        yield "files names a file twice"
+    for file in manifest.files:
+        if not is_plain_name(file.name):
+            yield f"files: {file.name!r} is not a plain file name"
+        if file.name == MANIFEST:
+            yield f"files lists {MANIFEST} itself"
+        if not _SHA256.fullmatch(file.sha256):
+            yield f"files: sha256 of {file.name!r} is not 64 lower-case hex digits"
+        if file.size_bytes < 0:
+            yield f"files: size_bytes of {file.name!r} is negative"
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether a name stays inside the bundle's folder on every system."""
+    return name not in ("", ".", "..") and not set(name) & set("/\\:\0") and name.isprintable()
+
+
+def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    listed = {file.name for file in manifest.files}
+    references = {
+        "encoder.file": manifest.encoder.file,
+        "decoder.file": manifest.decoder.file,
+        "source_tokenizer": manifest.source_tokenizer,
+        "target_tokenizer": manifest.target_tokenizer,
+        "the certificate": CERTIFICATE,
+    }
+    for field, name in references.items():
+        if name not in listed:
+            yield f"{field} is {name!r}, which files does not list"
+
+
+def _default_faults(defaults: manifest_pb2.GenerationDefaults) -> Iterator[str]:
+    if not 1 <= defaults.beam_size <= 16:
+        yield f"generation_defaults.beam_size is {defaults.beam_size}; it must be 1 to 16"
+    if not 0 <= defaults.length_penalty <= 10:
+        yield f"generation_defaults.length_penalty is {defaults.length_penalty}; it must be 0 to 10"
+    if not (math.isfinite(defaults.max_length_factor) and defaults.max_length_factor >= 0):
+        yield f"generation_defaults.max_length_factor is {defaults.max_length_factor}; it must be 0 or greater"
+    if defaults.max_length_offset < 0:
+        yield f"generation_defaults.max_length_offset is {defaults.max_length_offset}; it must be 0 or greater"
+    if defaults.max_length_factor == 0 and defaults.max_length_offset == 0:
+        yield "generation_defaults leave no room for a target: max_length_factor and max_length_offset are both 0"
+
+
+def _format_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    if manifest.precision not in manifest_pb2.Precision.values() or not manifest.precision:
+        yield f"precision is {manifest.precision}; it must be one of {manifest_pb2.Precision.keys()[1:]}"
+    normalization = manifest.source_format.normalization
+    if normalization not in _NORMALIZATIONS:
+        yield f"source_format.normalization is {normalization!r}; it must be one of {_NORMALIZATIONS}"

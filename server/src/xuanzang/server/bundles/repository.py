@@ -1,0 +1,60 @@
+"""Find bundles in a folder and load them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.manifest import manifest_faults, read_manifest
+from xuanzang.server.bundles.samples import read_samples
+from xuanzang.server.bundles.verification import file_faults
+
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+
+
+def scan(root: Path) -> list[Path]:
+    """Find the bundles of a repository, `<root>/<model>/<version>/`.
+
+    Args:
+        root: Of the repository. Hidden folders, and folders whose name is no version, are passed over.
+
+    Returns:
+        Folders of bundles, by model and then by version. They have not been looked into.
+
+    Raises:
+        BundleError: If the repository cannot be read.
+    """
+    try:
+        models = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        versions = [version for model in models for version in _versions(model)]
+    except OSError as error:
+        raise BundleError(root, [f"the models cannot be listed: {error.strerror}"]) from error
+    return versions
+
+
+def _versions(model: Path) -> list[Path]:
+    folders = [path for path in model.iterdir() if _VERSION.fullmatch(path.name) and path.is_dir()]
+    return sorted(folders, key=lambda path: int(path.name))
+
+
+def load_bundle(directory: Path) -> Bundle:
+    """Read a bundle and check everything that can be checked without running its graphs.
+
+    Args:
+        directory: `<root>/<model>/<version>`.
+
+    Returns:
+        The bundle; every file's digest has been compared.
+
+    Raises:
+        BundleError: With all faults that were found.
+    """
+    directory = directory.absolute()
+    manifest, digest = read_manifest(directory)
+    faults = [*manifest_faults(manifest, directory), *file_faults(directory, manifest)]
+    if faults:
+        raise BundleError(directory, faults)
+    samples = read_samples(directory)
+    return Bundle(directory=directory, manifest=manifest, manifest_sha256=digest, samples=samples)

@@ -1,0 +1,1 @@
+"""Sentences in, hypotheses out: queueing, batching, decoding. Knows neither gRPC nor protobuf."""

@@ -1,0 +1,265 @@
+"""The engine: all models, the queue and the workers behind one face."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine import routing
+from xuanzang.server.engine.assembly import assemble
+from xuanzang.server.engine.cores import usable_cores
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, ModelNotFoundError
+from xuanzang.server.engine.loading import load_models
+from xuanzang.server.engine.model import LoadedModel
+from xuanzang.server.engine.outcome import count_answer, count_outcome
+from xuanzang.server.engine.preparation import prepare
+from xuanzang.server.engine.request import Reason, Request
+from xuanzang.server.engine.runtime import Runtime, resolve_provider
+from xuanzang.server.engine.scheduler import Scheduler
+from xuanzang.server.engine.text import Piece
+from xuanzang.server.engine.values import DecodingOptions, EngineSettings, Hypothesis, ServedModel
+from xuanzang.server.engine.worker import NewDecoder, Worker
+from xuanzang.server.metrics import Metrics
+
+__all__ = ["Engine", "EngineSettings", "ServedModel"]
+
+_LOGGER = logging.getLogger(__name__)
+
+# Splitting and tokenising take some thousandths of the time of decoding.
+_TOKENIZING_THREADS = 2
+# A worker looks up after each step, which takes milliseconds; far more is a fault, and no reason to hang.
+_STOP_SECONDS = 5.0
+
+
+class Engine:
+    """Translates texts with the models of a repository.
+
+    All methods belong to one event loop, and none computes on it: texts are split and tokenised in a small pool of
+    threads, decoded and made text again by the workers.
+    """
+
+    def __init__(self, models: Path, *, settings: EngineSettings, metrics: Metrics) -> None:
+        """Make an engine that has loaded nothing yet.
+
+        Args:
+            models: Repository of the bundles to serve.
+            settings: How to use the machine, and what to accept.
+            metrics: That count the work.
+
+        Raises:
+            ProviderUnavailableError: If this machine lacks what the settings want.
+        """
+        self._repository = models
+        self._settings = settings
+        self._metrics = metrics
+        self._provider = resolve_provider(settings.provider)
+        self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
+        self._scheduler = Scheduler(settings, workers=self._worker_count, metrics=metrics)
+        self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
+        self._workers: list[Worker] = []
+        self._models: dict[ServedModel, LoadedModel] = {}
+        self._draining = False
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._requests: set[Request] = set()
+
+    @property
+    def models(self) -> tuple[ServedModel, ...]:
+        """Models that are served, by name and version; none before `start`."""
+        return tuple(self._models)
+
+    def resolve(self, *, model: str, source_language: str, target_language: str) -> ServedModel:
+        """Find the model that a request means.
+
+        Args:
+            model: Name, name and version as "zh-en/1", or empty.
+            source_language: BCP-47 code or empty.
+            target_language: BCP-47 code or empty.
+
+        Returns:
+            The model.
+
+        Raises:
+            ModelNotFoundError: If none fits.
+            InvalidInputError: If the request leaves open which one it means.
+        """
+        return routing.resolve(
+            self.models, model=model, source_language=source_language, target_language=target_language
+        )
+
+    async def start(self) -> None:
+        """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
+
+        Raises:
+            BundleError: If no bundle can be served.
+        """
+        models, refusals = await load_models(self._repository, self._tokenizing)
+        for model in models:
+            self._metrics.register_model(model.name, model.version)
+        self._workers = [self._start_worker(number, models) for number in range(self._worker_count)]
+        failures = await asyncio.gather(*(asyncio.wrap_future(worker.ready) for worker in self._workers))
+        failed = {model: error for failure in failures for model, error in failure.items()}
+        self._serve([model for model in models if model not in failed], [*refusals, *failed.values()])
+
+    def _start_worker(self, number: int, models: Sequence[LoadedModel]) -> Worker:
+        return Worker(
+            f"worker-{number}",
+            models=models,
+            open_graphs=self._open_graphs,
+            scheduler=self._scheduler,
+            metrics=self._metrics,
+        )
+
+    def _open_graphs(self, bundle: Bundle) -> NewDecoder:
+        runtime = Runtime(bundle, provider=self._provider, intra_op_threads=self._settings.intra_op_threads)
+        return partial(Decoder, runtime)
+
+    def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
+        for refusal in refusals:
+            _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
+        if not models:
+            raise BundleError(self._repository, [str(refusal) for refusal in refusals])
+        newest = {model.name: model.version for model in sorted(models, key=lambda model: model.version)}
+        self._models = {model.served(is_default=newest[model.name] == model.version): model for model in models}
+        for served, model in self._models.items():
+            facts = (served.manifest_sha256, served.precision, self._provider)
+            self._metrics.model_info.labels(*model.labels, *facts).set(1)
+            self._metrics.model_ready.labels(*model.labels).set(1)
+
+    async def translate(
+        self, texts: Sequence[str], *, model: ServedModel, options: DecodingOptions, deadline: float | None
+    ) -> list[list[Hypothesis]]:
+        """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
+
+        Args:
+            texts: In the source language.
+            model: One of `models`.
+            options: Within the ranges of the API and the limits of the model.
+            deadline: On the clock of `time.monotonic`; None for no limit.
+
+        Returns:
+            Hypotheses of each text, best first.
+
+        Raises:
+            InvalidInputError: If texts are over a limit; the fields are "contents[i]" or options.
+            ModelNotFoundError: If the model is not served.
+            OverloadedError: If the queue is full.
+            DrainingError: If the engine is stopping.
+            DeadlineExceededError: If the deadline passed first.
+        """
+        loaded = self._models.get(model)
+        if loaded is None:
+            raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
+        with count_outcome(self._metrics, loaded):
+            if self._draining:
+                raise DrainingError("the server is stopping")
+            self._active += 1
+            self._idle.clear()
+            try:
+                answer = await self._translate(texts, loaded, options, deadline)
+            finally:
+                self._active -= 1
+                if not self._active:
+                    self._idle.set()
+            count_answer(self._metrics, loaded, answer)
+            return answer
+
+    async def _translate(
+        self, texts: Sequence[str], model: LoadedModel, options: DecodingOptions, deadline: float | None
+    ) -> list[list[Hypothesis]]:
+        """Translate within the deadline."""
+        remaining = None if deadline is None else deadline - time.monotonic()
+        if remaining is not None and remaining <= 0:
+            raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
+        request: Request | None = None
+        try:
+            async with asyncio.timeout(remaining) as limit:
+                prepared = await self._prepare(texts, model, options)
+                sentences = [piece.source_ids for pieces in prepared for piece in pieces if piece.source_ids]
+                translated: Sequence[Sequence[Hypothesis]] = []
+                if sentences:
+                    request = Request(model, [model.sentence(source_ids, options) for source_ids in sentences])
+                    self._observe(request, options)
+                    translated = await self._decode(request, limit)
+        except TimeoutError:
+            in_queue = request is None or not request.started
+            place = "waited in the queue" if in_queue else "was being translated"
+            raise DeadlineExceededError(f"the deadline passed while the request {place}", in_queue=in_queue) from None
+        results = iter(translated)
+        return [assemble(pieces, results, model.text) for pieces in prepared]
+
+    async def _prepare(self, texts: Sequence[str], model: LoadedModel, options: DecodingOptions) -> list[list[Piece]]:
+        # Every text that is not blank has an end token and at least one more.
+        self._scheduler.require_room(sum(2 for text in texts if text and not text.isspace()))
+        loop = asyncio.get_running_loop()
+        started = time.monotonic()
+        work = partial(prepare, texts, codec=model.text, options=options, settings=self._settings)
+        prepared = await loop.run_in_executor(self._tokenizing, work)
+        self._metrics.tokenize_duration_seconds.labels(*model.labels).observe(time.monotonic() - started)
+        return prepared
+
+    async def _decode(self, request: Request, limit: asyncio.Timeout) -> Sequence[Sequence[Hypothesis]]:
+        self._scheduler.submit(request)
+        self._requests.add(request)
+        abandoned: Reason | None = "error"
+        try:
+            translated = await request.done
+            abandoned = None
+        except asyncio.CancelledError:
+            abandoned = "deadline" if limit.expired() else "cancelled"
+            raise
+        finally:
+            self._requests.discard(request)
+            self._scheduler.close(request, abandoned)
+        return translated
+
+    def _observe(self, request: Request, options: DecodingOptions) -> None:
+        metrics, labels = self._metrics, request.model.labels
+        metrics.request_source_tokens.labels(*labels).observe(request.source_tokens)
+        metrics.request_sentences.labels(*labels).observe(len(request.sentences))
+        metrics.request_beam_size.labels(*labels).observe(options.beam_size)
+        metrics.request_num_hypotheses.labels(*labels).observe(options.num_hypotheses)
+
+    def drain(self) -> None:
+        """Refuse new work from now on; what was accepted goes on."""
+        self._draining = True
+        for model in self._models.values():
+            self._metrics.model_ready.labels(*model.labels).set(0)
+
+    async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - what is not done by then is answered with an error
+        """Wait for the accepted work, then stop the threads.
+
+        Args:
+            timeout: Most seconds to wait for the work.
+
+        Returns:
+            Whether all of it was done and all threads have ended.
+        """
+        self.drain()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            _LOGGER.warning("requests cut off", extra={"requests": self._active})
+        done = self._active == 0
+        for request in self._requests:
+            request.fail(DrainingError("the server stopped before the translation was done"))
+        self._scheduler.stop()
+        # Requests that are being tokenised go on to find the scheduler stopped.
+        self._tokenizing.shutdown(wait=False)
+        ended = await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self._workers))
+        return done and all(ended)
+
+
+def _default_workers(provider: str, intra_op_threads: int) -> int:
+    # A GPU runs the steps of one worker after another anyway.
+    return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)

@@ -1,0 +1,77 @@
+"""Everything that the engine refuses or fails with, for the caller to map to its own codes.
+
+EngineError
+├── InvalidInputError       the caller must change the input
+├── ModelNotFoundError      no served model fits
+├── OverloadedError         the queue is full: try again later
+├── DrainingError           the engine is stopping: try another server
+└── DeadlineExceededError   the caller's time is up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldViolation:
+    """One fault of an input."""
+
+    field: str
+    """Path to the faulty field, such as "contents[3]" or "options.beam_size"."""
+    description: str
+    """What is wrong and what the limit is."""
+
+
+class EngineError(Exception):
+    """Anything that the engine answers instead of a translation."""
+
+
+class InvalidInputError(EngineError):
+    """The input is outside the limits; all faults that were found are named."""
+
+    def __init__(self, violations: Iterable[FieldViolation]) -> None:
+        """Keep the faults.
+
+        Args:
+            violations: At least one.
+        """
+        self.violations = tuple(violations)
+        super().__init__("; ".join(f"{violation.field}: {violation.description}" for violation in self.violations))
+
+
+class ModelNotFoundError(EngineError):
+    """No served model has the name or serves the languages."""
+
+
+class OverloadedError(EngineError):
+    """The queue is full."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        """Keep the estimate.
+
+        Args:
+            message: What is full and what the limit is.
+            retry_after_seconds: Estimated wait until the request would be accepted.
+        """
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class DrainingError(EngineError):
+    """The engine finishes what it has accepted and takes nothing new."""
+
+
+class DeadlineExceededError(EngineError):
+    """The deadline passed before the translation was done."""
+
+    def __init__(self, message: str, *, in_queue: bool) -> None:
+        """Keep where it happened.
+
+        Args:
+            message: Where the time went.
+            in_queue: Whether no sentence of the request had been started.
+        """
+        super().__init__(message)
+        self.in_queue = in_queue

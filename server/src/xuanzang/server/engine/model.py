@@ -1,0 +1,111 @@
+"""A bundle made ready for requests: its facts, its tokenisers, its options."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from xuanzang.server.bundles.bundle import Sample
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding import Sentence
+from xuanzang.server.engine.search import SearchOptions
+from xuanzang.server.engine.text import TextCodec
+from xuanzang.server.engine.values import DecodingOptions, ServedModel
+
+
+class LoadedModel:
+    """One version of a model, without the graphs, which each worker opens for itself. Nothing in it changes."""
+
+    def __init__(self, directory: Path) -> None:
+        """Verify a bundle, read its tokenisers and check them against the samples.
+
+        Args:
+            directory: Of the bundle.
+
+        Raises:
+            BundleError: If the bundle must not be served.
+        """
+        started = time.monotonic()
+        bundle = load_bundle(directory)
+        self.bundle = bundle
+        self.text = TextCodec(bundle)
+        self.name = bundle.manifest.model
+        self.version = bundle.manifest.version
+        self.labels = (self.name, str(self.version))
+        """Of its metrics: model, version."""
+        reasons = [
+            f"the source ids of {sample.source!r} are not those of the certificate"
+            for sample in bundle.samples
+            if tuple(self.text.encode(sample.source)) != sample.source_ids
+        ]
+        if reasons:
+            raise BundleError(bundle.directory, reasons)
+        self.load_seconds = time.monotonic() - started
+
+    def served(self, *, is_default: bool) -> ServedModel:
+        """Describe the model to callers.
+
+        Args:
+            is_default: Whether requests that name no version get this one.
+
+        Returns:
+            Its description.
+        """
+        manifest = self.bundle.manifest
+        defaults = manifest.generation_defaults
+        return ServedModel(
+            name=self.name,
+            version=self.version,
+            source_languages=tuple(manifest.source_language_codes),
+            target_languages=tuple(manifest.target_language_codes),
+            precision=self.bundle.precision,
+            manifest_sha256=self.bundle.manifest_sha256,
+            is_default=is_default,
+            default_options=DecodingOptions(
+                beam_size=defaults.beam_size,
+                num_hypotheses=1,
+                length_penalty=defaults.length_penalty,
+                min_target_length=0,
+                max_target_length=None,
+            ),
+            max_source_length=manifest.dimensions.max_source_length,
+            max_target_length=manifest.dimensions.max_target_length,
+        )
+
+    def sentence(self, source_ids: tuple[int, ...], options: DecodingOptions) -> Sentence:
+        """Make what the decoder takes.
+
+        Args:
+            source_ids: End token included.
+            options: As the caller wants them.
+
+        Returns:
+            The sentence with the options that hold for it.
+        """
+        resolved = SearchOptions(
+            beam_size=options.beam_size,
+            num_hypotheses=options.num_hypotheses,
+            length_penalty=options.length_penalty,
+            min_target_length=options.min_target_length,
+            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options),
+        )
+        return Sentence(source_ids=list(source_ids), options=resolved)
+
+    def _target_limit(self, source_tokens: int, options: DecodingOptions) -> int:
+        manifest = self.bundle.manifest
+        defaults = manifest.generation_defaults
+        limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset)
+        # A least length that the caller asked for makes room for itself and the end token.
+        return min(max(limit, options.min_target_length + 1), manifest.dimensions.max_target_length)
+
+    def sample_sentence(self, sample: Sample) -> Sentence:
+        """Make what the decoder takes of a sample."""
+        options = DecodingOptions(
+            beam_size=sample.beam_size,
+            num_hypotheses=1,
+            length_penalty=sample.length_penalty,
+            min_target_length=0,
+            max_target_length=None,
+        )
+        return self.sentence(sample.source_ids, options)

@@ -1,0 +1,170 @@
+"""Cut text into sentences, and long sentences into clauses, so that nothing of it is lost.
+
+Text is held as a list of pieces, white space or sentences: joined, they give the text back
+exactly, and no sentence starts or ends with white space.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+# A run of terminators, the marks that close what it ends, and what comes after.
+_TERMINATORS = re.compile(r"[。！？；…｡.!?]+")
+_ALWAYS_ENDS = frozenset("。！？；…｡")
+_CLOSERS = frozenset("”’」』）】》〉〕］｝)]}»›")
+_WHITE_SPACE = re.compile(r"\s+")
+_LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+
+# A period after one of these, or after an initial or a digit, is part of the sentence.
+_ABBREVIATION = re.compile(
+    "mr|mrs|ms|dr|prof|sr|jr|st|vs|etc|al|approx|inc|ltd|co|corp|dept|est|fig|vol|pp|gen|gov|hon|lt|col|capt|sgt|rev"
+    "|jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec",
+    re.IGNORECASE,
+)
+_LAST_WORD = re.compile(r"[^\W\d_]+$")
+
+# Longest first choice of places to cut a sentence that is too long: after commas, else at white space.
+_CLAUSES = re.compile(r".*?(?:[，、]|,(?!\d))+|.+", re.DOTALL)
+_WORDS = re.compile(r"\S+\s*|\s+")
+
+
+def split_sentences(text: str) -> list[str]:
+    """Cut text into sentences and the white space between them.
+
+    A sentence ends at a line break, after a Chinese terminator, and after a Latin one that white space or a letter of
+    another script follows, if that cannot be an abbreviation, an initial, a number, or the end of a quotation within a
+    sentence. Closing quotes and brackets stay with their sentence.
+
+    Args:
+        text: Anything.
+
+    Returns:
+        White space and sentences in their order; joined they are `text`.
+    """
+    pieces: list[str] = []
+    start = 0
+    for space in _WHITE_SPACE.finditer(text):
+        if _LINE_BREAK.search(space.group()):
+            pieces += _split_line(text[start : space.start()])
+            pieces.append(space.group())
+            start = space.end()
+    return pieces + _split_line(text[start:])
+
+
+def _split_line(line: str) -> list[str]:
+    """Cut text without line breaks."""
+    pieces: list[str] = []
+    start = 0
+    for terminators in _TERMINATORS.finditer(line):
+        end = _end_of_closers(line, start, terminators.end())
+        if end > start and _is_boundary(line, start, terminators, end):
+            pieces += _set_space_apart(line[start:end])
+            start = end
+    return pieces + _set_space_apart(line[start:])
+
+
+def _end_of_closers(line: str, start: int, end: int) -> int:
+    """Give where the quotes and brackets end that close the sentence from `start`, terminators until `end`."""
+    while end < len(line):
+        mark = line[end]
+        # Straight quotes look alike open and closed: one closes if it follows an odd number, or if no word follows it.
+        closes_quotation = mark == '"' and line.count('"', start, end) % 2 == 1
+        closes_straight = mark in "\"'" and not line[end + 1 : end + 2].isalnum()
+        if mark not in _CLOSERS and not closes_quotation and not closes_straight:
+            break
+        end += 1
+    return end
+
+
+def _is_boundary(line: str, start: int, terminators: re.Match[str], end: int) -> bool:
+    """Tell whether the sentence from `start` ends at `end`, behind these terminators."""
+    marks = terminators.group()
+    if _ALWAYS_ENDS & set(marks):
+        return True
+    following = line[end : end + 1]
+    if following.isspace():
+        continues = line[end:].lstrip()[:1].islower()  # "Wait... what", "'Stop!' he said"
+        return not continues and not (marks == "." and _is_within(line, start, terminators.start()))
+    return "." not in marks and not following.isascii()  # "你好!再见", but not "a.b" nor "x?y=1"
+
+
+def _is_within(line: str, start: int, period: int) -> bool:
+    """Tell whether the period at `period` belongs to a number, an initial or an abbreviation."""
+    if line[period - 1 : period].isdigit():
+        return True
+    # Few letters suffice; a search through the whole sentence would make the cost quadratic.
+    word = _LAST_WORD.search(line[max(start, period - 10) : period])
+    return word is not None and (len(word.group()) == 1 or _ABBREVIATION.fullmatch(word.group()) is not None)
+
+
+def _set_space_apart(text: str) -> list[str]:
+    body = text.strip()
+    if not body:
+        return [text] if text else []
+    start = text.index(body)
+    return [piece for piece in (text[:start], body, text[start + len(body) :]) if piece]
+
+
+def split_long_sentence(sentence: str, count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
+    """Cut a sentence that is too long into stretches that are not, at commas, else at white space.
+
+    Args:
+        sentence: Without white space at its ends.
+        count_tokens: Source tokens of a stretch.
+        max_tokens: Most source tokens of a stretch.
+
+    Returns:
+        White space and stretches; joined they are `sentence`. A stretch without a place to cut may still be too long.
+    """
+    atoms = [
+        atom
+        for clause in _CLAUSES.findall(sentence)
+        for atom in ([clause] if count_tokens(clause) <= max_tokens else _WORDS.findall(clause))
+    ]
+    stretches = _pack(atoms, count_tokens, max_tokens)
+    return [piece for stretch in stretches for piece in _set_space_apart(stretch)]
+
+
+def _pack(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
+    """Join neighbours into few stretches; each atom is counted once, so that the cost is linear in the text."""
+    stretches: list[list[str]] = []
+    size = max_tokens + 1
+    for atom in atoms:
+        tokens = count_tokens(atom)
+        if size + tokens > max_tokens:
+            stretches.append([])
+            size = 0
+        stretches[-1].append(atom)
+        size += tokens
+    return [part for stretch in stretches for part in _halve_until_short(stretch, count_tokens, max_tokens)]
+
+
+def _halve_until_short(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
+    # Together atoms may, rarely, have more tokens than the sum of theirs.
+    text = "".join(atoms)
+    if len(atoms) == 1 or count_tokens(text) <= max_tokens:
+        return [text]
+    middle = len(atoms) // 2
+    halves = (atoms[:middle], atoms[middle:])
+    return [part for half in halves for part in _halve_until_short(half, count_tokens, max_tokens)]
+
+
+def join_pieces(pieces: Sequence[str], *, spaced: bool) -> str:
+    """Join translated sentences and the white space of the source.
+
+    Args:
+        pieces: White space as it was and sentences translated, in the order of the source.
+        spaced: Whether the language puts a space between sentences; if so, one is added where the source had none.
+
+    Returns:
+        The text.
+    """
+    if not spaced:
+        return "".join(pieces)
+    joined: list[str] = []
+    for piece in filter(None, pieces):
+        if joined and not joined[-1][-1].isspace() and not piece[0].isspace():
+            joined.append(" ")
+        joined.append(piece)
+    return "".join(joined)

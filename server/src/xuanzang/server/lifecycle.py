@@ -1,0 +1,103 @@
+"""The server's life: answer health checks, load the models, serve, and on SIGTERM finish what was accepted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.metrics import MetricsEndpoint
+from xuanzang.server.rpc.server import RpcServer
+
+_LOGGER = logging.getLogger(__name__)
+
+# For callers who are slow to take their last answers.
+_SENDING_SECONDS = 5.0
+
+
+class Server:
+    """Everything that runs, in the order in which it starts and stops."""
+
+    def __init__(
+        self, *, rpc: RpcServer, engine: Engine, metrics_endpoint: MetricsEndpoint, drain_timeout_seconds: float
+    ) -> None:
+        self.rpc = rpc
+        self.metrics_endpoint = metrics_endpoint
+        self._engine = engine
+        self._drain_timeout_seconds = drain_timeout_seconds
+
+    async def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, then drain.
+
+        Raises:
+            BundleError: A bundle cannot be served.
+        """
+        with _stop_signals() as stop:
+            try:
+                await self.listen()
+                await _run_until(stop, self.load())
+                await stop.wait()
+            finally:
+                await self.drain()
+
+    async def listen(self) -> None:
+        """Answer health checks and scrapes; nothing is translated yet."""
+        await self.rpc.start()
+        _LOGGER.info("listening", extra={"port": self.rpc.port, "metrics_port": self.metrics_endpoint.port})
+
+    async def load(self) -> None:
+        """Load and warm the models, then serve."""
+        await self._engine.start()
+        names = sorted({model.name for model in self._engine.models})
+        await self.rpc.open(names)
+        _LOGGER.info("serving", extra={"models": names})
+
+    async def drain(self) -> None:
+        """Refuse what is new, finish what was accepted within the limit, and stop."""
+        began = time.monotonic()
+        await self.rpc.close()
+        self._engine.drain()
+        # What the engine cannot finish in time it answers with an error; then every RPC has its answer to send.
+        finished = await self._engine.join(self._drain_timeout_seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SENDING_SECONDS):
+                await self.rpc.join()
+        unsent = await self.rpc.stop()
+        self.metrics_endpoint.stop()
+        facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}
+        _LOGGER.info("stopped", extra=facts)
+
+
+async def _run_until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+    """Run work to its end, or cancel it when asked to stop."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
+@contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """Set an event on SIGTERM and SIGINT; a second one changes nothing, the drain has its limit."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+        loop.call_soon_threadsafe(stop.set)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,38 @@
+"""Structured logs: one event a line with its facts as fields. Text and language of users are never among them."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+
+def configure_logging(*, level: str, log_format: str) -> None:
+    """Send what any module logs through `logging` to stderr.
+
+    The fields of an event are given as `extra`: `_LOGGER.info("listening", extra={"address": address})`.
+
+    Args:
+        level: Least level that is logged: "debug", "info", "warning" or "error".
+        log_format: "json" for one object a line, "console" for lines that people read.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    final: list[structlog.typing.Processor]
+    if log_format == "json":
+        final = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+    else:
+        final = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
+        )
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,100 @@
+"""What callers see when something goes wrong: one table from error classes to status codes, with google.rpc details."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NoReturn
+
+import grpc
+from google.protobuf.any_pb2 import Any
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+
+from xuanzang.server.engine import errors
+from xuanzang.translation.v1 import status_pb2
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class NotReadyError(Exception):
+    """The models are still being loaded."""
+
+
+_CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
+    {
+        errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
+        errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
+        errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
+        errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
+        NotReadyError: grpc.StatusCode.UNAVAILABLE,
+    }
+)
+
+
+def status_of(error: Exception) -> status_pb2.Status:
+    """Describe an error to the caller; log it with its traceback if nobody expected it.
+
+    Args:
+        error: Any error.
+
+    Returns:
+        Status with the code of the error's class and its details; INTERNAL for a class that is not in the table.
+    """
+    code = _CODES.get(type(error))
+    if code is None:
+        _LOGGER.error("unexpected error", exc_info=error)
+        return status_pb2.Status(
+            code=_number(grpc.StatusCode.INTERNAL), message="internal error; the server's log has the reason"
+        )
+    return status_pb2.Status(code=_number(code), message=str(error), details=[_as_any(d) for d in _details(error)])
+
+
+async def abort(context: grpc.aio.ServicerContext[object, object], status: status_pb2.Status) -> NoReturn:
+    """End an RPC with a status, its details and, when overloaded, the time after which gRPC itself may try again.
+
+    Args:
+        context: Of the RPC.
+        status: Not OK.
+
+    Raises:
+        AbortError: Always, as gRPC wants it.
+    """
+    trailers: list[tuple[str, str | bytes]] = []
+    if status.details:
+        trailers.append(("grpc-status-details-bin", status.SerializeToString()))
+    for detail in status.details:
+        retry = status_pb2.RetryInfo()
+        if detail.type_url == _as_any(retry).type_url:
+            retry.ParseFromString(detail.value)
+            trailers.append(("grpc-retry-pushback-ms", str(retry.retry_delay.ToMilliseconds())))
+    code = next(code for code in grpc.StatusCode if _number(code) == status.code)
+    await context.abort(code, status.message, tuple(trailers))
+
+
+def _details(error: Exception) -> list[Message]:
+    match error:
+        case errors.InvalidInputError(violations=violations):
+            fields = [
+                status_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.description)
+                for violation in violations
+            ]
+            return [status_pb2.BadRequest(field_violations=fields)]
+        case errors.OverloadedError(retry_after_seconds=seconds):
+            delay = Duration()
+            delay.FromMilliseconds(max(1, round(seconds * 1000)))
+            return [status_pb2.RetryInfo(retry_delay=delay)]
+        case _:
+            return []
+
+
+def _as_any(detail: Message) -> Any:
+    # Our messages are google.rpc's byte for byte; under that name every gRPC tool can read them.
+    return Any(type_url=f"type.googleapis.com/google.rpc.{detail.DESCRIPTOR.name}", value=detail.SerializeToString())
+
+
+def _number(code: grpc.StatusCode) -> int:
+    number: int = code.value[0]
+    return number

@@ -1,0 +1,138 @@
+"""The gRPC server: its services, interceptors, limits and listening address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import grpc
+from grpc_reflection.v1alpha import reflection
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.admission import Admission
+from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
+from xuanzang.server.rpc.interceptors import AdmissionInterceptor, ErrorInterceptor, TelemetryInterceptor
+from xuanzang.server.rpc.service import TranslationService
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+_OPTIONS: Final = (
+    # A second server on the same port must fail, not take half of the callers.
+    ("grpc.so_reuseport", 0),
+    # Ask silent callers whether they are there, and let them ask us; with gRPC's own limit of one ping in five minutes
+    # a caller that keeps its connection alive during a long RPC would be sent away.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    # What we send is bounded by what we accept.
+    ("grpc.max_send_message_length", -1),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSFiles:
+    """PEM files of a server that speaks TLS."""
+
+    certificate: Path
+    """The server's certificate, followed by those between it and the root."""
+    key: Path
+    """Private key of the certificate."""
+    client_ca: Path | None
+    """Authorities of client certificates; None if clients need none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpcLimits:
+    """What callers may not exceed."""
+
+    max_message_bytes: int
+    max_concurrent_rpcs: int
+    max_stream_texts: int
+    """Texts of one stream in translation."""
+
+
+class RpcServer:
+    """A gRPC server that is bound to its address; refuses translations until it is opened and after it is closed."""
+
+    def __init__(
+        self, engine: Engine, *, address: str, tls: TLSFiles | None, limits: RpcLimits, metrics: Metrics
+    ) -> None:
+        """Bind the address; inside a running event loop.
+
+        Args:
+            engine: That translates.
+            address: Such as "127.0.0.1:50051"; port 0 for any free one.
+            tls: None for plain text.
+            limits: For callers.
+            metrics: Where RPCs are counted.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        self._admission = Admission(max_concurrent_rpcs=limits.max_concurrent_rpcs)
+        self._health = Health()
+        self._server = grpc.aio.server(
+            interceptors=(TelemetryInterceptor(metrics), ErrorInterceptor(), AdmissionInterceptor(self._admission)),
+            options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.max_message_bytes)),
+        )
+        service = TranslationService(engine, self._admission, max_stream_texts=limits.max_stream_texts)
+        translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
+        self._health.add_to(self._server)
+        names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+        self.port = _bind(self._server, address, tls)
+
+    async def start(self) -> None:
+        """Answer health checks; translations are refused with UNAVAILABLE for now."""
+        await self._health.start()
+        await self._server.start()
+
+    async def open(self, models: list[str]) -> None:
+        """Translate from now on.
+
+        Args:
+            models: Names of the models that are warm.
+        """
+        self._admission.open()
+        await self._health.open(models)
+
+    async def close(self) -> None:
+        """Refuse new RPCs with UNAVAILABLE and tell health checkers; those let in go on."""
+        self._admission.close()
+        await self._health.close()
+
+    async def join(self) -> None:
+        """Wait until every RPC that was let in is answered."""
+        await self._admission.idle()
+
+    async def stop(self) -> int:
+        """Stop at once.
+
+        Returns:
+            RPCs that were cut off.
+        """
+        unfinished = self._admission.running
+        # The last answers may still be on their way; watchers of health never end by themselves.
+        await self._server.stop(grace=None if unfinished else 0.1)
+        # gRPC does not wait until the work that it cancels has ended.
+        await self._admission.idle()
+        return unfinished
+
+
+def _bind(server: grpc.aio.Server, address: str, tls: TLSFiles | None) -> int:
+    try:
+        if tls is None:
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, _credentials(tls))
+    except RuntimeError as error:
+        raise OSError(f"cannot serve on {address}: {error}") from error
+
+
+def _credentials(tls: TLSFiles) -> grpc.ServerCredentials:
+    return grpc.ssl_server_credentials(
+        [(tls.key.read_bytes(), tls.certificate.read_bytes())],
+        root_certificates=tls.client_ca.read_bytes() if tls.client_ca else None,
+        require_client_auth=tls.client_ca is not None,
+    )

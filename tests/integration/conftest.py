@@ -1,0 +1,183 @@
+"""Real servers on free ports: in the test's event loop, and as processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from xuanzang.client import AsyncTranslationClient
+from xuanzang.server.bootstrap import bootstrap
+from xuanzang.server.lifecycle import Server
+from xuanzang.server.settings import Settings
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningServer:
+    """A server in the test's event loop."""
+
+    server: Server
+    address: str
+    metrics_url: str
+
+    async def scrape(self) -> Scrape:
+        """Ask as Prometheus does."""
+        return Scrape(await asyncio.to_thread(_get, self.metrics_url))
+
+
+class Scrape:
+    """What the metrics endpoint said."""
+
+    def __init__(self, text: str) -> None:
+        self._samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+    def value(self, name: str, **labels: str) -> float:
+        """The sum of the series of that name that have these labels."""
+        matching = [item.value for item in self._samples if item.name == name and item.labels.items() >= labels.items()]
+        assert matching, f"no series {name} {labels}"
+        return sum(matching)
+
+
+@dataclass(kw_only=True)
+class ServerProcess:
+    """A server as a process of its own."""
+
+    process: asyncio.subprocess.Process
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """Every line that it has logged, so far as it was read."""
+
+    @property
+    def address(self) -> str:
+        """Where it serves gRPC."""
+        return f"{LOOPBACK}:{self.logged('listening')[0]['port']}"
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The lines with that event."""
+        return [line for line in self.events if line["event"] == event]
+
+    async def until(self, event: str) -> dict[str, Any]:
+        """Read the log up to an event."""
+        while not self.logged(event):
+            assert self.process.stderr is not None
+            line = await self.process.stderr.readline()
+            assert line, f"the server ended before {event!r}: {self.events}"
+            self.events.append(json.loads(line))
+        return self.logged(event)[0]
+
+    async def until_metric(self, name: str) -> None:
+        """Scrape until a metric is not 0."""
+        url = f"http://{LOOPBACK}:{self.logged('listening')[0]['metrics_port']}/metrics"
+        while Scrape(await asyncio.to_thread(_get, url)).value(name) == 0:
+            assert self.process.returncode is None
+
+    async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Signal it, read the rest of its log and wait for its end."""
+        self.process.send_signal(number)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Read the rest of its log and wait for its end."""
+        assert self.process.stderr is not None
+        self.events += [json.loads(line) async for line in self.process.stderr]
+        return await self.process.wait()
+
+
+class StartServer(Protocol):
+    """Starts a server in the test's loop."""
+
+    def __call__(self, *, load: bool = True, **settings: Any) -> AbstractAsyncContextManager[RunningServer]: ...
+
+
+class StartProcess(Protocol):
+    """Starts a server process."""
+
+    def __call__(self, *flags: str) -> AbstractAsyncContextManager[ServerProcess]: ...
+
+
+@pytest.fixture
+def start_server(tiny_bundle_repository: Path) -> StartServer:
+    """Start a server in the test's loop: `async with start_server(max_batch_sentences=1) as running`."""
+
+    @asynccontextmanager
+    async def start(*, load: bool = True, **settings: Any) -> AsyncIterator[RunningServer]:
+        server = bootstrap(
+            Settings(
+                **{
+                    "models": tiny_bundle_repository,
+                    "address": f"{LOOPBACK}:0",
+                    "metrics_address": f"{LOOPBACK}:0",
+                    "provider": "cpu",
+                    "workers": 1,
+                    **settings,
+                }
+            )
+        )
+        await server.listen()
+        try:
+            if load:
+                await server.load()
+            yield RunningServer(
+                server=server,
+                address=f"{LOOPBACK}:{server.rpc.port}",
+                metrics_url=f"http://{LOOPBACK}:{server.metrics_endpoint.port}/metrics",
+            )
+        finally:
+            await server.drain()
+
+    return start
+
+
+@pytest.fixture
+async def running(start_server: StartServer) -> AsyncIterator[RunningServer]:
+    """A server with the tiny model, as it comes."""
+    async with start_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def client(running: RunningServer) -> AsyncIterator[AsyncTranslationClient]:
+    """A client of `running`."""
+    async with AsyncTranslationClient(running.address) as translator:
+        yield translator
+
+
+@pytest.fixture
+def start_process(tiny_bundle_repository: Path) -> StartProcess:
+    """Start `python -m xuanzang.server`: `async with start_process("--workers=2") as process`."""
+
+    @asynccontextmanager
+    async def start(*flags: str) -> AsyncIterator[ServerProcess]:
+        defaults = (f"--models={tiny_bundle_repository}", "--workers=1", "--provider=cpu")
+        addresses = (f"--address={LOOPBACK}:0", f"--metrics-address={LOOPBACK}:0")
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "xuanzang.server", *defaults, *addresses, *flags),
+            stderr=asyncio.subprocess.PIPE,
+            env={name: value for name, value in os.environ.items() if not name.startswith("XUANZANG_")},
+        )
+        try:
+            yield ServerProcess(process=process)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    return start
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url) as response:
+        text: str = response.read().decode()
+        return text

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.client import (
+    AsyncTranslationClient,
+    DeadlineExceededError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    OverloadedError,
+    ServerUnavailableError,
+    StatusCode,
+)
+from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+# Far more work than a test will wait for, so it is still going on when the test looks.
+LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "field", "limit"),
+    [
+        (["好"] * 1025, {}, "contents", "1 to 1024"),
+        (["好", "好" * 60_000], {}, "contents[1]", "20000"),
+        (["好"], {"beam_size": 17}, "options.beam_size", "1 to 16"),
+        (["好"], {"beam_size": 2, "num_hypotheses": 3}, "options.num_hypotheses", "at most beam_size, 2"),
+        (["好"], {"length_penalty": -1.0}, "options.length_penalty", "0 to 10"),
+        (["好"], {"max_target_length": 100_000}, "options.max_target_length", "at most"),
+    ],
+)
+async def test_bad_input_names_the_field_and_the_limit(
+    client: AsyncTranslationClient, texts: list[str], options: Any, field: str, limit: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        await client.translate(texts, **options)
+    descriptions = {fault.field: fault.description for fault in caught.value.violations}
+    assert limit in descriptions[field]
+    assert not caught.value.retryable
+
+
+async def test_several_hypotheses_of_several_sentences_are_refused(client: AsyncTranslationClient) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        await client.translate_one("你好。谢谢你。", num_hypotheses=2)
+    assert [fault.field for fault in caught.value.violations] == ["options.num_hypotheses"]
+
+
+@pytest.mark.parametrize("wrong", [{"model": "none"}, {"target_language": "fr"}, {"source_language": "de"}])
+async def test_a_model_that_is_not_served_is_not_found(client: AsyncTranslationClient, wrong: Any) -> None:
+    with pytest.raises(ModelNotFoundError):
+        await client.translate_one("好", **wrong)
+
+
+async def test_a_deadline_ends_the_call_and_its_work(client: AsyncTranslationClient, running: Any) -> None:
+    with pytest.raises(DeadlineExceededError):
+        await client.translate(["好"] * 500, timeout=0.3, **LONG)
+    # One worker serves in turn: once this is answered, nothing of the other is left.
+    await client.translate_one("你好。")
+    await running.server.rpc.join()
+    scrape = await running.scrape()
+    assert scrape.value("nmt_request_failures_total") == 1
+    assert scrape.value("nmt_requests_running") == 0
+    assert scrape.value("nmt_queue_source_tokens") == 0
+
+
+async def test_cancelling_frees_the_worker(client: AsyncTranslationClient, running: Any) -> None:
+    stub: Any
+    async with grpc.aio.insecure_channel(running.address) as channel:
+        stub = translation_pb2_grpc.TranslationServiceStub(channel)
+        call = stub.StreamTranslateText()
+        await call.write(pb.StreamTranslateTextRequest(id="short", content="你好。"))
+        await call.read()
+        options = pb.DecodingOptions(**LONG)
+        for _ in range(60):
+            await call.write(pb.StreamTranslateTextRequest(content="好" * 30, options=options))
+        call.cancel()
+        await running.server.rpc.join()
+    await client.translate_one("你好。")
+    scrape = await running.scrape()
+    assert scrape.value("nmt_requests_running") == 0
+    assert scrape.value("nmt_requests_waiting") == 0
+    assert scrape.value("nmt_queue_source_tokens") == 0
+    assert scrape.value("grpc_server_handled_total", grpc_method="StreamTranslateText", grpc_code="CANCELLED") == 1
+
+
+async def test_a_full_queue_refuses_with_the_time_to_come_back(start_server: Any) -> None:
+    async with start_server(max_queue_source_tokens=64) as running:
+        async with grpc.aio.insecure_channel(running.address) as channel:
+            stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+            request = pb.TranslateTextRequest(contents=["你好。"] * 4, options=pb.DecodingOptions(**LONG))
+            calls = [stub.TranslateText(request) for _ in range(40)]
+            codes = [await call.code() for call in calls]
+            trailers = [dict(await call.trailing_metadata()) for call in calls]
+        scrape = await running.scrape()
+    refused = codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED)
+    assert 0 < refused < 40
+    assert codes.count(grpc.StatusCode.OK) == 40 - refused
+    for code, trailer in zip(codes, trailers, strict=True):
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            assert int(trailer["grpc-retry-pushback-ms"]) > 0
+    assert scrape.value("nmt_request_failures_total", reason="overloaded") == refused
+
+
+async def test_the_client_comes_back_when_it_is_told_to(start_server: Any) -> None:
+    async with start_server(max_queue_source_tokens=64) as running, AsyncTranslationClient(running.address) as client:
+        results = await asyncio.gather(*(client.translate_one("你好。") for _ in range(40)), return_exceptions=True)
+    texts = {result.text for result in results if not isinstance(result, BaseException)}
+    errors = [result for result in results if isinstance(result, BaseException)]
+    assert len(texts) == 1
+    assert all(isinstance(error, OverloadedError) and error.retryable for error in errors)
+
+
+async def test_a_server_that_is_still_loading_is_unavailable(start_server: Any) -> None:
+    async with start_server(load=False) as running, AsyncTranslationClient(running.address) as client:
+        with pytest.raises(ServerUnavailableError) as caught:
+            await client.translate_one("你好。", timeout=5)
+        assert caught.value.code is StatusCode.UNAVAILABLE
+        await running.server.load()
+        assert (await client.translate_one("你好。")).model == "tiny"
+
+
+async def test_a_bad_text_on_a_stream_has_an_error_and_the_others_their_translations(
+    client: AsyncTranslationClient,
+) -> None:
+    texts = ["你好。", "好" * 60_000, "谢谢你。"]
+    first, second, third = [item async for item in client.translate_stream(texts, ordered=True)]
+    assert first.error is None
+    assert third.error is None
+    assert isinstance(second.error, InvalidRequestError)
+    assert second.error.violations[0].field == "content"

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from xuanzang.client import AsyncTranslationClient, ServerUnavailableError, TLSConfig, Translation
+
+SERVICE = "xuanzang.translation.v1.TranslationService"
+NAMES = ("", SERVICE, "tiny")
+
+
+async def statuses(address: str, names: tuple[str, ...] = NAMES) -> set[int]:
+    async with grpc.aio.insecure_channel(address) as channel:
+        stub: Any = health_pb2_grpc.HealthStub(channel)
+        answers = [await stub.Check(health_pb2.HealthCheckRequest(service=name)) for name in names]
+        return {answer.status for answer in answers}
+
+
+async def test_health_is_serving_exactly_while_the_models_are_warm(start_server: Any) -> None:
+    async with start_server(load=False) as running:
+        assert await statuses(running.address, NAMES[:2]) == {health_pb2.HealthCheckResponse.NOT_SERVING}
+        await running.server.load()
+        assert await statuses(running.address) == {health_pb2.HealthCheckResponse.SERVING}
+        await running.server.rpc.close()
+        assert await statuses(running.address) == {health_pb2.HealthCheckResponse.NOT_SERVING}
+
+
+async def test_a_scrape_counts_what_was_done(running: Any, client: AsyncTranslationClient) -> None:
+    await client.translate(["你好。", "谢谢你。我有一只猫。"])
+    assert len([item async for item in client.translate_stream(["你好。"] * 3)]) == 3
+    await running.server.rpc.join()
+    scrape = await running.scrape()
+    unary = {"grpc_service": SERVICE, "grpc_method": "TranslateText", "grpc_type": "unary"}
+    stream = {"grpc_service": SERVICE, "grpc_method": "StreamTranslateText", "grpc_type": "bidi_stream"}
+    assert scrape.value("grpc_server_handled_total", **unary, grpc_code="OK") == 1
+    assert scrape.value("grpc_server_handling_seconds_count", **unary) == 1
+    assert scrape.value("grpc_server_msg_received_total", **stream) == 3
+    assert scrape.value("grpc_server_msg_sent_total", **stream) == 3
+    model = {"model": "tiny", "version": "1"}
+    assert scrape.value("nmt_requests_total", **model) == 4
+    assert scrape.value("nmt_sentences_total", **model) == 6
+    assert scrape.value("nmt_request_sentences_sum", **model) == 6
+    assert scrape.value("nmt_request_failures_total", **model) == 0
+    assert scrape.value("nmt_model_ready", **model) == 1
+    assert scrape.value("nmt_model_info", **model, precision="float32") == 1
+    assert scrape.value("nmt_source_tokens_total", **model) == scrape.value("nmt_request_source_tokens_sum", **model)
+
+
+async def test_tls_with_client_certificates(start_server: Any, tmp_path: Path) -> None:
+    authority = trustme.CA()
+    for name in ("server", "client"):
+        certificate = authority.issue_cert(f"{name}.example.com")
+        (tmp_path / f"{name}.pem").write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+        certificate.private_key_pem.write_to_path(tmp_path / f"{name}.key")
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    files = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
+    tls = TLSConfig(
+        root_certificates=authority.cert_pem.bytes(),
+        certificate_chain=(tmp_path / "client.pem").read_bytes(),
+        private_key=(tmp_path / "client.key").read_bytes(),
+        server_name="server.example.com",
+    )
+    async with start_server(**files, tls_client_ca=tmp_path / "ca.pem") as running:
+        async with AsyncTranslationClient(running.address, tls=tls) as client:
+            assert (await client.translate_one("你好。")).model == "tiny"
+        async with AsyncTranslationClient(running.address) as client:
+            with pytest.raises(ServerUnavailableError):
+                await client.translate_one("你好。", timeout=5)
+
+
+async def test_sigterm_answers_what_was_accepted_and_exits_with_0(start_process: Any) -> None:
+    async with start_process() as server:
+        await server.until("serving")
+        async with AsyncTranslationClient(server.address) as client:
+            calls = [
+                asyncio.ensure_future(client.translate_one("我有一只猫。" * 5, min_target_length=20, timeout=30))
+                for _ in range(100)
+            ]
+            await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+            exit_status = await server.stop()
+            results = await asyncio.gather(*calls, return_exceptions=True)
+    translated = [result for result in results if isinstance(result, Translation)]
+    refused = [result for result in results if isinstance(result, ServerUnavailableError)]
+    assert exit_status == 0
+    assert len(translated) + len(refused) == 100
+    assert len({translation.text for translation in translated}) == 1
+    # The server says of every RPC how it ended: each that it finished has reached its caller.
+    assert len([line for line in server.logged("rpc") if line["code"] == "OK"]) == len(translated)
+    assert {line["code"] for line in server.logged("rpc")} <= {"OK", "UNAVAILABLE"}
+    assert server.logged("stopped")[0]["drained"] is True
+
+
+async def test_sigint_stops_as_sigterm_does(start_process: Any) -> None:
+    async with start_process() as server:
+        await server.until("serving")
+        assert await server.stop(signal.SIGINT) == 0
+
+
+async def test_sigterm_while_loading_stops_at_once(start_process: Any) -> None:
+    async with start_process() as server:
+        await server.until("listening")
+        assert await server.stop() == 0
+
+
+async def test_a_drain_past_its_limit_cuts_off_and_still_exits_with_0(start_process: Any) -> None:
+    async with start_process("--drain-timeout-seconds=0") as server:
+        await server.until("serving")
+        async with AsyncTranslationClient(server.address) as client:
+            texts = ["我有一只猫。" * 20] * 200
+            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=60))
+            await server.until_metric("nmt_requests_running")
+            assert await server.stop() == 0
+            with pytest.raises(ServerUnavailableError):
+                await call
+    assert server.logged("stopped")[0]["drained"] is False
+
+
+async def test_the_settings_are_logged_at_start_and_no_text_ever(start_process: Any) -> None:
+    async with start_process("--max-batch-sentences=7", "--log-level=debug") as server:
+        await server.until("serving")
+        async with AsyncTranslationClient(server.address) as client:
+            await client.translate_one("小秘密", target_language="en")
+        assert await server.stop() == 0
+    assert server.logged("settings")[0]["max_batch_sentences"] == 7
+    assert "小秘密" not in json.dumps(server.events, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "told"),
+    [
+        (["--workers=-1"], 2, "--workers (XUANZANG_WORKERS)"),
+        (["--models=EMPTY"], 1, "no bundle"),
+        (["--models=EMPTY", "--address=203.0.113.1:1"], 1, "cannot serve on 203.0.113.1:1"),
+        (["--models=EMPTY", "--address=127.0.0.1:0", "--probe"], 1, ""),
+    ],
+)
+async def test_a_server_that_cannot_run_says_why_in_a_line(
+    tmp_path: Path, flags: list[str], status: int, told: str
+) -> None:
+    arguments = [flag.replace("EMPTY", str(tmp_path)) for flag in flags]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "xuanzang.server", "--metrics-address=127.0.0.1:0", *arguments),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, logged = await process.communicate()
+    assert process.returncode == status
+    assert told in logged.decode()
+    assert "Traceback" not in logged.decode()

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle, scan
+
+Manifest = dict[str, Any]
+Edit = Callable[[Path, Callable[[Manifest], object]], None]
+
+
+@pytest.fixture
+def directory(repository: Path) -> Path:
+    return repository / "small" / "1"
+
+
+def reasons(directory: Path) -> str:
+    with pytest.raises(BundleError) as refusal:
+        load_bundle(directory)
+    assert str(directory) in str(refusal.value)
+    return "\n".join(refusal.value.reasons)
+
+
+def test_a_sound_bundle_is_loaded_with_its_samples_and_its_digest(directory: Path) -> None:
+    bundle = load_bundle(directory)
+    assert bundle.manifest_sha256 == hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()
+    assert bundle.precision == "float32"
+    assert [sample.source for sample in bundle.samples] == ["我有一只猫。", "hello world"]
+    assert all(sample.source_ids[-1] == 2 for sample in bundle.samples)
+
+
+def test_bundles_are_found_by_model_and_then_by_number(tmp_path: Path) -> None:
+    for path in ("b/1", "a/10", "a/9", "a/latest", "a/01", "a/0", ".hidden/1"):
+        (tmp_path / path).mkdir(parents=True)
+    (tmp_path / "README.md").touch()
+    (tmp_path / "a" / "8").touch()
+    assert scan(tmp_path) == [tmp_path / "a/9", tmp_path / "a/10", tmp_path / "b/1"]
+
+
+def test_a_repository_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="No such file"):
+        scan(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "shared.spm", "certificate.json", "MODEL_CARD.md"])
+def test_an_altered_byte_in_any_file_is_found(directory: Path, name: str) -> None:
+    content = bytearray((directory / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (directory / name).write_bytes(content)
+    assert f"{name} has SHA-256" in reasons(directory)
+
+
+def test_missing_longer_and_unlisted_files_are_all_named_at_once(directory: Path) -> None:
+    (directory / "MODEL_CARD.md").unlink()
+    (directory / "encoder.onnx").write_bytes(b"encoder and more")
+    (directory / "extra.bin").touch()
+    found = reasons(directory)
+    assert "MODEL_CARD.md is missing" in found
+    assert "encoder.onnx has 16 bytes; manifest.json says 7" in found
+    assert "extra.bin is not listed" in found
+
+
+def test_a_folder_in_the_place_of_a_file_is_refused(directory: Path) -> None:
+    (directory / "MODEL_CARD.md").unlink()
+    (directory / "MODEL_CARD.md").mkdir()
+    assert "not a regular file" in reasons(directory)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/b", "..", "", "a\\b", "c:d", "a\0b", "a\nb"])
+def test_a_listed_name_must_stay_in_the_folder(directory: Path, edit_manifest: Edit, name: str) -> None:
+    edit_manifest(directory, lambda manifest: manifest["files"].append({"name": name, "sha256": "0" * 64}))
+    found = reasons(directory)
+    assert "is not a plain file name" in found
+    assert "is missing" not in found  # it was not looked for
+
+
+CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
+    ("model is 'Small'", lambda m: m.update(model="Small")),
+    ("its folder is 'small'", lambda m: m.update(model="large")),
+    ("version is 2", lambda m: m.update(version=2)),
+    ("source_language_codes is empty", lambda m: m.update(source_language_codes=[])),
+    ("'e n' is not a BCP-47 code", lambda m: m.update(target_language_codes=["e n"])),
+    ("names a language twice", lambda m: m.update(target_language_codes=["en", "EN"])),
+    ("dimensions.d_model is 0", lambda m: m["dimensions"].pop("d_model")),
+    ("dimensions.max_source_length is 2000000", lambda m: m["dimensions"].update(max_source_length=2_000_000)),
+    ("num_heads 3 does not divide", lambda m: m["dimensions"].update(num_heads=3)),
+    ("special_ids.eos_id is 100000", lambda m: m["special_ids"].update(eos_id=100_000)),
+    ("special_ids.source_pad_id is -1", lambda m: m["special_ids"].update(source_pad_id=-1)),
+    ("precision is 0", lambda m: m.pop("precision")),
+    ("encoder.opset is 0", lambda m: m["encoder"].pop("opset")),
+    ("encoder.file is 'x.onnx'", lambda m: m["encoder"].update(file="x.onnx")),
+    ("source_tokenizer is ''", lambda m: m.pop("source_tokenizer")),
+    ("decoder.inputs lacks 'token_ids'", lambda m: m["decoder"]["inputs"].pop(0)),
+    ("decoder.inputs lacks 'past_key_values.1.key'", lambda m: m["dimensions"].update(num_decoder_layers=2)),
+    ("decoder.outputs has 'logits'", lambda m: m["decoder"]["outputs"].append({"name": "logits"})),
+    ("encoder.outputs names a tensor twice", lambda m: m["encoder"]["outputs"].extend(m["encoder"]["outputs"][:1])),
+    ("'source_ids' has type 'int32'", lambda m: m["encoder"]["inputs"][0].update(dtype="int32")),
+    ("'source_ids' has 1 dimensions; it must have 2", lambda m: m["encoder"]["inputs"][0].update(shape=["batch"])),
+    ("files names a file twice", lambda m: m["files"].append(m["files"][0])),
+    ("files lists manifest.json itself", lambda m: m["files"].append({"name": "manifest.json"})),
+    ("is not 64 lower-case hex digits", lambda m: m["files"][0].update(sha256="AB" * 32)),
+    ("is negative", lambda m: m["files"][0].update(size_bytes="-1")),
+    ("the certificate is 'certificate.json', which files", lambda m: m["files"].pop(1)),
+    ("beam_size is 17", lambda m: m["generation_defaults"].update(beam_size=17)),
+    ("length_penalty is nan", lambda m: m["generation_defaults"].update(length_penalty="NaN")),
+    ("max_length_factor is inf", lambda m: m["generation_defaults"].update(max_length_factor="Infinity")),
+    ("max_length_offset is -1", lambda m: m["generation_defaults"].update(max_length_offset=-1)),
+    ("leave no room", lambda m: m["generation_defaults"].update(max_length_offset=0, max_length_factor=0)),
+    ("normalization is 'nfd'", lambda m: m["source_format"].update(normalization="nfd")),
+]
+
+
+@pytest.mark.parametrize(("reason", "change"), CHANGES, ids=[reason for reason, _ in CHANGES])
+def test_each_fault_of_a_manifest_is_named(
+    directory: Path, edit_manifest: Edit, reason: str, change: Callable[[Manifest], object]
+) -> None:
+    edit_manifest(directory, change)
+    assert reason in reasons(directory)
+
+
+def test_all_faults_are_named_at_once(directory: Path, edit_manifest: Edit) -> None:
+    def change(manifest: Manifest) -> None:
+        manifest["version"] = 3
+        manifest["special_ids"]["eos_id"] = -5
+        manifest["generation_defaults"]["beam_size"] = 0
+
+    edit_manifest(directory, change)
+    (directory / "extra.bin").touch()
+    assert len(reasons(directory).splitlines()) == 4
+
+
+def test_another_format_is_refused_without_guessing_at_the_rest(directory: Path, edit_manifest: Edit) -> None:
+    edit_manifest(directory, lambda manifest: manifest.update(format=2, model="?"))
+    assert "format is 2; this server reads format 1" in reasons(directory)
+    assert "model" not in reasons(directory)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b'{"unknown": 1}',
+        b'{"format": 1, "format": 1}',
+        b'{"format": 1e99}',
+        b"\xff\xfe",
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_not_a_manifest_is_refused(directory: Path, content: bytes) -> None:
+    (directory / "manifest.json").write_bytes(content)
+    assert "manifest" in reasons(directory) or "format is 0" in reasons(directory)
+
+
+def test_a_manifest_of_many_megabytes_is_not_read(directory: Path) -> None:
+    with (directory / "manifest.json").open("ab") as file:
+        file.truncate(1 << 21)
+    assert "more than 1048576 bytes" in reasons(directory)
+
+
+def test_a_folder_without_a_manifest_is_refused(directory: Path) -> None:
+    (directory / "manifest.json").unlink()
+    assert "manifest.json cannot be read: No such file" in reasons(directory)
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        "not json",
+        "[]",
+        "{}",
+        '{"samples": [1]}',
+        '{"samples": [{"source": ""}]}',
+        '{"samples": [{"source": "a", "source_ids": ["x"], "target_ids": [], "beam_size": 1, "length_penalty": 1}]}',
+        '{"samples": [{"source": "a", "source_ids": [1], "target_ids": [], "beam_size": 0, "length_penalty": 1}]}',
+        '{"samples": []}',
+    ],
+)
+def test_a_certificate_without_proper_samples_is_refused(
+    directory: Path, edit_manifest: Edit, list_files: Callable[[Manifest, Path], None], certificate: str
+) -> None:
+    (directory / "certificate.json").write_text(certificate)
+    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    assert "certificate.json" in reasons(directory)

@@ -1,0 +1,166 @@
+"""A bundle that is right in everything but its graphs, which nothing here opens."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+SENTENCES = ("我有一只猫。", "你好，世界！", "今天天气很好。", "a cat, a dog", "hello world", "the weather is fine")
+CACHE = ["batch", "heads", "past", "head"]
+
+
+def digest(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": str(len(content))}
+
+
+def tensor(name: str, dtype: str, *shape: str) -> dict[str, Any]:
+    return {"name": name, "dtype": dtype, "shape": list(shape)}
+
+
+def key_values(prefix: str) -> list[dict[str, Any]]:
+    return [tensor(f"{prefix}.0.{part}", "float32", *CACHE) for part in ("key", "value")]
+
+
+def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
+    mask = tensor("source_mask", "bool", "batch", "source")
+    candidates = [
+        tensor("candidate_scores", "float32", "batch", "candidate"),
+        tensor("candidate_ids", "int64", "batch", "candidate"),
+        tensor("candidate_parents", "int64", "batch", "candidate"),
+    ]
+    sizes = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    return {
+        "format": 1,
+        "model": directory.parent.name,
+        "version": int(directory.name),
+        "source_language_codes": ["zh"],
+        "target_language_codes": ["en"],
+        "dimensions": sizes
+        | {"source_vocab_size": vocab_size, "target_vocab_size": vocab_size}
+        | {"max_source_length": 24, "max_target_length": 32},
+        "special_ids": {"source_pad_id": 0, "source_eos_id": 2, "decoder_start_id": 1, "eos_id": 2},
+        "precision": "PRECISION_FLOAT32",
+        "encoder": {
+            "file": "encoder.onnx",
+            "opset": 18,
+            "inputs": [tensor("source_ids", "int64", "batch", "source"), tensor("source_lengths", "int64", "batch")],
+            "outputs": [*key_values("cross_key_values"), mask],
+        },
+        "decoder": {
+            "file": "decoder.onnx",
+            "opset": 18,
+            "inputs": [
+                tensor("token_ids", "int64", "batch", "beam"),
+                tensor("positions", "int64", "batch", "1"),
+                tensor("scores", "float32", "batch", "beam"),
+                tensor("visible", "bool", "batch", "beam", "history"),
+                mask,
+                *key_values("cross_key_values"),
+                *key_values("past_key_values"),
+            ],
+            "outputs": [*candidates, *key_values("present_key_values")],
+        },
+        "source_tokenizer": "shared.spm",
+        "target_tokenizer": "shared.spm",
+        "files": [digest(path) for path in sorted(directory.iterdir()) if path.name != "manifest.json"],
+        "generation_defaults": {
+            "beam_size": 4,
+            "length_penalty": 1.0,
+            "max_length_factor": 2.0,
+            "max_length_offset": 8,
+        },
+        "source_format": {"normalization": "nfkc"},
+    }
+
+
+@pytest.fixture(scope="session")
+def train_tokenizer() -> Callable[[str], bytes]:
+    """Trains a tokeniser with a rule of normalisation."""
+
+    def train(normalization: str) -> bytes:
+        model = io.BytesIO()
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(SENTENCES * 10),
+            model_writer=model,
+            vocab_size=300,
+            hard_vocab_limit=False,
+            byte_fallback=True,
+            normalization_rule_name=normalization,
+            pad_id=0,
+            bos_id=1,
+            eos_id=2,
+            unk_id=3,
+            minloglevel=2,
+        )
+        return model.getvalue()
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def tokenizer(train_tokenizer: Callable[[str], bytes]) -> bytes:
+    return train_tokenizer("nmt_nfkc")
+
+
+@pytest.fixture(scope="session")
+def repository_template(tokenizer: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("template")
+    directory = root / "small" / "1"
+    directory.mkdir(parents=True)
+    processor = SentencePieceProcessor(model_proto=tokenizer)
+    samples = [
+        {
+            "source": source,
+            "source_ids": [*processor.encode(source), 2],
+            # What the decoders that stand in for graphs give: the source again.
+            "target_ids": processor.encode(source),
+            "beam_size": 2,
+            "length_penalty": 1.0,
+        }
+        for source in ("我有一只猫。", "hello world")
+    ]
+    (directory / "shared.spm").write_bytes(tokenizer)
+    (directory / "encoder.onnx").write_bytes(b"encoder")
+    (directory / "decoder.onnx").write_bytes(b"decoder")
+    (directory / "certificate.json").write_text(json.dumps({"samples": samples}))
+    (directory / "MODEL_CARD.md").write_text("# small\n")
+    (directory / "manifest.json").write_text(json.dumps(manifest_of(directory, processor.vocab_size())))
+    return root
+
+
+@pytest.fixture
+def repository(repository_template: Path, tmp_path: Path) -> Path:
+    """Holds model "small", version 1, zh to en; free to be changed."""
+    return Path(shutil.copytree(repository_template, tmp_path / "models"))
+
+
+@pytest.fixture
+def edit_manifest() -> Callable[[Path, Callable[[dict[str, Any]], object]], None]:
+    """Changes the manifest of a bundle's folder."""
+
+    def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
+        path = directory / "manifest.json"
+        manifest = json.loads(path.read_text())
+        change(manifest)
+        path.write_text(json.dumps(manifest))
+
+    return edit
+
+
+@pytest.fixture
+def list_files() -> Callable[[dict[str, Any], Path], None]:
+    """Lists the files of a folder in a manifest as they are now."""
+
+    def relist(manifest: dict[str, Any], directory: Path) -> None:
+        manifest["files"] = [digest(path) for path in sorted(directory.iterdir()) if path.name != "manifest.json"]
+
+    return relist

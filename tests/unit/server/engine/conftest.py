@@ -1,0 +1,155 @@
+"""An engine whose decoders give the source back as its translation, one token a step, when they are let."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
+from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.values import DecodingOptions
+from xuanzang.server.engine.worker import NewDecoder
+from xuanzang.server.metrics import Metrics
+
+
+@dataclass
+class Script:
+    """What the decoders of a test may do, and what they have done."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    permits: float = math.inf
+    """Steps that may still be made; others wait."""
+    blocked: int = 0
+    """Decoders that wait within a step."""
+    fault: Exception | None = None
+    """Raised by steps."""
+    wrong_versions: Collection[int] = ()
+    """Versions of the model that translate wrongly."""
+    batches: list[list[int]] = field(default_factory=list)
+    """Source lengths of the batches that were admitted."""
+    discarded: list[Sentence] = field(default_factory=list)
+
+    def allow(self, steps: float) -> None:
+        with self.changed:
+            self.permits = steps
+            self.changed.notify_all()
+
+    def step(self) -> None:
+        with self.changed:
+            self.blocked += 1
+            self.changed.notify_all()
+            self.changed.wait_for(lambda: self.permits > 0)
+            self.permits -= 1
+            self.blocked -= 1
+        if self.fault:
+            raise self.fault
+
+    async def until(self, happened: Callable[[Script], object]) -> None:
+        """Wait until something has happened in the decoders."""
+
+        def wait() -> None:
+            with self.changed:
+                assert self.changed.wait_for(lambda: happened(self), timeout=60)
+
+        await asyncio.to_thread(wait)
+
+
+class EchoDecoder(Decoder):
+    """Stands in for the graphs, which unit tests of the engine do without."""
+
+    def __init__(self, script: Script, bundle: Bundle) -> None:
+        self._script = script
+        self._wrong = bundle.manifest.version in script.wrong_versions
+        self._left: dict[Sentence, int] = {}
+
+    def admit(self, sentences: Sequence[Sentence]) -> None:
+        assert not self._left
+        self._script.batches.append([len(sentence.source_ids) for sentence in sentences])
+        self._left = {sentence: self._length(sentence) for sentence in sentences}
+
+    @staticmethod
+    def _length(sentence: Sentence) -> int:
+        return min(len(sentence.source_ids), sentence.options.max_target_length)
+
+    def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
+        self._script.step()
+        self._left = {sentence: left - 1 for sentence, left in self._left.items()}
+        finished = [sentence for sentence, left in self._left.items() if not left]
+        for sentence in finished:
+            del self._left[sentence]
+        return [(sentence, self._echo(sentence)) for sentence in finished]
+
+    def _echo(self, sentence: Sentence) -> list[TargetHypothesis]:
+        length = self._length(sentence)
+        finished = length == len(sentence.source_ids)
+        target_ids = sentence.source_ids[: length - 1 if finished else length]
+        return [
+            TargetHypothesis(
+                target_ids=target_ids[::-1] if self._wrong else target_ids,
+                score=-float(rank + 1),
+                token_count=length,
+                finished=finished,
+            )
+            for rank in range(sentence.options.num_hypotheses)
+        ]
+
+    def discard(self, sentences: Collection[Sentence]) -> None:
+        for sentence in sentences:
+            del self._left[sentence]
+            self._script.discarded.append(sentence)
+
+    def __len__(self) -> int:
+        return len(self._left)
+
+
+class EchoEngine(Engine):
+    def __init__(self, models: Path, script: Script, *, settings: EngineSettings, metrics: Metrics) -> None:
+        super().__init__(models, settings=settings, metrics=metrics)
+        self._script = script
+
+    def _open_graphs(self, bundle: Bundle) -> NewDecoder:
+        return partial(EchoDecoder, self._script, bundle)
+
+
+@pytest.fixture
+def options() -> DecodingOptions:
+    return DecodingOptions(
+        beam_size=2, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+    )
+
+
+@pytest.fixture
+def metrics() -> Metrics:
+    return Metrics(CollectorRegistry())
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+MakeEngine = Callable[[EngineSettings], EchoEngine]
+
+
+@pytest.fixture
+async def make_engine(repository: Path, script: Script, metrics: Metrics) -> AsyncIterator[MakeEngine]:
+    """Makes engines over the model "small", to be started by the test; their threads end with it."""
+    engines = []
+
+    def make(settings: EngineSettings) -> EchoEngine:
+        engines.append(EchoEngine(repository, script, settings=settings, metrics=metrics))
+        return engines[-1]
+
+    yield make
+    script.allow(math.inf)
+    for engine in engines:
+        await engine.join(0)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from xuanzang.server.engine.cores import usable_cores
+
+AFFINITY = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ("max 100000\n", AFFINITY),
+        ("50000 100000\n", 1),
+        ("100000 100000\n", 1),
+        ("150000 100000\n", min(AFFINITY, 2)),
+        ("9900000 100000\n", min(AFFINITY, 99)),
+        ("nonsense", AFFINITY),
+    ],
+)
+def test_a_quota_lowers_the_cores_and_never_below_one(tmp_path: Path, quota: str, cores: int) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    assert usable_cores(tmp_path / "cpu.max") == cores
+
+
+def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
+    assert usable_cores(tmp_path / "missing") == AFFINITY

@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+import random
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.errors import (
+    DeadlineExceededError,
+    DrainingError,
+    InvalidInputError,
+    ModelNotFoundError,
+    OverloadedError,
+)
+from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.metrics import Metrics
+
+Script = Any
+MakeEngine = Callable[[EngineSettings], Engine]
+Translate = Callable[..., Awaitable[list[list[Hypothesis]]]]
+LABELS = {"model": "small", "version": "1"}
+SETTINGS = EngineSettings(workers=1, batch_delay_seconds=0.0)
+
+
+@pytest.fixture
+async def engine(make_engine: MakeEngine, script: Script) -> Engine:
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    script.batches.clear()
+    return engine
+
+
+@pytest.fixture
+def translate(engine: Engine, options: DecodingOptions) -> Translate:
+    def call(*texts: str, deadline: float | None = None, **changes: Any) -> Awaitable[list[list[Hypothesis]]]:
+        changed = dataclasses.replace(options, **changes)
+        return engine.translate(texts, model=engine.models[0], options=changed, deadline=deadline)
+
+    return call
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    found = metrics.registry.get_sample_value(f"nmt_{name}", LABELS | labels)
+    assert found is not None, name
+    return found
+
+
+async def until_waiting(metrics: Metrics, requests: int) -> None:
+    while value(metrics, "requests_waiting") < requests:  # noqa: ASYNC110 - a gauge has no event
+        await asyncio.sleep(0)
+
+
+async def test_texts_are_answered_in_their_order_with_their_white_space_kept(translate: Translate) -> None:
+    answer = await translate("hello world", "  我有一只猫。你好,世界!\n\n a cat ", "")
+    assert [hypotheses[0].text for hypotheses in answer] == ["hello world", "  我有一只猫。 你好,世界!\n\n a cat ", ""]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t\u3000", "\u200b"])
+async def test_a_text_with_nothing_to_translate_is_copied(translate: Translate, script: Script, text: str) -> None:
+    [[hypothesis]] = await translate(text, num_hypotheses=2)
+    assert hypothesis == Hypothesis(text=text, score=0.0, token_count=0, finish_reason=FinishReason.COPIED)
+    assert script.batches == []
+
+
+async def test_several_hypotheses_come_best_first_each_with_the_white_space(translate: Translate) -> None:
+    [hypotheses] = await translate(" hello world\n", num_hypotheses=2)
+    assert [hypothesis.text for hypothesis in hypotheses] == [" hello world\n"] * 2
+    assert [hypothesis.score for hypothesis in hypotheses] == [-1.0, -2.0]
+
+
+async def test_a_text_of_sentences_has_their_tokens_and_the_first_unusual_finish_reason(translate: Translate) -> None:
+    [[short]] = await translate("你好，世界！")
+    [[long]] = await translate("你好，世界！我有一只猫。")
+    [[cut]] = await translate("你好，世界！我有一只猫。", max_target_length=2)
+    assert short.finish_reason is long.finish_reason is FinishReason.END_OF_SENTENCE
+    assert long.token_count > short.token_count
+    assert (cut.token_count, cut.finish_reason) == (4, FinishReason.MAX_LENGTH)
+    assert long.score == pytest.approx(-1.0)
+
+
+async def test_all_texts_over_a_limit_are_named_with_limit_and_length(make_engine: MakeEngine, options: Any) -> None:
+    engine = make_engine(dataclasses.replace(SETTINGS, max_content_characters=200))
+    await engine.start()
+    texts = ["hello", "a" * 201, "x" * 150, "ok", "y" * 149]
+    with pytest.raises(InvalidInputError) as refusal:
+        await engine.translate(texts, model=engine.models[0], options=options, deadline=None)
+    first, second, third = refusal.value.violations
+    assert (first.field, first.description) == ("contents[1]", "must have at most 200 characters, has 201")
+    assert second.field == "contents[2]"
+    assert "at most 24 source tokens" in second.description
+    assert third.field == "contents[4]"
+
+
+async def test_several_hypotheses_of_several_sentences_are_refused_by_the_name_of_the_option(
+    translate: Translate,
+) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        await translate("hello", "你好。再见。", num_hypotheses=2)
+    [violation] = refusal.value.violations
+    assert violation.field == "options.num_hypotheses"
+    assert "contents[1] has 2" in violation.description
+
+
+async def test_a_request_that_no_queue_could_hold_is_bad_input_and_not_overload(
+    make_engine: MakeEngine, options: Any
+) -> None:
+    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_source_tokens=10))
+    await engine.start()
+    with pytest.raises(InvalidInputError, match="contents: must have at most 10 source tokens together"):
+        await engine.translate(["我有一只猫。"] * 5, model=engine.models[0], options=options, deadline=None)
+
+
+async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted(
+    make_engine: MakeEngine, script: Script, options: Any, metrics: Metrics
+) -> None:
+    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_source_tokens=16, max_batch_sentences=1))
+    await engine.start()
+    script.allow(0)
+
+    def translate() -> asyncio.Task[list[list[Hypothesis]]]:
+        return asyncio.ensure_future(
+            engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+        )
+
+    running = translate()
+    await script.until(lambda script: script.blocked)
+    waiting = [translate() for _ in range(16)]
+    refused, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
+    assert value(metrics, "queue_source_tokens") <= 16
+    script.allow(math.inf)
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    overloads = [outcome for outcome in outcomes if isinstance(outcome, OverloadedError)]
+    answers = [outcome for outcome in outcomes if isinstance(outcome, list)]
+    assert overloads
+    assert answers
+    assert len(overloads) + len(answers) == 16
+    first_refusals = [task.exception() for task in refused]
+    assert all(getattr(refusal, "retry_after_seconds", 0) == 1.0 for refusal in first_refusals)  # nothing is measured
+    assert [answer[0][0].text for answer in [*answers, await running]] == ["hello world"] * (len(answers) + 1)
+    assert value(metrics, "request_failures_total", reason="overloaded") == len(overloads)
+
+
+async def test_a_deadline_ends_a_sentence_in_the_queue_which_is_never_started(
+    translate: Translate, script: Script, metrics: Metrics
+) -> None:
+    script.allow(0)
+    running = asyncio.ensure_future(translate("hello world"))
+    await script.until(lambda script: script.blocked)
+    with pytest.raises(DeadlineExceededError, match="waited in the queue"):
+        await translate("a cat", deadline=time.monotonic() + 0.05)
+    assert value(metrics, "queue_source_tokens") == 0
+    script.allow(math.inf)
+    assert (await running)[0][0].text == "hello world"
+    assert len(script.batches) == 1
+    assert value(metrics, "request_failures_total", reason="queue_timeout") == 1
+    assert value(metrics, "requests_waiting") == value(metrics, "requests_running") == 0
+
+
+async def test_a_deadline_ends_a_running_sentence_before_the_next_step(
+    translate: Translate, script: Script, metrics: Metrics
+) -> None:
+    script.allow(0)
+    with pytest.raises(DeadlineExceededError, match="was being translated"):
+        await translate("hello world", deadline=time.monotonic() + 0.5)
+    script.allow(math.inf)
+    await translate("a cat")  # the worker is back, so it has discarded
+    assert len(script.discarded) == 1
+    assert value(metrics, "wasted_decode_tokens_total") == 1  # the step that was under way
+    assert value(metrics, "rows_retired_total", reason="deadline") == 1
+    assert value(metrics, "request_failures_total", reason="deadline") == 1
+
+
+async def test_a_deadline_that_has_passed_is_told_without_work(translate: Translate, script: Script) -> None:
+    with pytest.raises(DeadlineExceededError, match="before the request came"):
+        await translate("hello", deadline=time.monotonic() - 1)
+    assert script.batches == []
+
+
+async def test_a_cancelled_sentence_leaves_the_batch_before_the_next_step_and_the_others_go_on(
+    translate: Translate, script: Script, metrics: Metrics
+) -> None:
+    script.allow(0)
+    blocker = asyncio.ensure_future(translate("a dog", max_target_length=1))
+    await script.until(lambda script: script.blocked)
+    kept = asyncio.ensure_future(translate("hello world"))
+    cancelled = asyncio.ensure_future(translate("the weather is fine"))
+    await until_waiting(metrics, 2)
+    script.allow(2)
+    await script.until(lambda script: len(script.batches) == 2 and script.blocked and not script.permits)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    script.allow(math.inf)
+    assert (await blocker)[0][0].token_count == 1
+    assert (await kept)[0][0].text == "hello world"
+    assert len(script.discarded) == 1
+    assert value(metrics, "wasted_decode_tokens_total") == 2
+    assert value(metrics, "rows_retired_total", reason="cancelled") == 1
+    assert value(metrics, "requests_waiting") == value(metrics, "requests_running") == 0
+
+
+async def test_a_request_that_is_cancelled_in_the_queue_is_never_started(
+    translate: Translate, script: Script, metrics: Metrics
+) -> None:
+    script.allow(0)
+    running = asyncio.ensure_future(translate("hello"))
+    await script.until(lambda script: script.blocked)
+    cancelled = asyncio.ensure_future(translate("a cat", "a dog"))
+    await until_waiting(metrics, 1)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert value(metrics, "queue_source_tokens") == 0
+    script.allow(math.inf)
+    await running
+    assert len(script.batches) == 1
+
+
+async def test_a_fault_of_a_worker_reaches_all_who_wait_and_the_worker_goes_on(
+    translate: Translate, script: Script, metrics: Metrics
+) -> None:
+    script.fault = ArithmeticError("broken")
+    outcomes = await asyncio.gather(translate("hello", "a cat"), translate("a dog"), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [ArithmeticError] * 2
+    assert value(metrics, "request_failures_total", reason="backend") == 2
+    script.fault = None
+    assert (await translate("hello"))[0][0].text == "hello"
+
+
+async def test_draining_refuses_what_is_new_and_finishes_what_was_accepted(
+    engine: Engine, translate: Translate, script: Script, metrics: Metrics
+) -> None:
+    script.allow(0)
+    accepted = asyncio.ensure_future(translate("hello world"))
+    await script.until(lambda script: script.blocked)
+    engine.drain()
+    with pytest.raises(DrainingError):
+        await translate("too late")
+    assert value(metrics, "model_ready") == 0
+    joining = asyncio.ensure_future(engine.join(60))
+    script.allow(math.inf)
+    assert (await accepted)[0][0].text == "hello world"
+    assert await joining
+
+
+async def test_what_is_not_done_when_the_time_is_up_is_answered_with_an_error(
+    engine: Engine, translate: Translate, script: Script
+) -> None:
+    script.allow(0)
+    running, waiting = asyncio.ensure_future(translate("hello")), asyncio.ensure_future(translate("a cat"))
+    await script.until(lambda script: script.blocked)
+    joining = asyncio.ensure_future(engine.join(0))
+    with pytest.raises(DrainingError):
+        await running
+    with pytest.raises(DrainingError):
+        await waiting
+    script.allow(math.inf)
+    assert not await joining
+
+
+async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answered(
+    make_engine: MakeEngine, options: Any, metrics: Metrics
+) -> None:
+    engine = make_engine(EngineSettings(workers=3, batch_delay_seconds=0.0, max_batch_sentences=4))
+    await engine.start()
+    random_source = random.Random(7)
+    words = ["hello", "world", "a cat", "the weather is fine", "我有一只猫。你好！"]
+
+    async def call(number: int) -> bool:
+        texts = random_source.choices(words, k=random_source.randint(1, 6))
+        deadline = time.monotonic() + random_source.choice([60, 60, 0.0005, 0.01])
+        task = asyncio.ensure_future(
+            engine.translate(texts, model=engine.models[0], options=options, deadline=deadline)
+        )
+        if number % 5 == 0:
+            for _ in range(random_source.randint(1, 20)):
+                await asyncio.sleep(0)
+            task.cancel()
+        try:
+            answer = await task
+        except (DeadlineExceededError, asyncio.CancelledError):
+            return False
+        expected = [text.replace("。你", "。 你").replace("！", "!") for text in texts]
+        assert [hypotheses[0].text for hypotheses in answer] == expected
+        return True
+
+    answered = await asyncio.gather(*(call(number) for number in range(300)))
+    assert 0 < sum(answered) < 300
+    assert await engine.join(60)
+    for gauge in ("requests_waiting", "requests_running", "queue_source_tokens"):
+        assert value(metrics, gauge) == 0
+    ended = [value(metrics, "requests_total", finish_reason=reason) for reason in ("eos", "deadline", "cancelled")]
+    assert sum(ended) == 300
+    assert ended[0] == sum(answered)
+
+
+async def add_version(repository: Path, version: int, edit_manifest: Callable[..., None]) -> Path:
+    directory = repository / "small" / str(version)
+    shutil.copytree(repository / "small" / "1", directory)
+    edit_manifest(directory, lambda manifest: manifest.update(version=version))
+    return directory
+
+
+async def test_the_highest_version_is_the_default_and_the_others_can_be_named(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Callable[..., None]
+) -> None:
+    await add_version(repository, 10, edit_manifest)
+    await add_version(repository, 9, edit_manifest)
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    assert [(model.version, model.is_default) for model in engine.models] == [(1, False), (9, False), (10, True)]
+    assert engine.resolve(model="small", source_language="", target_language="").version == 10
+    assert engine.resolve(model="small/9", source_language="zh", target_language="en").version == 9
+    with pytest.raises(ModelNotFoundError):
+        engine.resolve(model="small/2", source_language="", target_language="")
+
+
+async def test_a_bundle_that_translates_otherwise_than_its_certificate_is_refused_and_others_are_served(
+    repository: Path,
+    make_engine: MakeEngine,
+    script: Script,
+    edit_manifest: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await add_version(repository, 2, edit_manifest)
+    script.wrong_versions = {2}
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    assert [(model.version, model.is_default) for model in engine.models] == [(1, True)]
+    [record] = [record for record in caplog.records if record.message == "bundle refused"]
+    assert record.__dict__["bundle"] == str(repository / "small" / "2")
+    assert "is not that of the certificate" in record.__dict__["reasons"][0]
+
+
+async def test_a_bundle_that_tokenises_otherwise_than_its_certificate_is_refused(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Callable[..., None], list_files: Callable[..., None]
+) -> None:
+    directory = repository / "small" / "1"
+    certificate = json.loads((directory / "certificate.json").read_text())
+    certificate["samples"][1]["source_ids"].insert(0, 5)
+    (directory / "certificate.json").write_text(json.dumps(certificate))
+    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    with pytest.raises(BundleError, match="source ids of 'hello world' are not those of the certificate"):
+        await make_engine(SETTINGS).start()
+
+
+async def test_what_keeps_a_worker_from_opening_the_graphs_is_told_by_start(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(bundle: object) -> None:
+        raise MemoryError("no room")
+
+    engine = make_engine(SETTINGS)
+    monkeypatch.setattr(engine, "_open_graphs", fail)
+    with pytest.raises(MemoryError, match="no room"):
+        await engine.start()
+    assert engine.models == ()
+
+
+async def test_an_engine_without_any_bundle_does_not_start(repository: Path, make_engine: MakeEngine) -> None:
+    shutil.rmtree(repository / "small")
+    with pytest.raises(BundleError, match="no bundle"):
+        await make_engine(SETTINGS).start()
+
+
+async def test_a_model_that_is_not_served_is_not_found(engine: Engine, options: Any) -> None:
+    other = dataclasses.replace(engine.models[0], name="other")
+    with pytest.raises(ModelNotFoundError, match="other/1"):
+        await engine.translate(["hello"], model=other, options=options, deadline=None)

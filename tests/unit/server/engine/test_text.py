@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sentencepiece import SentencePieceProcessor
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.text import TextCodec
+
+Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
+LIMIT = 24
+EOS_ID = 2
+
+
+@pytest.fixture(scope="session")
+def codec(repository_template: Path) -> TextCodec:
+    return TextCodec(load_bundle(repository_template / "small" / "1"))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.text(alphabet=st.one_of(st.sampled_from("我有一只猫。，, \n\u200b\u3000a1."), st.characters(codec="utf-8"))))
+def test_pieces_join_to_the_text_and_sentences_end_in_the_end_token(codec: TextCodec, text: str) -> None:
+    pieces = codec.split(text)
+    assert "".join(piece.text for piece in pieces) == text
+    for piece in pieces:
+        assert not piece.source_ids or (piece.source_ids[-1] == EOS_ID and len(piece.source_ids) > 1)
+        # Only a stretch without a place to cut may be too long.
+        assert len(piece.source_ids) <= LIMIT or len(piece.text.split()) == 1
+
+
+def test_a_long_text_becomes_sentences_that_are_not_too_long(codec: TextCodec) -> None:
+    text = "我有一只猫，今天天气很好，hello world, the weather is fine, 你好，世界，我有一只猫"
+    pieces = codec.split(text)
+    assert len(codec.encode(text)) > LIMIT
+    assert max(len(piece.source_ids) for piece in pieces) <= LIMIT
+    assert all(piece.text.endswith(("，", ",")) for piece in pieces[:-1] if piece.source_ids)
+
+
+def test_a_stretch_without_a_place_to_cut_stays_whole(codec: TextCodec) -> None:
+    [piece] = codec.split("x" * 100)
+    assert len(piece.source_ids) > LIMIT
+
+
+def test_what_the_tokeniser_drops_is_kept_as_it_is(codec: TextCodec) -> None:
+    assert [(piece.text, piece.source_ids) for piece in codec.split("\u200b\n")] == [("\u200b", ()), ("\n", ())]
+
+
+@pytest.mark.parametrize(("normalization", "same"), [("nfkc", True), ("none", False)])
+def test_text_is_normalised_before_the_tokeniser_if_the_manifest_says_so(
+    repository: Path,
+    edit_manifest: Edit,
+    list_files: Callable[[dict[str, Any], Path], None],
+    train_tokenizer: Callable[[str], bytes],
+    normalization: str,
+    same: bool,
+) -> None:
+    directory = repository / "small" / "1"
+    (directory / "shared.spm").write_bytes(train_tokenizer("identity"))
+    pieces = SentencePieceProcessor(model_file=str(directory / "shared.spm")).vocab_size()
+
+    def change(manifest: dict[str, Any]) -> None:
+        list_files(manifest, directory)
+        manifest["source_format"]["normalization"] = normalization
+        manifest["dimensions"] |= {"source_vocab_size": pieces, "target_vocab_size": pieces}
+
+    edit_manifest(directory, change)
+    codec = TextCodec(load_bundle(directory))
+    assert (codec.encode("ｈｅｌｌｏ") == codec.encode("hello")) is same
+
+
+def test_decoding_gives_the_text_of_the_ids(codec: TextCodec) -> None:
+    assert codec.decode(codec.encode("hello world 猫 🐈")[:-1]) == "hello world 猫 🐈"
+
+
+@pytest.mark.parametrize(("language", "joined"), [("en", "A. B.\nC."), ("zh-CN", "A.B.\nC."), ("JA", "A.B.\nC.")])
+def test_sentences_are_joined_as_the_target_language_is_written(
+    repository: Path, edit_manifest: Edit, language: str, joined: str
+) -> None:
+    directory = repository / "small" / "1"
+    edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=[language]))
+    assert TextCodec(load_bundle(directory)).join(["A.", "B.", "\n", "C."]) == joined
+
+
+def test_a_tokeniser_of_another_size_than_the_vocabulary_is_refused(repository: Path, edit_manifest: Edit) -> None:
+    directory = repository / "small" / "1"
+    edit_manifest(directory, lambda manifest: manifest["dimensions"].update(target_vocab_size=1000))
+    with pytest.raises(BundleError, match="pieces; the dimensions say 1000"):
+        TextCodec(load_bundle(directory))
+
+
+def test_a_file_that_is_no_tokeniser_is_refused(
+    repository: Path, edit_manifest: Edit, list_files: Callable[[dict[str, Any], Path], None]
+) -> None:
+    directory = repository / "small" / "1"
+    (directory / "shared.spm").write_bytes(b"not a model")
+    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    with pytest.raises(BundleError, match=r"shared\.spm is not a SentencePiece model"):
+        TextCodec(load_bundle(directory))

@@ -1,0 +1,144 @@
+"""A real gRPC server on a free port in front of an engine that does as the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import grpc
+import pytest
+from prometheus_client import CollectorRegistry
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, ServedModel
+from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_texts=4)
+
+
+class FakeEngine:
+    """Answers a text with its upper case; holds back those it is told to, and raises what it is told to."""
+
+    def __init__(self, model: ServedModel) -> None:
+        self.models: tuple[ServedModel, ...] = (model,)
+        self.held: dict[str, asyncio.Event] = {}
+        self.raised: dict[str, Exception] = {}
+        self.running: list[str] = []
+        self.cancelled: list[str] = []
+        self.deadlines: list[float | None] = []
+        self.options: list[DecodingOptions] = []
+        self._changed = asyncio.Condition()
+
+    def hold(self, text: str) -> asyncio.Event:
+        """Answer the text only once the event is set."""
+        return self.held.setdefault(text, asyncio.Event())
+
+    async def until(self, what: list[str], texts: set[str]) -> None:
+        """Wait until exactly these texts are in the list."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: set(what) == texts)
+
+    def resolve(self, *, model: str, source_language: str, target_language: str) -> ServedModel:
+        if source_language == "??":
+            fault = FieldViolation(field="source_language_code", description="must be a BCP-47 code")
+            raise InvalidInputError([fault])
+        if model not in {"", "tiny"} or target_language not in {"", "en"}:
+            raise ModelNotFoundError(f"no model named {model!r}")
+        return self.models[0]
+
+    async def translate(
+        self, texts: Sequence[str], *, model: ServedModel, options: DecodingOptions, deadline: float | None
+    ) -> list[list[Hypothesis]]:
+        self.deadlines.append(deadline)
+        self.options.append(options)
+        return [[await self._translate(text)] for text in texts]
+
+    async def _translate(self, text: str) -> Hypothesis:
+        await self._move(text, into=self.running)
+        try:
+            if text in self.held:
+                await self.held[text].wait()
+        except asyncio.CancelledError:
+            await self._move(text, into=self.cancelled)
+            raise
+        finally:
+            self.running.remove(text)
+        if text in self.raised:
+            raise self.raised[text]
+        return Hypothesis(text=text.upper(), score=-1.5, token_count=2, finish_reason=FinishReason.END_OF_SENTENCE)
+
+    async def _move(self, text: str, *, into: list[str]) -> None:
+        async with self._changed:
+            into.append(text)
+            self._changed.notify_all()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Served:
+    """A running server and everything that a test may want to touch."""
+
+    rpc: RpcServer
+    engine: FakeEngine
+    registry: CollectorRegistry
+    channel: grpc.aio.Channel
+    stub: Any
+    """`TranslationServiceAsyncStub`."""
+
+    def value(self, name: str, **labels: str) -> float:
+        """The value of a series; -1 if it does not exist."""
+        value = self.registry.get_sample_value(name, labels)
+        return -1.0 if value is None else value
+
+
+@pytest.fixture
+def served_model() -> ServedModel:
+    return ServedModel(
+        name="tiny",
+        version=1,
+        source_languages=("zh",),
+        target_languages=("en",),
+        precision="float32",
+        manifest_sha256="0" * 64,
+        is_default=True,
+        default_options=DecodingOptions(
+            beam_size=4, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+        ),
+        max_source_length=128,
+        max_target_length=256,
+    )
+
+
+@pytest.fixture
+def serve(served_model: ServedModel) -> Any:
+    """Make a server: `async with serve(max_concurrent_rpcs=1) as served`; opened unless told otherwise."""
+
+    @asynccontextmanager
+    async def start(
+        *, opened: bool = True, tls: TLSFiles | None = None, address: str = "127.0.0.1:0", **limits: int
+    ) -> AsyncIterator[Served]:
+        engine = FakeEngine(served_model)
+        registry = CollectorRegistry()
+        rpc = RpcServer(
+            cast("Engine", engine),
+            address=address,
+            tls=tls,
+            limits=dataclasses.replace(LIMITS, **limits),
+            metrics=Metrics(registry),
+        )
+        await rpc.start()
+        if opened:
+            await rpc.open(["tiny"])
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{rpc.port}") as channel:
+            stub = translation_pb2_grpc.TranslationServiceStub(channel)
+            try:
+                yield Served(rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub)
+            finally:
+                await rpc.stop()
+
+    return start

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.rpc import error_details_pb2, status_pb2
+
+from xuanzang.server.engine import errors as engine_errors
+from xuanzang.server.engine.errors import FieldViolation
+from xuanzang.server.rpc import errors
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+VIOLATION = FieldViolation(field="contents[3]", description="must have at most 5 characters, has 6")
+
+EXPECTED = [
+    (engine_errors.InvalidInputError([VIOLATION]), grpc.StatusCode.INVALID_ARGUMENT),
+    (engine_errors.ModelNotFoundError("no model"), grpc.StatusCode.NOT_FOUND),
+    (engine_errors.OverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (engine_errors.DeadlineExceededError("late", in_queue=True), grpc.StatusCode.DEADLINE_EXCEEDED),
+    (engine_errors.DrainingError("stopping"), grpc.StatusCode.UNAVAILABLE),
+    (errors.NotReadyError("loading"), grpc.StatusCode.UNAVAILABLE),
+]
+
+
+@pytest.mark.parametrize(("error", "code"), EXPECTED)
+def test_each_error_has_its_code_and_keeps_its_message(error: Exception, code: grpc.StatusCode) -> None:
+    status = errors.status_of(error)
+    assert (status.code, status.message) == (code.value[0], str(error))
+
+
+def test_every_error_that_the_engine_answers_with_has_a_code() -> None:
+    answers = {kind for kind in vars(engine_errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
+    assert answers - {engine_errors.EngineError} <= {type(error) for error, _ in EXPECTED}
+
+
+def test_an_unexpected_error_is_internal_and_only_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        status = errors.status_of(ZeroDivisionError("the secret"))
+    assert status.code == grpc.StatusCode.INTERNAL.value[0]
+    assert "secret" not in status.message
+    assert "ZeroDivisionError: the secret" in caplog.text
+
+
+def test_details_are_readable_as_googles() -> None:
+    def detail(error: Exception, message: Any) -> Any:
+        theirs = status_pb2.Status.FromString(errors.status_of(error).SerializeToString())
+        packed: AnyMessage = theirs.details[0]
+        assert packed.Unpack(message)
+        return message
+
+    bad_request = detail(EXPECTED[0][0], error_details_pb2.BadRequest())
+    assert bad_request.field_violations[0].field == "contents[3]"
+    assert bad_request.field_violations[0].description == VIOLATION.description
+    assert detail(EXPECTED[2][0], error_details_pb2.RetryInfo()).retry_delay.ToMilliseconds() == 1250
+
+
+@pytest.mark.parametrize(("error", "code"), EXPECTED)
+async def test_the_caller_gets_the_code_and_the_details(serve: Any, error: Exception, code: grpc.StatusCode) -> None:
+    async with serve() as served:
+        served.engine.raised["a"] = error
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.rpc.join()
+        assert (
+            served.value(
+                "grpc_server_handled_total",
+                grpc_type="unary",
+                grpc_service="xuanzang.translation.v1.TranslationService",
+                grpc_method="TranslateText",
+                grpc_code=code.name,
+            )
+            == 1
+        )
+    trailers = dict(caught.value.trailing_metadata() or ())
+    assert caught.value.code() == code
+    assert ("grpc-status-details-bin" in trailers) == bool(errors.status_of(error).details)
+    overloaded = isinstance(error, engine_errors.OverloadedError)
+    assert trailers.get("grpc-retry-pushback-ms") == ("1250" if overloaded else None)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+SERVICE = "xuanzang.translation.v1.TranslationService"
+UNARY = {"grpc_type": "unary", "grpc_service": SERVICE, "grpc_method": "TranslateText"}
+STREAM = {"grpc_type": "bidi_stream", "grpc_service": SERVICE, "grpc_method": "StreamTranslateText"}
+
+
+async def test_series_of_the_service_exist_before_the_first_rpc(serve: Any) -> None:
+    async with serve() as served:
+        for rpc in (UNARY, STREAM):
+            assert served.value("grpc_server_started_total", **rpc) == 0
+            assert served.value("grpc_server_handled_total", **rpc, grpc_code="OK") == 0
+            assert served.value("grpc_server_msg_received_total", **rpc) == 0
+            assert served.value("grpc_server_msg_sent_total", **rpc) == 0
+            assert served.value("grpc_server_handling_seconds_count", **rpc) == 0
+
+
+async def test_a_unary_rpc_is_one_message_each_way(serve: Any) -> None:
+    async with serve() as served:
+        await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a", "b"]))
+        await served.rpc.join()
+        for name in ("started", "msg_received", "msg_sent"):
+            assert served.value(f"grpc_server_{name}_total", **UNARY) == 1
+        assert served.value("grpc_server_handled_total", **UNARY, grpc_code="OK") == 1
+        assert served.value("grpc_server_handling_seconds_count", **UNARY) == 1
+
+
+async def test_each_message_of_a_stream_is_counted(serve: Any) -> None:
+    async with serve() as served:
+        requests = [pb.StreamTranslateTextRequest(content=text) for text in "abcde"]
+        assert len([answer async for answer in served.stub.StreamTranslateText(iter(requests))]) == 5
+        await served.rpc.join()
+        assert served.value("grpc_server_started_total", **STREAM) == 1
+        assert served.value("grpc_server_msg_received_total", **STREAM) == 5
+        assert served.value("grpc_server_msg_sent_total", **STREAM) == 5
+        assert served.value("grpc_server_handled_total", **STREAM, grpc_code="OK") == 1
+
+
+async def test_a_cancelled_rpc_is_counted_as_cancelled(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.hold("a")
+        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.engine.until(served.engine.running, {"a"})
+        call.cancel()
+        await served.rpc.join()
+        assert served.value("grpc_server_handled_total", **UNARY, grpc_code="CANCELLED") == 1
+
+
+async def test_an_rpc_whose_deadline_passed_is_counted_as_that(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.hold("a")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]), timeout=0.2)
+        await served.rpc.join()
+        assert served.value("grpc_server_handled_total", **UNARY, grpc_code="DEADLINE_EXCEEDED") == 1
+
+
+async def test_an_unexpected_error_is_counted_as_internal(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.raised["a"] = RuntimeError("secret")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.rpc.join()
+        assert served.value("grpc_server_handled_total", **UNARY, grpc_code="INTERNAL") == 1
+    assert caught.value.code() == grpc.StatusCode.INTERNAL
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\x01\xff"], ids=["no protobuf", "no UTF-8"])
+async def test_a_message_that_cannot_be_read_is_the_callers_fault(serve: Any, garbage: bytes) -> None:
+    async with serve() as served:
+        for call in (
+            served.channel.unary_unary(f"/{SERVICE}/TranslateText")(garbage),
+            served.channel.stream_stream(f"/{SERVICE}/StreamTranslateText")(iter([garbage])),
+        ):
+            assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
+            assert "must be a valid message of" in await call.details()
+
+
+async def test_an_unknown_method_is_unimplemented(serve: Any) -> None:
+    async with serve() as served:
+        call = served.channel.unary_unary(f"/{SERVICE}/Nothing")(b"")
+        assert await call.code() == grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_the_log_tells_the_rpc_and_never_its_text(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with serve() as served:
+            served.engine.raised["小秘密"] = RuntimeError("broken")
+            request = pb.TranslateTextRequest(contents=["小秘密"], target_language_code="en")
+            with pytest.raises(grpc.aio.AioRpcError):
+                await served.stub.TranslateText(request)
+            await served.rpc.join()
+    [record] = [record for record in caplog.records if record.message == "rpc"]
+    assert (record.method, record.code) == (f"{SERVICE}/TranslateText", "INTERNAL")  # type: ignore[attr-defined]
+    assert "小秘密" not in caplog.text
+
+
+async def test_more_rpcs_than_the_limit_are_refused_with_a_time_to_come_back(serve: Any) -> None:
+    async with serve(max_concurrent_rpcs=1) as served:
+        held = served.engine.hold("a")
+        first = asyncio.ensure_future(_translated(served, "a"))
+        await served.engine.until(served.engine.running, {"a"})
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _translated(served, "b")
+        held.set()
+        assert (await first) == "A"
+        await served.rpc.join()
+        assert await _translated(served, "b") == "B"
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert dict(caught.value.trailing_metadata() or ())["grpc-retry-pushback-ms"] == "1000"
+
+
+async def test_nothing_is_translated_before_the_models_are_loaded_nor_after_the_close(serve: Any) -> None:
+    async with serve(opened=False) as served:
+        codes = []
+        for change in (None, served.rpc.open(["tiny"]), served.rpc.close()):
+            if change is not None:
+                await change
+            call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+            codes.append(await call.code())
+    assert codes == [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE]
+
+
+async def _translated(served: Any, text: str) -> str:
+    response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]))
+    translated: str = response.translations[0].hypotheses[0].text
+    return translated

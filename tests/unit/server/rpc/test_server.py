@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
+from xuanzang.server.rpc.probe import probe
+from xuanzang.server.rpc.server import TLSFiles
+from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def health(served: Any, service: str) -> int:
+    stub = health_pb2_grpc.HealthStub(served.channel)
+    status: int = (await stub.Check(health_pb2.HealthCheckRequest(service=service))).status
+    return status
+
+
+async def test_health_follows_the_servers_life(serve: Any) -> None:
+    async with serve(opened=False) as served:
+        assert [await health(served, name) for name in ("", TRANSLATION_SERVICE)] == [NOT_SERVING, NOT_SERVING]
+        await served.rpc.open(["tiny"])
+        assert [await health(served, name) for name in ("", TRANSLATION_SERVICE, "tiny")] == [SERVING] * 3
+        await served.rpc.close()
+        assert [await health(served, name) for name in ("", TRANSLATION_SERVICE, "tiny")] == [NOT_SERVING] * 3
+
+
+async def test_health_of_an_unknown_service_is_not_found(serve: Any) -> None:
+    async with serve() as served:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await health(served, "nothing")
+    assert caught.value.code() == grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_watcher_is_told_each_change(serve: Any) -> None:
+    async with serve(opened=False) as served:
+        stub = health_pb2_grpc.HealthStub(served.channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="tiny"))
+        seen = [(await watch.read()).status]
+        await served.rpc.open(["tiny"])
+        seen.append((await watch.read()).status)
+        await served.rpc.close()
+        seen.append((await watch.read()).status)
+    assert seen == [health_pb2.HealthCheckResponse.SERVICE_UNKNOWN, SERVING, NOT_SERVING]
+
+
+async def test_a_watcher_does_not_hold_up_the_stop(serve: Any) -> None:
+    async with serve() as served:
+        stub = health_pb2_grpc.HealthStub(served.channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest())
+        await watch.read()
+        await served.rpc.close()
+        await served.rpc.join()
+        assert await served.rpc.stop() == 0
+
+
+async def test_a_stop_cuts_off_and_counts_what_is_still_running(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.hold("a")
+        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.engine.until(served.engine.running, {"a"})
+        assert await served.rpc.stop() == 1
+        assert await call.code() in {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+        assert served.engine.cancelled == ["a"]
+
+
+async def test_reflection_lists_the_services_and_describes_them(serve: Any) -> None:
+    async with serve() as served:
+        stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)
+        requests = [
+            reflection_pb2.ServerReflectionRequest(list_services=""),
+            reflection_pb2.ServerReflectionRequest(file_containing_symbol=TRANSLATION_SERVICE),
+        ]
+        listed, described = [answer async for answer in stub.ServerReflectionInfo(iter(requests))]
+    names = {service.name for service in listed.list_services_response.service}
+    assert {TRANSLATION_SERVICE, HEALTH_SERVICE} <= names
+    assert described.file_descriptor_response.file_descriptor_proto
+
+
+async def test_a_message_over_the_limit_is_refused(serve: Any) -> None:
+    async with serve(max_message_bytes=2000) as served:
+        await served.stub.TranslateText(pb.TranslateTextRequest(contents=["x" * 1900]))
+        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["x" * 2000]))
+        assert await call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: Any) -> None:
+    async with serve() as served:
+        with pytest.raises(OSError, match=f"cannot serve on 127.0.0.1:{served.rpc.port}"):
+            await _enter(serve(address=f"127.0.0.1:{served.rpc.port}"))
+
+
+async def test_the_probe_tells_a_serving_server_from_others(serve: Any) -> None:
+    async with serve(opened=False) as served:
+        address = f"0.0.0.0:{served.rpc.port}"
+        assert not await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+        await served.rpc.open(["tiny"])
+        assert await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+    assert not await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA, tmp_path: Path) -> TLSFiles:
+    certificate = authority.issue_cert("translate.example.com")
+    files = TLSFiles(certificate=tmp_path / "chain.pem", key=tmp_path / "key.pem", client_ca=tmp_path / "ca.pem")
+    files.certificate.write_bytes(b"".join(blob.bytes() for blob in certificate.cert_chain_pems))
+    certificate.private_key_pem.write_to_path(files.key)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    return files
+
+
+async def test_mutual_tls_lets_in_only_certified_clients(serve: Any, tls: TLSFiles, authority: trustme.CA) -> None:
+    own = authority.issue_cert("client.example.com")
+    chain = b"".join(blob.bytes() for blob in own.cert_chain_pems)
+    root = authority.cert_pem.bytes()
+    async with serve(tls=tls) as served:
+        certified = grpc.ssl_channel_credentials(root, own.private_key_pem.bytes(), chain)
+        assert await _translate_over(certified, served.rpc.port) == grpc.StatusCode.OK
+        assert await _translate_over(grpc.ssl_channel_credentials(root), served.rpc.port) == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_the_probe_speaks_tls_with_the_servers_own_certificate(serve: Any, tls: TLSFiles) -> None:
+    async with serve(tls=tls) as served:
+        address = f"127.0.0.1:{served.rpc.port}"
+        assert await asyncio.to_thread(probe, address, tls_certificate=tls.certificate, tls_key=tls.key)
+        await served.rpc.close()
+        assert not await asyncio.to_thread(probe, address, tls_certificate=tls.certificate, tls_key=tls.key)
+
+
+async def _translate_over(credentials: grpc.ChannelCredentials, port: int) -> grpc.StatusCode:
+    options = (("grpc.ssl_target_name_override", "translate.example.com"),)
+    async with grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options) as channel:
+        stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+        call = stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        code: grpc.StatusCode = await call.code()
+        return code
+
+
+async def _enter(manager: Any) -> None:
+    async with manager:
+        pass

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+Serve = Any
+"""The `serve` fixture."""
+
+
+async def test_texts_are_answered_in_the_order_they_came(serve: Serve) -> None:
+    async with serve() as served:
+        response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["b", "a", "c"]))
+    assert [item.hypotheses[0].text for item in response.translations] == ["B", "A", "C"]
+    assert (response.model, response.model_version) == ("tiny", "1")
+
+
+async def test_scores_are_given_only_when_asked_for(serve: Serve) -> None:
+    async with serve() as served:
+        plain = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        options = pb.DecodingOptions(return_scores=True)
+        scored = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"], options=options))
+    assert not plain.translations[0].hypotheses[0].HasField("score")
+    assert scored.translations[0].hypotheses[0].score == -1.5
+
+
+async def test_the_deadline_reaches_the_engine_on_the_monotonic_clock(serve: Serve) -> None:
+    async with serve() as served:
+        before = time.monotonic()
+        await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]), timeout=100)
+        after = time.monotonic()
+        await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+    with_deadline, without = served.engine.deadlines
+    assert before + 98 < with_deadline <= after + 100
+    assert without is None
+
+
+async def test_cancelling_an_rpc_cancels_its_work(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.hold("a")
+        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.engine.until(served.engine.running, {"a"})
+        call.cancel()
+        await served.engine.until(served.engine.cancelled, {"a"})
+        await served.rpc.join()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
+async def test_a_deadline_that_passes_cancels_the_work(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.hold("a")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]), timeout=0.2)
+        await served.engine.until(served.engine.cancelled, {"a"})
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_stream_answers_each_text_when_it_is_done(serve: Serve) -> None:
+    async with serve() as served:
+        slow = served.engine.hold("slow")
+        call = served.stub.StreamTranslateText()
+        await call.write(pb.StreamTranslateTextRequest(id="1", content="slow"))
+        await call.write(pb.StreamTranslateTextRequest(id="2", content="fast"))
+        first = await call.read()
+        slow.set()
+        second = await call.read()
+        await call.done_writing()
+        assert await call.read() is grpc.aio.EOF
+    assert [(answer.id, answer.translation.hypotheses[0].text) for answer in (first, second)] == [
+        ("2", "FAST"),
+        ("1", "SLOW"),
+    ]
+
+
+async def test_a_faulty_text_is_answered_with_an_error_and_the_stream_goes_on(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.raised["bad"] = RuntimeError("secret")
+        requests = [
+            pb.StreamTranslateTextRequest(id="1", content="bad"),
+            pb.StreamTranslateTextRequest(id="2", content="a", options=pb.DecodingOptions(beam_size=99)),
+            pb.StreamTranslateTextRequest(id="3", content="a", model="none"),
+            pb.StreamTranslateTextRequest(id="4", content="a"),
+        ]
+        answers = {answer.id: answer async for answer in served.stub.StreamTranslateText(iter(requests))}
+    assert {key: answer.error.code for key, answer in answers.items()} == {"1": 13, "2": 3, "3": 5, "4": 0}
+    assert "secret" not in answers["1"].error.message
+    assert answers["4"].translation.hypotheses[0].text == "A"
+
+
+async def test_a_stream_is_read_no_further_than_its_texts_in_translation(serve: Serve) -> None:
+    async with serve(max_stream_texts=2) as served:
+        held = [served.engine.hold(text) for text in "abcd"]
+        call = served.stub.StreamTranslateText()
+        for text in "abcd":
+            await call.write(pb.StreamTranslateTextRequest(id=text, content=text))
+        await served.engine.until(served.engine.running, {"a", "b"})
+        held[0].set()
+        await served.engine.until(served.engine.running, {"b", "c"})
+        for event in held:
+            event.set()
+        await call.done_writing()
+        answered = {answer.id async for answer in call}
+    assert answered == set("abcd")
+
+
+async def test_cancelling_a_stream_cancels_all_its_work(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.hold("a")
+        served.engine.hold("b")
+        call = served.stub.StreamTranslateText()
+        for text in "ab":
+            await call.write(pb.StreamTranslateTextRequest(content=text))
+        await served.engine.until(served.engine.running, {"a", "b"})
+        call.cancel()
+        await served.engine.until(served.engine.cancelled, {"a", "b"})
+        await served.rpc.join()
+        assert served.engine.running == []
+
+
+async def test_callers_who_hang_up_in_the_middle_of_answers_are_no_error(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve() as served:
+        for _ in range(30):
+            requests = [pb.StreamTranslateTextRequest(content="x" * 50_000) for _ in range(8)]
+            call = served.stub.StreamTranslateText(iter(requests))
+            await call.read()
+            call.cancel()
+        await served.rpc.join()
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_many_answers_at_once_are_written_one_by_one(serve: Serve) -> None:
+    async with serve(max_stream_texts=100) as served:
+        go = served.engine.hold("same")
+        requests = (pb.StreamTranslateTextRequest(id=str(number), content="same") for number in range(300))
+        call = served.stub.StreamTranslateText(requests)
+        reading = asyncio.ensure_future(_ids(call))
+        await served.engine.until(served.engine.running, {"same"})
+        go.set()
+        assert sorted(await reading, key=int) == [str(number) for number in range(300)]
+
+
+async def test_a_stream_that_is_open_when_the_server_closes_gets_its_answers_and_then_unavailable(serve: Serve) -> None:
+    async with serve() as served:
+        held = served.engine.hold("a")
+        call = served.stub.StreamTranslateText()
+        await call.write(pb.StreamTranslateTextRequest(id="1", content="a"))
+        await served.engine.until(served.engine.running, {"a"})
+        await served.rpc.close()
+        held.set()
+        answer = await call.read()
+        assert answer.translation.hypotheses[0].text == "A"
+        assert await call.code() == grpc.StatusCode.UNAVAILABLE
+        await served.rpc.join()
+
+
+async def test_models_are_listed_with_their_defaults(serve: Serve) -> None:
+    async with serve() as served:
+        [model] = (await served.stub.ListModels(pb.ListModelsRequest())).models
+    assert (model.name, model.version, model.is_default) == ("tiny", "1", True)
+    assert model.default_options.beam_size == 4
+    assert not model.default_options.HasField("max_target_length")
+    assert (model.max_source_length, model.max_target_length) == (128, 256)
+
+
+async def _ids(call: Any) -> list[str]:
+    return [answer.id async for answer in call]
