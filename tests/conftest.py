@@ -1,11 +1,27 @@
-"""What all tests share."""
+"""What all tests share: settings, and a tiny model that is exported for real."""
 
 from __future__ import annotations
 
+import itertools
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+NUMBERS = "一两三四五六七八九十"
+NUMBERS_IN_ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+ANIMALS = {
+    "猫": "cat",
+    "狗": "dog",
+    "马": "horse",
+    "鱼": "fish",
+    "鸟": "bird",
+    "牛": "cow",
+    "羊": "sheep",
+    "虎": "tiger",
+}
+PEOPLE = {"我": "I", "你": "you", "他们": "they", "我们": "we", "老师": "the teacher", "Ann": "Ann"}
 
 # Nothing may depend on how fast the machine is, and a failure on one machine must be a failure on all.
 settings.register_profile("xuanzang", deadline=None, derandomize=True, database=None)
@@ -19,4 +35,73 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-# --- Bundles: the fixture `tiny_bundle_repository` belongs below. ---
+@pytest.fixture(scope="session")
+def toy_pairs() -> list[tuple[str, str]]:
+    """Return 480 Chinese sentences with their translations."""
+    numbers = zip(NUMBERS, NUMBERS_IN_ENGLISH, strict=True)
+    return [
+        (f"{person}有{number}只{animal}。", f"{english_person} have {english_number} {english_animal}.")
+        for (person, english_person), (number, english_number), (animal, english_animal) in itertools.product(
+            PEOPLE.items(), numbers, ANIMALS.items()
+        )
+    ]
+
+
+@pytest.fixture(scope="session")
+def toy_files(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a training file and a validation file of toy pairs."""
+    folder = tmp_path_factory.mktemp("pairs")
+    train, valid = folder / "train.tsv", folder / "valid.tsv"
+    lines = ["\t".join(pair) + "\n" for pair in toy_pairs]
+    train.write_text("".join(line for i, line in enumerate(lines) if i % 10), encoding="utf-8")
+    valid.write_text("".join(lines[::10]), encoding="utf-8")
+    return train, valid
+
+
+@pytest.fixture(scope="session")
+def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a checkpoint of the tiny preset with random weights that are lively enough for varied output."""
+    import torch
+
+    from xuanzang.model.checkpoint import save_checkpoint
+    from xuanzang.model.config import PRESETS, TransformerConfig
+    from xuanzang.model.prepare import PrepareSettings, prepare
+    from xuanzang.model.transformer import Transformer
+
+    folder = tmp_path_factory.mktemp("tiny")
+    train, valid = toy_files
+    metadata = prepare(PrepareSettings(train=[train], valid=valid, output=folder / "data", vocab_size=340))
+    vocabularies = metadata.source_vocab_size, metadata.target_vocab_size
+    config = TransformerConfig(source_vocab_size=vocabularies[0], target_vocab_size=vocabularies[1], **PRESETS["tiny"])
+    torch.manual_seed(1)
+    model = Transformer(config)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1 and "embedding" not in name:
+                parameter.mul_(1.7)
+        # Ends come often enough that searches finish on their own.
+        model.target_embedding.weight[config.eos_id] *= 3
+    save_checkpoint(folder / "checkpoint", dict(model.named_parameters()), config, folder / "data", {"step": 0})
+    return folder / "checkpoint"
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle_repository(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Return a models directory that holds model "tiny", version 1, zh to en, float32."""
+    from xuanzang.export.exporter import export
+    from xuanzang.export.settings import ExportSettings
+
+    repository = tmp_path_factory.mktemp("models")
+    settings = ExportSettings(
+        checkpoint=tiny_checkpoint,
+        repository=repository,
+        model="tiny",
+        precision="float32",
+        valid=toy_files[1],
+        parity_sentences=5,
+        evaluation_sentences=8,
+    )
+    export(settings)
+    return repository

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
-from xuanzang.export.certificate import ParityFailure
+from xuanzang.export.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import CheckpointError
@@ -40,7 +40,7 @@ def main() -> None:
     except ValidationError as error:
         faults = "; ".join(f"--{'.'.join(map(str, e['loc'])).replace('_', '-')}: {e['msg']}" for e in error.errors())
         sys.exit(f"xuanzang-export: {faults}")
-    except (ParityFailure, CheckpointError, CorpusError, OSError) as error:
+    except (ParityError, CheckpointError, CorpusError, OSError) as error:
         print(f"xuanzang-export: {error}", file=sys.stderr)
         sys.exit(1)
 

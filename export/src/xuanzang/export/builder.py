@@ -28,7 +28,7 @@ class GraphBuilder:
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
 
-    def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike = None) -> str:
+    def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
         if name not in self._constants:
             self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name)

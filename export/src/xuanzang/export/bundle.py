@@ -15,8 +15,9 @@ from xuanzang.export import tensors
 from xuanzang.export.builder import OPSET
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
-from xuanzang.model.checkpoint import Checkpoint, replacing
+from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.config import TransformerConfig
+from xuanzang.model.folders import replacing
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
@@ -48,7 +49,9 @@ def write_bundle(folder: Path, files: Mapping[str, bytes], manifest: manifest_pb
         (scratch / MANIFEST_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def make_manifest(checkpoint: Checkpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]) -> manifest_pb2.Manifest:
+def make_manifest(
+    checkpoint: Checkpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]
+) -> manifest_pb2.Manifest:
     """Describe a bundle, except for its files."""
     config, metadata = checkpoint.model.config, checkpoint.metadata
     manifest = manifest_pb2.Manifest(
@@ -119,7 +122,8 @@ def _tensor(spec: TensorSpec) -> manifest_pb2.Tensor:
 def _git_commit() -> str:
     """Return the commit of the working tree, or "unknown" outside one."""
     try:
-        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        command = ["git", "rev-parse", "HEAD"]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - a fixed command
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return result.stdout.strip()

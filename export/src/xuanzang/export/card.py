@@ -12,26 +12,39 @@ def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: Expor
     config, metadata = checkpoint.model.config, checkpoint.metadata
     parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
     notes = settings.card.read_text(encoding="utf-8") if settings.card else "No notes on data and limits were given.\n"
-    rows = "\n".join(f"| {name} | {s['bleu']:.2f} | {s['chrf']:.2f} |" for name, s in certificate.quality.items())
+    shape = (
+        f"Transformer, {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder blocks, "
+        f"width {config.d_model}, {config.norm}-norm, {config.positions} positions"
+    )
+    sharing = ", shared" if metadata.share_vocabulary else ""
+    facts = {
+        "architecture": shape,
+        "parameters": f"{parameters / 1e6:.1f} million",
+        "vocabulary": f"{metadata.source_vocab_size} source and {metadata.target_vocab_size} target pieces{sharing}",
+        "weights": settings.precision,
+        "training pairs": f"{metadata.train_pairs:,}",
+        "optimiser steps": f"{checkpoint.training.get('step', 0):,}",
+    }
+    quality = {name: f"{s['bleu']:.2f} | {s['chrf']:.2f}" for name, s in certificate.quality.items()}
     return f"""# {settings.model}, version {version}
 
 Translates from {metadata.source_language} to {metadata.target_language}.
 
 | | |
 |---|---|
-| architecture | Transformer, {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder blocks, width {config.d_model}, {config.norm}-norm, {config.positions} positions |
-| parameters | {parameters / 1e6:.1f} million |
-| vocabulary | {metadata.source_vocab_size} source and {metadata.target_vocab_size} target pieces{", shared" if metadata.share_vocabulary else ""} |
-| weights | {settings.precision} |
-| training pairs | {metadata.train_pairs:,} |
-| optimiser steps | {checkpoint.training.get("step", 0):,} |
+{_rows(facts)}
 
-Quality on {certificate.quality_sentences} held-out sentences (beam {settings.beam_size}, length penalty {settings.length_penalty}):
+Quality on {certificate.quality_sentences} held-out sentences, beam {settings.beam_size}, \
+length penalty {settings.length_penalty}:
 
 | | BLEU | chrF |
 |---|---|---|
-{rows}
+{_rows(quality)}
 
 Signatures: {"; ".join(certificate.signatures)}
 
 {notes}"""
+
+
+def _rows(table: dict[str, str]) -> str:
+    return "\n".join(f"| {name} | {value} |" for name, value in table.items())

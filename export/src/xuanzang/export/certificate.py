@@ -24,7 +24,7 @@ SAMPLES = 8
 """Sentences that the server replays before it serves the bundle."""
 
 
-class ParityFailure(Exception):
+class ParityError(Exception):
     """The graphs do not do what the checkpoint does; no bundle is written."""
 
 
@@ -67,7 +67,9 @@ class Graphs(NamedTuple):
     model: OnnxModel
 
 
-def certify(checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pair], settings: ExportSettings) -> Certificate:
+def certify(
+    checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pair], settings: ExportSettings
+) -> Certificate:
     """Measure graphs against torch.
 
     Args:
@@ -77,12 +79,14 @@ def certify(checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pa
         settings: How much to measure, and what is allowed.
 
     Raises:
-        ParityFailure: A measure is outside its limit.
+        ParityError: A measure is outside its limit.
     """
     sentences = [source_ids(checkpoint, pair.source) for pair in pairs]
     shipped = graphs[-1]
     parity = {
-        g.precision: compare(checkpoint.model, g.model, sentences[: settings.parity_sentences], beam_size=settings.beam_size)
+        g.precision: compare(
+            checkpoint.model, g.model, sentences[: settings.parity_sentences], beam_size=settings.beam_size
+        )
         for g in tqdm(graphs, desc="parity", file=sys.stderr)
     }
     _require_parity(parity["float32"], settings)
@@ -97,7 +101,9 @@ def certify(checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pa
         quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
         quality_sentences=evaluated,
         signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
-        step_milliseconds={g.precision: {str(n): round(step_milliseconds(g.model, n), 3) for n in (10, 200)} for g in graphs},
+        step_milliseconds={
+            g.precision: {str(n): round(step_milliseconds(g.model, n), 3) for n in (10, 200)} for g in graphs
+        },
         samples=_samples(checkpoint, shipped.model, pairs, outputs, settings),
         machine=_machine(),
     )
@@ -110,17 +116,22 @@ def source_ids(checkpoint: Checkpoint, text: str) -> list[int]:
 
 def _require_parity(parity: Parity, settings: ExportSettings) -> None:
     if parity.max_abs_difference >= settings.max_float32_difference:
-        raise ParityFailure(
+        raise ParityError(
             f"float32 graphs differ from torch by {parity.max_abs_difference:.2e} nats, "
             f"the limit is {settings.max_float32_difference:.0e}"
         )
     if parity.token_agreement < 1.0:
-        raise ParityFailure(f"float32 graphs give other tokens than torch for {1 - parity.token_agreement:.0%} of sentences")
+        raise ParityError(
+            f"float32 graphs give other tokens than torch for {1 - parity.token_agreement:.0%} of sentences"
+        )
 
 
 def _require_quality(scores: dict[str, Scores], settings: ExportSettings) -> None:
-    if "onnx_int8" in scores and (loss := scores["onnx_float32"].bleu - scores["onnx_int8"].bleu) > settings.max_bleu_loss:
-        raise ParityFailure(f"int8 loses {loss:.2f} BLEU, the limit is {settings.max_bleu_loss}")
+    if (
+        "onnx_int8" in scores
+        and (loss := scores["onnx_float32"].bleu - scores["onnx_int8"].bleu) > settings.max_bleu_loss
+    ):
+        raise ParityError(f"int8 loses {loss:.2f} BLEU, the limit is {settings.max_bleu_loss}")
 
 
 def _torch_translations(
@@ -165,7 +176,7 @@ def _samples(
     outputs: dict[str, list[list[Hypothesis]]],
     settings: ExportSettings,
 ) -> list[Sample]:
-    """Choose sentences whose translation is the same in every precision: rounding on other machines will not change it."""
+    """Choose sentences translated alike in every precision: rounding on other machines will not change them."""
     samples: list[Sample] = []
     for index, pair in enumerate(pairs[: len(outputs["torch_float32"])]):
         best = {tuple(found[index][0].target_ids) for found in outputs.values()}
@@ -186,7 +197,7 @@ def _samples(
         if len(samples) == SAMPLES:
             return samples
     if not samples:
-        raise ParityFailure("no sentence is translated alike in every precision")
+        raise ParityError("no sentence is translated alike in every precision")
     return samples
 
 

@@ -25,7 +25,7 @@ def export(settings: ExportSettings) -> Path:
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
         CorpusError: The validation pairs cannot be read.
-        ParityFailure: The graphs do not do what the checkpoint does; nothing is written.
+        ParityError: The graphs do not do what the checkpoint does; nothing is written.
     """
     checkpoint = load_checkpoint(settings.checkpoint)
     pairs = _usable_pairs(checkpoint, settings.valid)

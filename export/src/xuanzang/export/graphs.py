@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import onnx
@@ -45,12 +46,10 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
     x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
     for layer in model.encoder_layers:
-        assert isinstance(layer, EncoderLayer)
-        x = blocks.encoder_layer(x, layer, mask)
+        x = blocks.encoder_layer(x, cast(EncoderLayer, layer), mask)
     memory = blocks.norm(x, model.encoder_norm)
     for index, layer in enumerate(model.decoder_layers):
-        assert isinstance(layer, DecoderLayer)
-        blocks.cross_key_value(memory, layer.cross_attention, index)
+        blocks.cross_key_value(memory, cast(DecoderLayer, layer).cross_attention, index)
     return graph.model(tensors.encoder_inputs(), tensors.encoder_outputs(model.config))
 
 
@@ -64,12 +63,13 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     blocks = _Blocks(model, precision, "decoder")
     graph = blocks.graph
     shown, hidden = graph.constant("shown", 0.0, np.float32), graph.constant("hidden", HIDDEN, np.float32)
-    bias = graph.op("Unsqueeze", graph.op("Where", "visible", shown, hidden), graph.ints(1))  # [batch, 1, beam, history]
+    bias = graph.op(
+        "Unsqueeze", graph.op("Where", "visible", shown, hidden), graph.ints(1)
+    )  # [batch, 1, beam, history]
     source_mask = graph.op("Cast", "source_mask", to=onnx.TensorProto.INT32)
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
     for index, layer in enumerate(model.decoder_layers):
-        assert isinstance(layer, DecoderLayer)
-        x = blocks.decoder_layer(x, layer, index, bias, source_mask)
+        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index, bias, source_mask)
     logits = blocks.linear(blocks.norm(x, model.decoder_norm), model.output_projection)
     _candidates(graph, logits, model.config.target_vocab_size)
     return graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
@@ -119,7 +119,9 @@ class _Blocks:
         # Section 3.4's √d_model is multiplied into the table.
         table = _array(embedding.weight) * np.float32(math.sqrt(self._d_model))
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
-        return self.graph.op("Add", rows, Float32().embedding(self.graph, positions, "positional", _array(encoding.table)))
+        return self.graph.op(
+            "Add", rows, Float32().embedding(self.graph, positions, "positional", _array(encoding.table))
+        )
 
     def cross_key_value(self, memory: str, attention: MultiHeadAttention, index: int) -> None:
         """Name the keys and values of the memory [batch, source, model] as the encoder's outputs."""

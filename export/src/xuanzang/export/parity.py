@@ -31,7 +31,12 @@ class Parity(NamedTuple):
 
 
 def compare(
-    model: Transformer, onnx_model: OnnxModel, sentences: Sequence[Sequence[int]], *, beam_size: int, batch_sentences: int = 10
+    model: Transformer,
+    onnx_model: OnnxModel,
+    sentences: Sequence[Sequence[int]],
+    *,
+    beam_size: int,
+    batch_sentences: int = 10,
 ) -> Parity:
     """Decode sentences with the graphs and, in lockstep on the same hypotheses, with torch.
 
@@ -66,7 +71,9 @@ def target_limit(sentences: Sequence[Sequence[int]], max_positions: int) -> int:
     return min(2 * max(map(len, sentences)) + 20, max_positions - 1)
 
 
-def step_milliseconds(onnx_model: OnnxModel, position: int, *, batch: int = 8, beam_size: int = 4, runs: int = 15) -> float:
+def step_milliseconds(
+    onnx_model: OnnxModel, position: int, *, batch: int = 8, beam_size: int = 4, runs: int = 15
+) -> float:
     """Return the median time of one decoder step with a history of `position` tokens per hypothesis."""
     config = onnx_model.config
     feed = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)

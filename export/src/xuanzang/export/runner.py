@@ -1,4 +1,4 @@
-"""Running the exported graphs: a plain beam search with onnxruntime, kept simple because it is the exporter's oracle."""
+"""Running the exported graphs: a plain beam search with onnxruntime, kept simple because it is an oracle."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ class OnnxModel:
         names = [name.name for name in self.decoder.get_inputs() if name.name.startswith("past_key_values.")]
         return dict.fromkeys(names, empty)
 
-    def step(
-        self, feed: dict[str, onnxruntime.OrtValue]
-    ) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
+    def step(self, feed: dict[str, onnxruntime.OrtValue]) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
         """Run one decoder step; returns the candidates and the past of the next step."""
         values = self.decoder.run_with_ort_values(self._decoder_outputs, feed)
         outputs = dict(zip(self._decoder_outputs, values, strict=True))
@@ -127,9 +125,7 @@ def translate_batch(
 def _first_rows(batch: int, beam_size: int, bos_id: int) -> Rows:
     scores = np.full((batch, beam_size), DEAD_SCORE, dtype=np.float32)
     scores[:, 0] = 0.0
-    return Rows(
-        np.full((batch, beam_size), bos_id, dtype=np.int64), scores, np.tile(np.arange(beam_size), (batch, 1))
-    )
+    return Rows(np.full((batch, beam_size), bos_id, dtype=np.int64), scores, np.tile(np.arange(beam_size), (batch, 1)))
 
 
 def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> Rows:

@@ -46,9 +46,9 @@ def encoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
 def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
     """What one step takes.
 
-    token_ids: last token of each hypothesis. positions: of that token, equal for a sentence's hypotheses, which may differ
-    from their neighbours'. scores: summed log-probabilities so far; a dead row has a hugely negative one. visible: the
-    history columns that each hypothesis may see, its own new one included.
+    token_ids: last token of each hypothesis. positions: of that token, one per sentence; sentences may stand at
+    different ones. scores: summed log-probabilities so far; a dead row has a hugely negative one. visible: the history
+    columns that each hypothesis may see, its own new one included.
     """
     return [
         TensorSpec("token_ids", "int64", ("batch", "beam")),

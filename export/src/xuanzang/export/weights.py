@@ -52,7 +52,11 @@ class Float32:
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a matrix product and a sum."""
         product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.weight))
-        return product if layer.bias is None else graph.op("Add", product, graph.constant(f"{layer.name}.bias", layer.bias))
+        return (
+            product
+            if layer.bias is None
+            else graph.op("Add", product, graph.constant(f"{layer.name}.bias", layer.bias))
+        )
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add a gather."""

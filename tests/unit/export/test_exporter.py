@@ -1,0 +1,132 @@
+"""The whole export, and what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.export.bundle import next_version, write_bundle
+from xuanzang.export.calibration import calibrate
+from xuanzang.export.certificate import ParityError
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import load_checkpoint
+from xuanzang.model.corpus import CorpusError
+
+
+def export_settings(checkpoint: Path, valid: Path, repository: Path, **changes: object) -> ExportSettings:
+    values: dict[str, object] = {
+        "checkpoint": checkpoint,
+        "repository": repository,
+        "model": "toy",
+        "valid": valid,
+        "parity_sentences": 4,
+        "evaluation_sentences": 12,
+        "calibration_sentences": 12,
+        "beam_size": 2,
+    }
+    return ExportSettings.model_validate(values | changes)
+
+
+def read_manifest(folder: Path) -> manifest_pb2.Manifest:
+    manifest = manifest_pb2.Manifest()
+    json_format.Parse((folder / "manifest.json").read_text(encoding="utf-8"), manifest)
+    return manifest
+
+
+def test_an_int8_bundle_lists_every_file_with_its_digest(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    # Random weights agree on few translations; more sentences give the samples something to choose from.
+    settings = export_settings(
+        tiny_checkpoint, toy_files[1], tmp_path, precision="int8", evaluation_sentences=48, max_bleu_loss=100
+    )
+    folder = export(settings)
+    manifest = read_manifest(folder)
+    assert folder == tmp_path / "toy" / "1"
+    assert manifest.precision == manifest_pb2.PRECISION_INT8
+    assert {file.name for file in manifest.files} | {"manifest.json"} == {path.name for path in folder.iterdir()}
+    for file in manifest.files:
+        content = (folder / file.name).read_bytes()
+        assert (hashlib.sha256(content).hexdigest(), len(content)) == (file.sha256, file.size_bytes)
+
+
+def test_the_certificate_holds_parity_quality_speed_and_samples(tiny_bundle_repository: Path) -> None:
+    certificate = json.loads((tiny_bundle_repository / "tiny" / "1" / "certificate.json").read_text(encoding="utf-8"))
+    assert certificate["parity"]["float32"]["max_abs_difference"] < 1e-4
+    assert certificate["parity"]["float32"]["token_agreement"] == 1.0
+    assert set(certificate["quality"]) == {"torch_float32", "onnx_float32"}
+    assert set(certificate["step_milliseconds"]["float32"]) == {"10", "200"}
+    assert certificate["samples"]
+
+
+def test_an_export_that_fails_parity_leaves_nothing_behind(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    settings = export_settings(
+        tiny_checkpoint, toy_files[1], tmp_path, precision="float32", max_float32_difference=1e-12
+    )
+    with pytest.raises(ParityError, match=r"differ from torch by .* the limit is 1e-12"):
+        export(settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pairs_that_do_not_fit_the_model_are_named(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    valid = tmp_path / "valid.tsv"
+    valid.write_text("猫" * 3000 + "\tcat\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match="no pair fits the model's 512 positions"):
+        export(export_settings(tiny_checkpoint, valid, tmp_path / "models"))
+
+
+def test_versions_count_up_and_ignore_other_folders(tmp_path: Path) -> None:
+    assert next_version(tmp_path / "absent") == 1
+    for name in ("2", "10", "9x", "notes"):
+        (tmp_path / name).mkdir()
+    assert next_version(tmp_path) == 11
+
+
+def test_a_bundle_replaces_the_one_of_its_version(tmp_path: Path) -> None:
+    folder = tmp_path / "toy" / "1"
+    write_bundle(folder, {"old.bin": b"old"}, manifest_pb2.Manifest(format=1))
+    write_bundle(folder, {"new.bin": b"new"}, manifest_pb2.Manifest(format=1))
+    assert {path.name for path in folder.iterdir()} == {"new.bin", "manifest.json"}
+    assert [path.name for path in folder.parent.iterdir()] == ["1"]
+
+
+def test_calibrated_ranges_cover_what_relu_and_norm_can_give(
+    tiny_checkpoint: Path, toy_pairs: list[tuple[str, str]]
+) -> None:
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    pairs = [
+        (checkpoint.source_tokenizer.encode(source), [1, *checkpoint.target_tokenizer.encode(target)[:-1]])
+        for source, target in toy_pairs[:20]
+    ]
+    ranges = calibrate(checkpoint.model, pairs)
+    assert ranges.keys() >= {"output_projection", "encoder_layers.0.feed_forward.outer"}
+    assert ranges["encoder_layers.0.feed_forward.outer"].low == 0.0  # after a ReLU
+    assert all(low <= 0.0 <= high and low < high for low, high in ranges.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message", "code"),
+    [
+        (["--model", "Bad Name"], "--model: ", 1),
+        (["--model", "toy", "--checkpoint", "absent"], "absent", 1),
+    ],
+)
+def test_the_command_line_says_in_one_line_what_is_wrong(
+    toy_files: tuple[Path, Path], tmp_path: Path, arguments: list[str], message: str, code: int
+) -> None:
+    common = ["--repository", str(tmp_path), "--valid", str(toy_files[1]), "--checkpoint", str(tmp_path)]
+    command = [sys.executable, "-m", "xuanzang.export", *common, *arguments]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,92 @@
+"""The graphs against the torch model that they were built from."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from xuanzang.export import tensors
+from xuanzang.export.builder import IR_VERSION, OPSET
+from xuanzang.export.graphs import decoder_graph, encoder_graph
+from xuanzang.export.parity import compare, step_milliseconds
+from xuanzang.export.runner import Candidates, OnnxModel, Rows, translate_batch
+from xuanzang.export.weights import Float32
+from xuanzang.model.search import beam_search
+from xuanzang.model.transformer import Transformer
+
+
+@pytest.fixture
+def onnx_model(model: Transformer) -> OnnxModel:
+    return OnnxModel(encoder_graph(model, Float32()), decoder_graph(model, Float32()), model.config, threads=1)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_float32_graphs_decode_as_torch_does(
+    model: Transformer, onnx_model: OnnxModel, sentences: list[list[int]], beam_size: int
+) -> None:
+    parity = compare(model, onnx_model, sentences, beam_size=beam_size, batch_sentences=6)
+    assert parity.sentences == len(sentences)
+    assert parity.steps > 10
+    assert parity.max_abs_difference < 1e-4
+    assert parity.token_agreement == 1.0
+
+
+def test_encoder_gives_the_keys_and_values_that_torch_caches(
+    model: Transformer, onnx_model: OnnxModel, sentences: list[list[int]]
+) -> None:
+    found = onnx_model.encode(sentences[2:5])
+    for row, ids in enumerate(sentences[2:5]):
+        source, mask = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool)
+        with torch.inference_mode():
+            cache = model.start(model.encode(source, mask), mask)
+        assert found["source_mask"].numpy()[row].sum() == len(ids)
+        for layer, expected in enumerate(cache.layers):
+            for part, tensor in (("key", expected.cross_key), ("value", expected.cross_value)):
+                real = found[f"cross_key_values.{layer}.{part}"].numpy()[row, :, : len(ids)]
+                np.testing.assert_allclose(real, tensor[0].numpy(), atol=1e-4)
+
+
+def test_the_graphs_state_the_tables_and_what_onnxruntime_runs(model: Transformer) -> None:
+    for graph, inputs, outputs in (
+        (encoder_graph(model, Float32()), tensors.encoder_inputs(), tensors.encoder_outputs(model.config)),
+        (decoder_graph(model, Float32()), tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config)),
+    ):
+        onnx.checker.check_model(graph, full_check=True)
+        assert [value.name for value in graph.graph.input] == [spec.name for spec in inputs]
+        assert [value.name for value in graph.graph.output] == [spec.name for spec in outputs]
+        assert graph.ir_version == IR_VERSION
+        assert {opset.domain: opset.version for opset in graph.opset_import}[""] == OPSET
+
+
+def test_candidates_are_distinct_sorted_and_twice_the_beam(onnx_model: OnnxModel, sentences: list[list[int]]) -> None:
+    seen: list[Candidates] = []
+
+    def record(rows: Rows, candidates: Candidates) -> None:
+        assert candidates.scores.shape == (len(sentences), 2 * rows.token_ids.shape[1])
+        seen.append(candidates)
+
+    translate_batch(onnx_model, sentences, beam_size=3, length_penalty=1.0, max_target_length=6, on_step=record)
+    for candidates in seen:
+        assert (np.diff(candidates.scores, axis=1) <= 0).all()
+        for parents, ids in zip(candidates.parents.tolist(), candidates.ids.tolist(), strict=True):
+            assert len(set(zip(parents, ids, strict=True))) == len(ids)
+
+
+def test_a_beam_wider_than_the_vocabulary_is_searched_exhaustively() -> None:
+    from xuanzang.model.config import PRESETS, TransformerConfig
+
+    torch.manual_seed(0)
+    small = Transformer(TransformerConfig(source_vocab_size=6, target_vocab_size=6, **PRESETS["tiny"])).eval()
+    graphs = OnnxModel(encoder_graph(small, Float32()), decoder_graph(small, Float32()), small.config, threads=1)
+    [found] = translate_batch(graphs, [[4, 5, 2]], beam_size=16, length_penalty=1.0, max_target_length=3)
+    source = torch.tensor([[4, 5, 2]])
+    [expected] = beam_search(
+        small, source, torch.ones_like(source, dtype=torch.bool), beam_size=16, num_hypotheses=16, max_target_length=3
+    )
+    assert [h.target_ids for h in found] == [h.target_ids for h in expected]
+
+
+def test_step_time_is_measured_at_any_position(onnx_model: OnnxModel) -> None:
+    assert step_milliseconds(onnx_model, 50, batch=2, runs=3) > 0
