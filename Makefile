@@ -1,0 +1,84 @@
+# Everything a newcomer or CI runs. Each target sets up what it needs, in virtual environments inside this folder.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+ADDRESS ?= 127.0.0.1:50051
+METRICS_ADDRESS ?= 127.0.0.1:9464
+# For pytest: make test ARGS="tests/unit -k search"
+ARGS ?=
+
+ROOMS := proto model export server client
+PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
+BIN := .venv/bin
+INSTALL := -m pip install --quiet --constraint constraints.txt
+
+.PHONY: help setup demo serve test check proto wheels clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: .venv/ready ## Install every room and tool into .venv, torch included (about 1.2 GB)
+
+demo: .venv-demo/ready ## Serve the default bundle, translate some sentences, show metrics (no torch)
+	@.venv-demo/bin/python demo/demo.py
+
+serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRICS_ADDRESS
+	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
+		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
+
+# One thread in each pytest process: together they already use every core.
+test: .venv/ready ## Run the tests on all cores and print the coverage
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
+
+check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, Dockerfile and compose file
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/buf lint
+	$(BIN)/buf breaking --against ".git#ref=$(PROTO_BASE)"
+	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
+		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
+	$(BIN)/hadolint server/Dockerfile
+	$(BIN)/docker-compose config --quiet
+
+# What the protos must not break: the last release or, before the first, the main branch.
+PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \
+	git rev-parse --verify --quiet origin/main || git rev-parse HEAD)
+
+proto: .venv-proto/ready ## Generate proto/src from the .proto files
+	find proto/src/xuanzang -name '*_pb2*' -delete
+	$(call generate,proto/src)
+
+# Into the folder $(1); only translation.proto declares a service.
+PROTOC := .venv-proto/bin/python -m grpc_tools.protoc --proto_path=proto \
+	--plugin=.venv-proto/bin/protoc-gen-mypy --plugin=.venv-proto/bin/protoc-gen-mypy_grpc
+PROTOS := $(patsubst proto/%,%,$(wildcard proto/xuanzang/*/v*/*.proto))
+generate = $(PROTOC) --python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS) && \
+	$(PROTOC) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) xuanzang/translation/v1/translation.proto
+
+wheels: ## Build the five wheels; check that the client's and the server's each work alone
+	.ci/wheels
+
+clean: ## Remove what was built and cached, and every environment but .venv
+	rm -rf dist $(ROOMS:%=%/build) .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+.venv/ready: pyproject.toml constraints.txt $(PYPROJECTS)
+	$(PYTHON) -m venv .venv
+	$(BIN)/python $(INSTALL) --upgrade pip
+	$(BIN)/python $(INSTALL) -e proto -e model -e export -e 'server[cpu]' -e client --group dev
+	touch $@
+
+.venv-demo/ready: constraints.txt proto/pyproject.toml server/pyproject.toml client/pyproject.toml
+	$(PYTHON) -m venv .venv-demo
+	.venv-demo/bin/python $(INSTALL) -e proto -e 'server[cpu]' -e client
+	touch $@
+
+# Apart from the rest: newer generators would force newer grpcio and protobuf on every user of the client.
+.venv-proto/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-proto
+	.venv-proto/bin/python -m pip install --quiet grpcio-tools==1.76.0 mypy-protobuf==3.6.0 'setuptools<81'
+	touch $@

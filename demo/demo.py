@@ -1,0 +1,185 @@
+"""Start a server, translate through the client, show what the server counted, and end it as an operator would.
+
+Run it with `make demo`.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from xuanzang.client import TranslationClient
+
+MODELS = Path(__file__).resolve().parent.parent / "server" / "models"
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+SENTENCES = (
+    "我有一只猫。",
+    "你好！",
+    "今天天气很好。",
+    "她每天早上六点起床。",
+    "你能帮我一个忙吗？",
+    "我们明天去北京。",
+    "这本书太难了，我看不懂。",
+    "请打开窗户。",
+    "如果文件不存在，则返回错误。",
+    "该函数返回一个新的列表。",
+    "点击“保存”按钮以应用更改。",
+    "昨天我和朋友去看了一场电影。电影很有意思，我们都很喜欢。",
+)
+
+METRICS = (
+    "grpc_server_handled_total",
+    "nmt_sentences_total",
+    "nmt_source_tokens_total",
+    "nmt_target_tokens_total",
+    "nmt_batch_rows_count",
+    "nmt_decode_step_duration_seconds_sum",
+    "nmt_decode_step_duration_seconds_count",
+)
+
+
+def main() -> int:
+    """Run the demonstration.
+
+    Returns:
+        Exit status: 0 if every sentence was translated and the server ended well.
+    """
+    address, metrics_address = free_address(), free_address()
+    with running_server(address, metrics_address) as server:
+        with TranslationClient(address) as client:
+            translate_one_by_one(client)
+            translate_together(client)
+        show_metrics(metrics_address)
+        server.send_signal(signal.SIGTERM)
+        status = server.wait(STOP_SECONDS)
+    print(f"\nSIGTERM: the server finished its work and exited with status {status}")
+    return status
+
+
+def free_address() -> str:
+    """Find a port of this machine that nobody listens on.
+
+    Returns:
+        "127.0.0.1:port".
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@contextmanager
+def running_server(address: str, metrics_address: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server and wait until it answers; on any failure show its log and end it.
+
+    Args:
+        address: Where it serves gRPC.
+        metrics_address: Where it serves its metrics.
+
+    Yields:
+        The server's process.
+    """
+    command = [sys.executable, "-m", "xuanzang.server", "--models", str(MODELS)]
+    command += ["--address", address, "--metrics-address", metrics_address]
+    print("$", "python", *command[1:])
+    started = time.perf_counter()
+    with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log) as server:
+        try:
+            wait_until_serving(server, address)
+            print(f"serving after {time.perf_counter() - started:.1f} s\n")
+            yield server
+        except BaseException:
+            server.kill()
+            show_log(log)
+            raise
+
+
+def wait_until_serving(server: subprocess.Popen[bytes], address: str) -> None:
+    """Ask the standard health service until it says SERVING.
+
+    Args:
+        server: The server's process.
+        address: Where it serves.
+
+    Raises:
+        SystemExit: It ended, or was not ready in time.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    with grpc.insecure_channel(address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        while server.poll() is None and time.monotonic() < deadline:
+            try:
+                answer = health.Check(health_pb2.HealthCheckRequest(), timeout=1, wait_for_ready=True)
+            except grpc.RpcError:
+                continue
+            if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                return
+            time.sleep(0.05)
+    raise SystemExit("the server did not start; its log is above")
+
+
+def translate_one_by_one(client: TranslationClient) -> None:
+    """Translate each sentence in a request of its own and print it with its score and time.
+
+    Args:
+        client: Connected to the server.
+    """
+    for sentence in SENTENCES:
+        started = time.perf_counter()
+        translation = client.translate_one(sentence, source_language="zh", target_language="en", return_scores=True)
+        milliseconds = 1000 * (time.perf_counter() - started)
+        print(f"{sentence}\n    {translation.text}")
+        print(f"    score {translation.hypotheses[0].score:.2f}, {milliseconds:.0f} ms")
+
+
+def translate_together(client: TranslationClient) -> None:
+    """Translate all sentences in one request, which the server runs as one batch.
+
+    Args:
+        client: Connected to the server.
+    """
+    started = time.perf_counter()
+    client.translate(SENTENCES, source_language="zh", target_language="en")
+    milliseconds = 1000 * (time.perf_counter() - started)
+    print(f"\nall {len(SENTENCES)} in one request: {milliseconds:.0f} ms")
+
+
+def show_metrics(address: str) -> None:
+    """Print a few of the metrics that Prometheus would scrape.
+
+    Args:
+        address: Where the server serves them.
+    """
+    url = f"http://{address}/metrics"
+    print(f"\n$ curl {url}")
+    with urllib.request.urlopen(url, timeout=10) as response:
+        for line in response.read().decode().splitlines():
+            if line.startswith(METRICS) and not line.endswith(" 0.0"):
+                print(line)
+
+
+def show_log(log: IO[bytes]) -> None:
+    """Print what the server logged.
+
+    Args:
+        log: The file it logged to.
+    """
+    log.seek(0)
+    sys.stderr.write(log.read().decode(errors="replace"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
