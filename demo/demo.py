@@ -22,7 +22,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import TranslationClient
 
-MODELS = Path(__file__).resolve().parent.parent / "server" / "models"
+ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60
 STOP_SECONDS = 30
 
@@ -42,7 +42,7 @@ SENTENCES = (
 )
 
 METRICS = (
-    "grpc_server_handled_total",
+    'grpc_server_handled_total{grpc_code="OK",grpc_method="TranslateText"',
     "nmt_sentences_total",
     "nmt_source_tokens_total",
     "nmt_target_tokens_total",
@@ -92,11 +92,11 @@ def running_server(address: str, metrics_address: str) -> Iterator[subprocess.Po
     Yields:
         The server's process.
     """
-    command = [sys.executable, "-m", "xuanzang.server", "--models", str(MODELS)]
+    command = [sys.executable, "-m", "xuanzang.server", "--models", "server/models"]
     command += ["--address", address, "--metrics-address", metrics_address]
     print("$", "python", *command[1:])
     started = time.perf_counter()
-    with tempfile.TemporaryFile() as log, subprocess.Popen(command, stderr=log) as server:
+    with tempfile.TemporaryFile() as log, subprocess.Popen(command, cwd=ROOT, stderr=log) as server:
         try:
             wait_until_serving(server, address)
             print(f"serving after {time.perf_counter() - started:.1f} s\n")

@@ -13,6 +13,8 @@ import trustme
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AsyncTranslationClient, ServerUnavailableError, TLSConfig, Translation
+from xuanzang.translation.v1 import translation_pb2 as pb
+from xuanzang.translation.v1 import translation_pb2_grpc
 
 SERVICE = "xuanzang.translation.v1.TranslationService"
 NAMES = ("", SERVICE, "tiny")
@@ -155,3 +157,26 @@ async def test_a_server_that_cannot_run_says_why_in_a_line(
     assert process.returncode == status
     assert told in logged.decode()
     assert "Traceback" not in logged.decode()
+
+
+async def test_a_stop_refuses_callers_who_never_pause_instead_of_losing_their_requests(start_server: Any) -> None:
+    stopped = asyncio.Event()
+
+    async def call_on_and_on(address: str) -> set[grpc.StatusCode]:
+        codes = set()
+        request = pb.TranslateTextRequest(contents=["你好。"], options=pb.DecodingOptions(max_target_length=3))
+        options = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
+        async with grpc.aio.insecure_channel(address, options) as channel:
+            stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+            while not stopped.is_set():
+                codes.add(await stub.TranslateText(request).code())
+        return codes
+
+    async with start_server() as running:
+        callers = [asyncio.ensure_future(call_on_and_on(running.address)) for _ in range(16)]
+        async with AsyncTranslationClient(running.address) as client:
+            await client.translate_one("你好。")
+        await running.server.drain()
+        stopped.set()
+        seen = [await caller for caller in callers]
+    assert set().union(*seen) == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}

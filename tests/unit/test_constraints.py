@@ -19,7 +19,9 @@ def constraints() -> dict[str, Requirement]:
 
 def asked_for(room: str) -> list[Requirement]:
     project = tomllib.loads((ROOT / room / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    lines = [*project["dependencies"], *project.get("optional-dependencies", {}).get("cpu", [])]
+    # onnxruntime for GPUs is the same module as the one for CPUs: no environment has both.
+    extras = [lines for extra, lines in project.get("optional-dependencies", {}).items() if extra != "gpu"]
+    lines = [line for lines in (project["dependencies"], *extras) for line in lines]
     return [Requirement(line) for line in lines if not line.startswith("xuanzang-")]
 
 

@@ -101,9 +101,7 @@ def certify(
         quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
         quality_sentences=evaluated,
         signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
-        step_milliseconds={
-            g.precision: {str(n): round(step_milliseconds(g.model, n), 3) for n in (10, 200)} for g in graphs
-        },
+        step_milliseconds={g.precision: _step_times(g.model) for g in graphs},
         samples=_samples(checkpoint, shipped.model, pairs, outputs, settings),
         machine=_machine(),
     )
@@ -112,6 +110,11 @@ def certify(
 def source_ids(checkpoint: Checkpoint, text: str) -> list[int]:
     """Return the ids of a source sentence, as the server makes them."""
     return checkpoint.source_tokenizer.encode(normalize(text, checkpoint.metadata.source_normalization))
+
+
+def _step_times(model: OnnxModel) -> dict[str, float]:
+    positions = [position for position in (10, 200) if position < model.config.max_positions]
+    return {str(position): round(step_milliseconds(model, position), 3) for position in positions}
 
 
 def _require_parity(parity: Parity, settings: ExportSettings) -> None:

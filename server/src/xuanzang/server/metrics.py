@@ -163,7 +163,7 @@ class Metrics:
             "decode_step_duration_seconds", "Time of one decoder step of a batch, search included."
         )
         self.detokenize_duration_seconds = self._duration(
-            "detokenize_duration_seconds", "Time to make and join the target text of a request."
+            "detokenize_duration_seconds", "Time to make the target text of a sentence."
         )
 
     def _declare_batches(self) -> None:

@@ -25,6 +25,8 @@ class Admission:
         self._running = 0
         self._opened = False
         self._closed = asyncio.Event()
+        self._refusing = asyncio.Event()
+        self._refusing.set()
         self._idle = asyncio.Event()
         self._idle.set()
 
@@ -41,7 +43,15 @@ class Admission:
         """Let no RPC in any more."""
         self._closed.set()
 
-    def enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    def hold(self) -> None:
+        """Let those who are to be refused wait."""
+        self._refusing.clear()
+
+    def release(self) -> None:
+        """Refuse those who wait."""
+        self._refusing.set()
+
+    async def enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Let an RPC in; it leaves by itself once its answer is sent.
 
         Args:
@@ -53,6 +63,7 @@ class Admission:
             OverloadedError: Too many RPCs are running.
         """
         if self._closed.is_set():
+            await self._refusing.wait()
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
             raise NotReadyError("the models are still being loaded; try again soon")

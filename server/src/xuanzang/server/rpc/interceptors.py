@@ -174,7 +174,7 @@ class AdmissionInterceptor(Interceptor):
         behaviour = _behaviour(handler)
 
         async def admitted(request: Any, context: Context) -> Any:
-            self._admission.enter(context)
+            await self._admission.enter(context)
             return await behaviour(request, context)
 
         return _replaced(handler, admitted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,11 @@ _OPTIONS: Final = (
     # What we send is bounded by what we accept.
     ("grpc.max_send_message_length", -1),
 )
+
+# Longer than the way to a caller and back.
+_HOLD_SECONDS = 0.05
+# For the last answers; watchers of health never end by themselves.
+_GOODBYE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +114,20 @@ class RpcServer:
         await self._admission.idle()
 
     async def stop(self) -> int:
-        """Stop at once.
+        """Stop, and cut off what is still running.
 
         Returns:
             RPCs that were cut off.
         """
+        # gRPC answers with CANCELLED, which no caller tries again, what reaches it between the stop and the moment when
+        # the caller hears of it. Callers who try again and again are held, so that nothing of theirs is on its way.
+        self._admission.hold()
+        await asyncio.sleep(_HOLD_SECONDS)
+        stopping = asyncio.create_task(self._server.stop(_GOODBYE_SECONDS))
+        await asyncio.sleep(0)
+        self._admission.release()
         unfinished = self._admission.running
-        # The last answers may still be on their way; watchers of health never end by themselves.
-        await self._server.stop(grace=None if unfinished else 0.1)
+        await stopping
         # gRPC does not wait until the work that it cancels has ended.
         await self._admission.idle()
         return unfinished
@@ -127,7 +139,8 @@ def _bind(server: grpc.aio.Server, address: str, tls: TLSFiles | None) -> int:
             return server.add_insecure_port(address)
         return server.add_secure_port(address, _credentials(tls))
     except RuntimeError as error:
-        raise OSError(f"cannot serve on {address}: {error}") from error
+        reason = "the address is taken or not of this machine" + (", or a TLS file is invalid" if tls else "")
+        raise OSError(f"cannot serve on {address}: {reason}") from error
 
 
 def _credentials(tls: TLSFiles) -> grpc.ServerCredentials:
