@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,7 +17,7 @@ class Hypothesis(NamedTuple):
     target_ids: list[int]
     """Without bos and eos."""
     score: float
-    """Summed log-probability, eos included, divided by length ** length_penalty, eos not counted; nats."""
+    """Summed log-probability divided by length ** length_penalty, eos counted in both; nats."""
     finished: bool
     """Ended in eos, rather than at the limit."""
 
@@ -31,14 +32,14 @@ def beam_search(
     num_hypotheses: int = 1,
     length_penalty: float = 1.0,
     min_target_length: int = 0,
-    max_target_length: int = 200,
+    max_target_length: int | Sequence[int] = 200,
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping the `beam_size` best hypotheses of each sentence at every step.
 
     Of the 2 · beam_size best continuations, those among the first beam_size that end in eos are finished; the best
-    beam_size others live on. A sentence is done when it has beam_size finished hypotheses (without length penalty: when the
-    best continuation of all ended in eos), or at the limit, where the first beam_size count as they are. These are the
-    rules of CTranslate2.
+    beam_size others live on. A sentence is done when it has beam_size finished hypotheses (without length penalty: when
+    the best continuation of all ended in eos), or at the limit, where the first beam_size count as they are. These are
+    the rules of CTranslate2.
 
     Args:
         model: In evaluation mode.
@@ -46,40 +47,52 @@ def beam_search(
         source_mask: [batch, source], bool; True = real token.
         beam_size: Hypotheses kept; 1 is greedy search.
         num_hypotheses: Hypotheses returned.
-        length_penalty: α of score = sum / length^α; eos is in the sum but not in the length, as in CTranslate2.
+        length_penalty: α of score = sum / length^α, eos counted in both, as in CTranslate2.
         min_target_length: Tokens before eos is allowed, eos not counted.
-        max_target_length: Most tokens, eos counted.
+        max_target_length: Most tokens, eos counted; one for all sentences or one for each.
 
     Returns:
         For each sentence at most num_hypotheses, best first.
     """
-    memory = model.encode(source_ids, source_mask)
-    cache = model.start(memory.repeat_interleave(beam_size, 0), source_mask.repeat_interleave(beam_size, 0))
-    batch, eos_id = len(source_ids), model.config.eos_id
-    beams = [_Beam(beam_size, num_hypotheses, length_penalty, max_target_length) for _ in range(batch)]
-    token_ids = torch.full((batch * beam_size,), model.config.bos_id, device=source_ids.device)
-    scores = torch.full((batch, beam_size), -torch.inf, device=source_ids.device)
-    scores[:, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
-    for length in range(1, max_target_length + 1):
+    limits = [max_target_length] * len(source_ids) if isinstance(max_target_length, int) else max_target_length
+    beams = [Beam(beam_size, num_hypotheses, length_penalty, limit) for limit in limits]
+    cache = model.start(
+        model.encode(source_ids, source_mask).repeat_interleave(beam_size, 0),
+        source_mask.repeat_interleave(beam_size, 0),
+    )
+    token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
+    for length in range(1, max(limits) + 1):
         logits, cache = model.step(token_ids, cache)
-        log_probs = logits.float().log_softmax(-1).view(batch, beam_size, -1)
+        log_probs = logits.float().log_softmax(-1).view(len(beams), beam_size, -1)
         if length <= min_target_length:
-            log_probs[:, :, eos_id] = -torch.inf
-        totals = (scores[:, :, None] + log_probs).flatten(1)  # [batch, beam · vocab]
-        best, flat = totals.topk(min(2 * beam_size, totals.size(1)))
-        parents, ids = flat // log_probs.size(-1), flat % log_probs.size(-1)
-        for i, beam in enumerate(beams):
-            beam.advance(best[i].tolist(), parents[i].tolist(), ids[i].tolist(), eos_id)
+            log_probs[:, :, model.config.eos_id] = -torch.inf
+        _advance(beams, log_probs, model.config.eos_id)
         if all(beam.done for beam in beams):
             break
-        scores = scores.new_tensor([beam.scores for beam in beams])
         token_ids = token_ids.new_tensor([beam.last for beam in beams]).flatten()
         rows = [i * beam_size + parent for i, beam in enumerate(beams) for parent in beam.parents]
         cache = cache.select(token_ids.new_tensor(rows))
     return [beam.hypotheses() for beam in beams]
 
 
-class _Beam:
+def _advance(beams: Sequence[Beam], log_probs: Tensor, eos_id: int) -> None:
+    """Hand each sentence its best continuations.
+
+    Args:
+        beams: One for each sentence.
+        log_probs: [batch, beam, vocab].
+        eos_id: Id that ends a hypothesis.
+    """
+    _, beam_size, vocab_size = log_probs.shape
+    scores = log_probs.new_tensor([beam.scores for beam in beams])
+    totals = (scores[:, :, None] + log_probs).flatten(1)  # [batch, beam · vocab]
+    best, flat = totals.topk(min(2 * beam_size, totals.size(1)))
+    parents, ids = flat // vocab_size, flat % vocab_size
+    for i, beam in enumerate(beams):
+        beam.advance(best[i].tolist(), parents[i].tolist(), ids[i].tolist(), eos_id)
+
+
+class Beam:
     """The hypotheses of one sentence."""
 
     def __init__(self, beam_size: int, num_hypotheses: int, length_penalty: float, max_target_length: int) -> None:
@@ -88,6 +101,7 @@ class _Beam:
         self._tokens: list[list[int]] = [[] for _ in range(beam_size)]
         self._kept: list[Hypothesis] = []
         self._top_finished = False
+        # All hypotheses are equal at first, so only one may have children.
         self.scores = [0.0] + [-torch.inf] * (beam_size - 1)
         self.parents = list(range(beam_size))
         self.done = False
@@ -121,7 +135,7 @@ class _Beam:
         return sorted(self._kept, key=lambda hypothesis: -hypothesis.score)[: self._num_hypotheses]
 
     def _keep(self, tokens: list[int], total: float, *, finished: bool) -> None:
-        self._kept.append(Hypothesis(tokens, total / max(1, len(tokens)) ** self._penalty, finished))
+        self._kept.append(Hypothesis(tokens, total / (len(tokens) + finished) ** self._penalty, finished))
 
     def _enough(self) -> bool:
         if self._penalty == 0:  # sums only sink, so the first to finish on top cannot be beaten

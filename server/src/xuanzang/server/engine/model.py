@@ -66,7 +66,8 @@ class LoadedModel:
                 beam_size=defaults.beam_size,
                 num_hypotheses=1,
                 length_penalty=defaults.length_penalty,
-                min_target_length=0,
+                # A text that is not blank is never translated by nothing.
+                min_target_length=1,
                 max_target_length=None,
             ),
             max_source_length=manifest.dimensions.max_source_length,

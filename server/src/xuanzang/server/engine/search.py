@@ -3,7 +3,7 @@
 The rules are CTranslate2's. Of the 2 · beam best continuations of a sentence, those among the first `beam_size` that
 end in eos are finished, and the best `beam_size` others live on. A sentence is done when `beam_size` hypotheses are
 finished (without length penalty: when the best continuation of all is), or at its limit, where the first `beam_size`
-count as they are. A hypothesis scores sum / length^α, with eos in the sum and not in the length.
+count as they are. A hypothesis scores sum / length^α, eos counted in both.
 """
 
 from __future__ import annotations
@@ -150,10 +150,10 @@ class BeamSearch:
         tokens = self._tokens[row, parent].tolist()
         if not finished:
             tokens.append(token)
-        # An empty hypothesis is divided by 1: CTranslate2 gives it minus infinity, which is no score to show.
-        score = total / max(1, len(tokens)) ** options.length_penalty
+        count = len(tokens) + finished
+        score = total / count**options.length_penalty
         self._kept[row].append(
-            TargetHypothesis(target_ids=tokens, score=score, token_count=len(tokens) + finished, finished=finished)
+            TargetHypothesis(target_ids=tokens, score=score, token_count=count, finished=finished)
         )
 
     def _enough(self) -> Bools:
