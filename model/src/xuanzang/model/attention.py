@@ -14,7 +14,8 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """Average the values, weighted by how well each key answers each query.
 
-    The readable form, which also gives the weights. `MultiHeadAttention` uses torch's fused kernel unless asked for weights.
+    The readable form, which also gives the weights. `MultiHeadAttention` uses torch's fused kernel unless asked for
+    weights.
 
     Args:
         query: [..., query, head].
@@ -23,8 +24,8 @@ def scaled_dot_product_attention(
         mask: Broadcastable to [..., query, source], bool; True = the query may see the key. None shows all.
 
     Returns:
-        Output [..., query, value] and weights [..., query, source], whose rows sum to 1. A query that may see no key gets
-        weights and output 0, never NaN.
+        Output [..., query, value] and weights [..., query, source], whose rows sum to 1. A query that may see no key
+        gets weights and output 0, never NaN.
 
     Source: equation 1: softmax(Q Kᵀ / √d_k) V.
     """

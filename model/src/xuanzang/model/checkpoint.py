@@ -5,24 +5,28 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from xuanzang.model.config import ConfigError, TransformerConfig
+from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.folders import replacing, settled
 from xuanzang.model.tokenizer import Tokenizer
 from xuanzang.model.transformer import Transformer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 TRAINING_FILE = "training.json"
+
+_FILES = (WEIGHTS_FILE, CONFIG_FILE, TRAINING_FILE, METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)
+
+T = TypeVar("T")
 
 
 class CheckpointError(ValueError):
@@ -42,46 +46,25 @@ class Checkpoint:
     metadata: PreparedMetadata
     """What the model was trained on."""
     training: dict[str, Any]
-    """Facts of the run, such as "step" and "git_commit"."""
+    """Facts of the run, such as its "step" and "settings"."""
     folder: Path
     """Where it was read from."""
 
 
-@contextmanager
-def replacing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `folder` when the block ends well, and vanishes when it does not."""
-    scratch, old = folder.with_name(f".{folder.name}.partial"), folder.with_name(f".{folder.name}.old")
-    recover(folder)
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    try:
-        yield scratch
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
-    if folder.exists():
-        folder.rename(old)
-    scratch.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def recover(folder: Path) -> None:
-    """Undo a replacement that was cut off between its two renames."""
-    old = folder.with_name(f".{folder.name}.old")
-    if old.exists() and not folder.exists():
-        old.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write tensors; of those that share memory, such as tied embeddings, only the first."""
-    unique = {tensor.data_ptr(): name for name, tensor in reversed(list(tensors.items()))}
-    kept = set(unique.values())
-    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items() if name in kept}, path)
+    """Write tensors by name; no two may share memory, as those of `named_parameters` never do."""
+    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, path)
 
 
-def load_weights(model: Transformer, path: Path) -> None:
-    """Fill a model from a file of any float type.
+def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    """Read a file that must hold exactly the tensors asked for, in any float type.
+
+    Args:
+        path: A safetensors file.
+        shapes: By tensor name.
+
+    Returns:
+        Tensors by name, on the CPU.
 
     Raises:
         CheckpointError: The file is damaged, or has missing, unexpected or misshapen tensors; all are listed.
@@ -90,19 +73,29 @@ def load_weights(model: Transformer, path: Path) -> None:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: {error}") from error
-    parameters = dict(model.named_parameters())
-    faults = [f"missing {name}" for name in parameters.keys() - tensors.keys()]
-    faults += [f"unexpected {name}" for name in tensors.keys() - parameters.keys()]
+    faults = [f"missing {name}" for name in shapes.keys() - tensors.keys()]
+    faults += [f"unexpected {name}" for name in tensors.keys() - shapes.keys()]
     faults += [
-        f"{name} has shape {list(tensors[name].shape)}, expected {list(parameters[name].shape)}"
-        for name in parameters.keys() & tensors.keys()
-        if parameters[name].shape != tensors[name].shape
+        f"{name} has shape {list(tensors[name].shape)}, expected {list(shapes[name])}"
+        for name in shapes.keys() & tensors.keys()
+        if shapes[name] != tensors[name].shape
     ]
     if faults:
         raise CheckpointError(f"{path}: " + "; ".join(sorted(faults)))
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(tensors[name])
+    return tensors
+
+
+@torch.no_grad()
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Fill a model from a file of any float type.
+
+    Raises:
+        CheckpointError: As `read_tensors` says.
+    """
+    parameters = dict(model.named_parameters())
+    tensors = read_tensors(path, {name: parameter.shape for name, parameter in parameters.items()})
+    for name, parameter in parameters.items():
+        parameter.copy_(tensors[name])
 
 
 def save_checkpoint(
@@ -118,7 +111,7 @@ def save_checkpoint(
         folder: To write or replace.
         weights: By parameter name.
         config: Of the model.
-        tokenizer_folder: Where the tokenisers and metadata.json lie, a folder that `prepare` wrote or another checkpoint.
+        tokenizer_folder: Where the tokenisers and metadata.json lie: a folder that `prepare` wrote, or a checkpoint.
         training: Facts of the run.
     """
     with replacing(folder) as scratch:
@@ -135,24 +128,62 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     Raises:
         CheckpointError: Anything is missing, damaged or does not fit.
     """
-    recover(folder)
-    try:
-        config = TransformerConfig(**json.loads((folder / CONFIG_FILE).read_text()))
-        metadata = PreparedMetadata.model_validate_json((folder / METADATA_FILE).read_text())
-        training = json.loads((folder / TRAINING_FILE).read_text())
-        tokenizers = [Tokenizer(folder / name) for name in (SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)]
-    except (OSError, ValueError, TypeError, ConfigError) as error:
-        raise CheckpointError(f"{folder}: {error}") from error
+    folder = settled(folder)
+    if missing := [name for name in _FILES if not (folder / name).is_file()]:
+        raise CheckpointError(f"{folder}: missing {', '.join(missing)}")
+    config = _parsed(folder / CONFIG_FILE, lambda text: TransformerConfig(**json.loads(text)))
+    source_tokenizer, target_tokenizer = _load_tokenizers(folder, config)
     model = Transformer(config)
     load_weights(model, folder / WEIGHTS_FILE)
     return Checkpoint(
         model=model.eval(),
-        source_tokenizer=tokenizers[0],
-        target_tokenizer=tokenizers[1],
-        metadata=metadata,
-        training=training,
+        source_tokenizer=source_tokenizer,
+        target_tokenizer=target_tokenizer,
+        metadata=_parsed(folder / METADATA_FILE, PreparedMetadata.model_validate_json),
+        training=_parsed(folder / TRAINING_FILE, json.loads),
         folder=folder,
     )
+
+
+def start_from(model: Transformer, folder: Path, tokenizer_folder: Path) -> None:
+    """Fill a model that is to be trained further with the weights of a checkpoint.
+
+    Args:
+        model: Of the same shape.
+        folder: The checkpoint.
+        tokenizer_folder: Where the tokenisers of the new training data lie.
+
+    Raises:
+        CheckpointError: Shape or tokenisers are others.
+    """
+    folder = settled(folder)
+    load_weights(model, folder / WEIGHTS_FILE)
+    for name in (SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE):
+        if (folder / name).read_bytes() != (tokenizer_folder / name).read_bytes():
+            raise CheckpointError(f"{folder / name} is not the tokeniser of {tokenizer_folder}")
+
+
+def _parsed(path: Path, parse: Callable[[str], T]) -> T:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _load_tokenizers(folder: Path, config: TransformerConfig) -> list[Tokenizer]:
+    tokenizers = []
+    for name, vocab_size in (
+        (SOURCE_TOKENIZER_FILE, config.source_vocab_size),
+        (TARGET_TOKENIZER_FILE, config.target_vocab_size),
+    ):
+        try:
+            tokenizer = Tokenizer(folder / name)
+        except OSError as error:
+            raise CheckpointError(str(error)) from error
+        if len(tokenizer) != vocab_size:
+            raise CheckpointError(f"{folder / name}: has {len(tokenizer)} pieces, the model {vocab_size}")
+        tokenizers.append(tokenizer)
+    return tokenizers
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Any, Literal, get_args
 
 Norm = Literal["pre", "post"]
 Positions = Literal["sinusoidal", "learned"]
+
+
+_SIZES = (
+    "source_vocab_size",
+    "target_vocab_size",
+    "d_model",
+    "num_heads",
+    "d_ff",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "max_positions",
+)
 
 
 class ConfigError(ValueError):
@@ -38,7 +50,7 @@ class TransformerConfig:
     dropout: float = 0.1
     """Share of activations dropped after embeddings and sub-layers while training, section 5.4."""
     norm: Norm = "pre"
-    """"post" is the paper's LayerNorm(x + sublayer(x)); "pre" normalises before the sub-layer and trains more easily."""
+    """"post" is the paper's LayerNorm(x + sublayer(x)); "pre" normalises before the sub-layer, which trains easily."""
     positions: Positions = "sinusoidal"
     """Sine and cosine of section 3.5, or a learned table."""
     max_positions: int = 512
@@ -66,10 +78,7 @@ class TransformerConfig:
         return self.d_model // self.num_heads
 
     def _faults(self) -> list[str]:
-        sizes = (
-            "source_vocab_size target_vocab_size d_model num_heads d_ff num_encoder_layers num_decoder_layers max_positions"
-        )
-        faults = [f"{name} is {getattr(self, name)}, must be at least 1" for name in sizes.split() if getattr(self, name) < 1]
+        faults = [f"{name} is {getattr(self, name)}, must be at least 1" for name in _SIZES if getattr(self, name) < 1]
         if self.num_heads >= 1 and self.d_model % self.num_heads:
             faults.append(f"d_model is {self.d_model}, must be a multiple of num_heads = {self.num_heads}")
         if self.d_model % 2:
@@ -80,10 +89,13 @@ class TransformerConfig:
             faults.append(
                 f"share_embeddings needs equal vocabularies, not {self.source_vocab_size} and {self.target_vocab_size}"
             )
+        for name, choices in (("norm", get_args(Norm)), ("positions", get_args(Positions))):
+            if getattr(self, name) not in choices:
+                faults.append(f"{name} is {getattr(self, name)!r}, must be one of {', '.join(choices)}")
         return faults
 
 
-PRESETS: dict[str, dict[str, int | float]] = {
+PRESETS: dict[str, dict[str, Any]] = {
     "tiny": {"d_model": 64, "num_heads": 4, "d_ff": 128, "num_encoder_layers": 2, "num_decoder_layers": 2},
     "small": {"d_model": 256, "num_heads": 4, "d_ff": 1024, "num_encoder_layers": 6, "num_decoder_layers": 3},
     "base": {"d_model": 512, "num_heads": 8, "d_ff": 2048, "num_encoder_layers": 6, "num_decoder_layers": 6},
@@ -96,4 +108,4 @@ PRESETS: dict[str, dict[str, int | float]] = {
         "dropout": 0.3,
     },
 }
-"""Shapes with a name. "base" and "big" are rows of the paper's table 3; "small" trains on a CPU; "tiny" is for tests."""
+"""Shapes with a name: "base" and "big" of the paper's table 3, "small" trains on a CPU, "tiny" is for tests."""

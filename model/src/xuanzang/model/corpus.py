@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -51,17 +52,28 @@ def read_pairs(path: Path) -> Iterator[Pair]:
     """Read `source<TAB>target` lines, plain or gzip; further columns are ignored.
 
     Raises:
-        CorpusError: A line has no tab or is not UTF-8.
+        CorpusError: The file cannot be read, or a line has no tab or is not UTF-8.
     """
-    with _open_text(path) as file:
-        try:
+    for source, target, *_ in read_rows(path):
+        yield Pair(source, target)
+
+
+def read_rows(path: Path) -> Iterator[list[str]]:
+    """Read the columns of each line, white space around them removed.
+
+    Raises:
+        CorpusError: The file cannot be read, or a line has no tab or is not UTF-8.
+    """
+    try:
+        with _open_text(path) as file:
             for number, line in enumerate(file, start=1):
-                columns = line.rstrip("\n").split("\t")
+                columns = [column.strip() for column in line.split("\t")]
                 if len(columns) < 2:
                     raise CorpusError(f"{path}:{number}: expected source<TAB>target, found no tab")
-                yield Pair(columns[0].strip(), columns[1].strip())
-        except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-            raise CorpusError(f"{path}: {error}") from error
+                yield columns
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CorpusError(f"{path}: {reason}") from error
 
 
 def clean_pairs(

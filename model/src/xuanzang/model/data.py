@@ -12,6 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from xuanzang.model.corpus import CorpusError
 from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
 
 METADATA_FILE = "metadata.json"
@@ -53,6 +54,18 @@ class PreparedMetadata(BaseModel):
     """Digest of the training ids."""
 
 
+def read_metadata(folder: Path) -> PreparedMetadata:
+    """Return what `prepare` noted in a folder.
+
+    Raises:
+        CorpusError: The folder was not written by `prepare`.
+    """
+    try:
+        return PreparedMetadata.model_validate_json((folder / METADATA_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{folder} holds no prepared data: {error}") from error
+
+
 class Batch(NamedTuple):
     """Sentence pairs, padded."""
 
@@ -64,6 +77,11 @@ class Batch(NamedTuple):
     """Decoder input, bos first, [batch, target], int64."""
     target_output_ids: Tensor
     """What the decoder must say, eos last, pad_id where nothing, [batch, target], int64."""
+
+    @property
+    def target_tokens(self) -> int:
+        """Target tokens, eos counted, padding not."""
+        return int((self.target_output_ids != PAD_ID).sum())
 
     def to(self, device: torch.device) -> Batch:
         """Return the batch on a device."""
@@ -98,8 +116,10 @@ class PreparedSplit:
     def batch(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """Return the pairs at `indices`, padded to the longest."""
         source_rows, target_rows = ([self._row(side, i) for i in indices] for side in (0, 1))
-        source = _pad(source_rows)
-        return Batch(source, source != PAD_ID, _pad([np.r_[BOS_ID, row[:-1]] for row in target_rows]), _pad(target_rows))
+        source = pad_rows(source_rows)
+        return Batch(
+            source, source != PAD_ID, pad_rows([np.r_[BOS_ID, row[:-1]] for row in target_rows]), pad_rows(target_rows)
+        )
 
     def _row(self, side: int, index: int) -> npt.NDArray[np.int64]:
         offsets = self._offsets[side]
@@ -116,7 +136,7 @@ def epoch_batches(
     Args:
         split: What to draw from.
         weights: How often pairs of each corpus appear; the fraction is drawn at random each epoch.
-        batch_tokens: Most tokens per batch, padding counted, on the longer side.
+        batch_tokens: Most tokens per batch, padding counted, on the longer side; a pair longer than that comes alone.
         seed: Of the run.
         epoch: From 0.
 
@@ -155,7 +175,8 @@ def _cut(
             first += count
 
 
-def _pad(rows: Sequence[npt.NDArray[np.int64]]) -> Tensor:
+def pad_rows(rows: Sequence[npt.NDArray[np.int64]]) -> Tensor:
+    """Stack rows of ids, padded with pad_id to the longest: [row, length], int64."""
     padded = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row

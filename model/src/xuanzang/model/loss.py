@@ -16,7 +16,8 @@ def label_smoothed_cross_entropy(logits: Tensor, target_ids: Tensor, pad_id: int
         smoothing: ε, 0 gives plain cross-entropy.
 
     Returns:
-        Scalar, in nats, summed over tokens: differs from the KL divergence to the smoothed targets only by their entropy.
+        Scalar, in nats, summed over tokens: differs from the KL divergence to the smoothed targets by their entropy
+        only.
 
     Source: section 5.4 of arXiv 1706.03762 (ε = 0.1), after arXiv 1512.00567.
     """

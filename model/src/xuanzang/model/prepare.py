@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
+import filecmp
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Annotated
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
 from xuanzang.model.corpus import CorpusError, Pair, PairFilter, clean_pairs, read_pairs
 from xuanzang.model.data import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
-from xuanzang.model.tokenizer import Normalization, Tokenizer, train_tokenizer
+from xuanzang.model.folders import replacing
+from xuanzang.model.splits import SplitWriter, digest
+from xuanzang.model.tokenizer import Normalization, Tokenizer
+from xuanzang.model.tokenizer_training import copy_tokenizers, train_tokenizers
 
 
 class PrepareSettings(BaseModel):
@@ -31,20 +32,22 @@ class PrepareSettings(BaseModel):
     output: Path
     """Folder to write."""
     source_language: str = "zh"
-    """BCP-47 code of the first column."""
+    """BCP-47 code of the sources."""
     target_language: str = "en"
-    """BCP-47 code of the second column."""
+    """BCP-47 code of the targets."""
     vocab_size: int = Field(default=16000, ge=300, le=65535)
     """Pieces of each tokeniser."""
     share_vocabulary: bool = True
     """Whether both languages use one tokeniser, which makes names and code easy to copy."""
-    weight: dict[str, float] = Field(default_factory=dict)
+    tokenizers_from: Path | None = None
+    """Prepared data or checkpoint whose tokenisers to use instead of training new ones, as fine-tuning needs."""
+    weight: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
     """How often pairs of a file are seen per epoch, such as tatoeba=4; files are named without .tsv.gz; default 1."""
     max_characters: int = Field(default=1000, ge=1)
     """Drop pairs with more characters than this on a side."""
     max_length_ratio: float = Field(default=6.0, gt=1)
     """Drop pairs whose sides differ more than this in UTF-8 bytes."""
-    max_tokens: int = Field(default=200, ge=8)
+    max_tokens: int = Field(default=200, ge=8, le=512)
     """Drop pairs with more tokens than this on a side, eos counted."""
     source_normalization: Normalization = "nfkc"
     """Unicode form that sources are brought to, here and in the server."""
@@ -56,113 +59,64 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
     """Write the folder that `train` reads; the old folder of that name is replaced only when the new one is whole.
 
     Raises:
-        CorpusError: A file is missing, malformed, or nothing is left after filtering.
+        CorpusError: A file is missing or malformed, nothing is left after filtering, there is too little text for the
+            vocabulary, or `output` is a folder that holds something else.
     """
-    scratch = settings.output.with_name(f".{settings.output.name}.partial")
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir(parents=True)
-    valid = _oriented(read_pairs(settings.valid), settings)
-    corpora, counts = _read_corpora(settings, valid)
+    if settings.output.exists() and not (settings.output / METADATA_FILE).exists():
+        raise CorpusError(f"{settings.output} exists and is not a folder of prepared data; choose another output")
+    seen: set[bytes] = set()
+    # Read first: validation pairs count as seen, which keeps them out of training.
+    valid = list(_clean(settings.valid, settings, seen, Counter()))
+    corpora, counts = _read_corpora(settings, seen)
     pairs = [pair for corpus in corpora.values() for pair in corpus]
-    if not pairs:
-        raise CorpusError("no training pairs are left after filtering")
-    source_tokenizer, target_tokenizer = _train_tokenizers(pairs, settings, scratch)
-    corpus_ids = np.repeat(np.arange(len(corpora)), [len(corpus) for corpus in corpora.values()])
-    kept = _write_split(scratch, "train", pairs, (source_tokenizer, target_tokenizer), settings, corpus_ids)
-    _write_split(scratch, "valid", list(valid), (source_tokenizer, target_tokenizer), settings, None)
-    _write_text(scratch / "valid.tsv", valid)
-    metadata = PreparedMetadata(
-        source_language=settings.source_language,
-        target_language=settings.target_language,
-        source_normalization=settings.source_normalization,
-        share_vocabulary=settings.share_vocabulary,
-        source_vocab_size=len(source_tokenizer),
-        target_vocab_size=len(target_tokenizer),
-        corpora=list(corpora),
-        weights=[settings.weight.get(name, 1.0) for name in corpora],
-        train_pairs=kept,
-        valid_pairs=len(valid),
-        filter_counts=dict(counts),
-        data_sha256=_digest(scratch),
-    )
-    (scratch / METADATA_FILE).write_text(json.dumps(metadata.model_dump(), indent=2, ensure_ascii=False) + "\n")
-    shutil.rmtree(settings.output, ignore_errors=True)
-    scratch.rename(settings.output)
+    if not pairs or not valid:
+        raise CorpusError(f"no {'validation' if pairs else 'training'} pairs are left after filtering")
+    with replacing(settings.output) as folder:
+        tokenizers = _tokenizers(settings, pairs, folder)
+        writer = SplitWriter(folder, tokenizers, settings.max_tokens)
+        metadata = PreparedMetadata(
+            source_language=settings.source_language,
+            target_language=settings.target_language,
+            source_normalization=settings.source_normalization,
+            share_vocabulary=filecmp.cmp(folder / SOURCE_TOKENIZER_FILE, folder / TARGET_TOKENIZER_FILE, shallow=False),
+            source_vocab_size=len(tokenizers[0]),
+            target_vocab_size=len(tokenizers[1]),
+            corpora=list(corpora),
+            weights=[settings.weight.get(name, 1.0) for name in corpora],
+            train_pairs=writer.write("train", pairs, [len(corpus) for corpus in corpora.values()]),
+            valid_pairs=writer.write("valid", valid),
+            filter_counts=dict(counts),
+            data_sha256=digest(folder),
+        )
+        (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return metadata
 
 
-def _read_corpora(settings: PrepareSettings, valid: Sequence[Pair]) -> tuple[dict[str, list[Pair]], Counter[str]]:
+def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str, list[Pair]], Counter[str]]:
     files = [file for path in settings.train for file in _expand(path)]
     names = [file.name.removesuffix(".gz").removesuffix(".tsv") for file in files]
     if unknown := settings.weight.keys() - set(names):
         raise CorpusError(f"weight given for unknown corpora {sorted(unknown)}; there are {sorted(names)}")
     counts: Counter[str] = Counter()
-    pair_filter = PairFilter(max_characters=settings.max_characters, max_length_ratio=settings.max_length_ratio)
-    # Marking the validation pairs as seen keeps them out of training.
-    seen: set[bytes] = set()
-    list(clean_pairs(valid, pair_filter, settings.source_normalization, seen, Counter()))
     corpora: dict[str, list[Pair]] = {}
     for name, file in zip(names, tqdm(files, desc="reading", unit="file", file=sys.stderr), strict=True):
-        pairs = _oriented(read_pairs(file), settings)
-        kept = clean_pairs(pairs, pair_filter, settings.source_normalization, seen, counts)
-        corpora.setdefault(name, []).extend(kept)
+        corpora.setdefault(name, []).extend(_clean(file, settings, seen, counts))
     return corpora, counts
 
 
-def _expand(path: Path) -> list[Path]:
-    if not path.exists():
-        raise CorpusError(f"{path} does not exist")
+def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) -> tuple[Tokenizer, Tokenizer]:
+    if settings.tokenizers_from:
+        return copy_tokenizers(settings.tokenizers_from, folder)
+    return train_tokenizers(pairs, folder, settings.vocab_size, share=settings.share_vocabulary)
+
+
+def _expand(path: Path) -> Sequence[Path]:
     return sorted([*path.glob("*.tsv"), *path.glob("*.tsv.gz")]) if path.is_dir() else [path]
 
 
-def _oriented(pairs: object, settings: PrepareSettings) -> list[Pair]:
-    return [Pair(pair.target, pair.source) if settings.swap else pair for pair in pairs]  # type: ignore[attr-defined]
-
-
-def _train_tokenizers(pairs: Sequence[Pair], settings: PrepareSettings, output: Path) -> tuple[Tokenizer, Tokenizer]:
-    source_file, target_file = output / SOURCE_TOKENIZER_FILE, output / TARGET_TOKENIZER_FILE
-    if settings.share_vocabulary:
-        train_tokenizer((text for pair in pairs for text in pair), source_file, settings.vocab_size)
-        shutil.copyfile(source_file, target_file)
-    else:
-        train_tokenizer((pair.source for pair in pairs), source_file, settings.vocab_size)
-        train_tokenizer((pair.target for pair in pairs), target_file, settings.vocab_size)
-    return Tokenizer(source_file), Tokenizer(target_file)
-
-
-def _write_split(
-    output: Path,
-    split: str,
-    pairs: Sequence[Pair],
-    tokenizers: tuple[Tokenizer, Tokenizer],
-    settings: PrepareSettings,
-    corpus_ids: np.ndarray | None,
-) -> int:
-    ids = [_encode(tokenizer, texts, split) for tokenizer, texts in zip(tokenizers, zip(*pairs, strict=True), strict=True)]
-    lengths = [np.array([len(row) for row in side], dtype=np.int64) for side in ids]
-    keep = np.maximum(*lengths) <= settings.max_tokens
-    for side, rows, length in zip(("source", "target"), ids, lengths, strict=True):
-        kept_rows = [np.array(row, dtype=np.uint16) for row, kept in zip(rows, keep, strict=True) if kept]
-        np.save(output / f"{split}.{side}.ids.npy", np.concatenate(kept_rows))
-        np.save(output / f"{split}.{side}.offsets.npy", np.concatenate([[0], np.cumsum(length[keep])]))
-    if corpus_ids is not None:
-        np.save(output / f"{split}.corpus.npy", corpus_ids[keep].astype(np.uint16))
-    return int(keep.sum())
-
-
-def _encode(tokenizer: Tokenizer, texts: Sequence[str], split: str) -> list[list[int]]:
-    chunks = range(0, len(texts), 4096)
-    progress = tqdm(chunks, desc=f"tokenising {split}", unit="chunk", file=sys.stderr)
-    return [row for start in progress for row in tokenizer.encode_all(texts[start : start + 4096])]
-
-
-def _write_text(path: Path, pairs: Sequence[Pair]) -> None:
-    path.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in pairs), encoding="utf-8")
-
-
-def _digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("train.*.npy")):
-        digest.update(path.name.encode())
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+def _clean(path: Path, settings: PrepareSettings, seen: set[bytes], counts: Counter[str]) -> Iterator[Pair]:
+    pairs: Iterable[Pair] = read_pairs(path)
+    if settings.swap:
+        pairs = (Pair(pair.target, pair.source) for pair in pairs)
+    pair_filter = PairFilter(max_characters=settings.max_characters, max_length_ratio=settings.max_length_ratio)
+    return clean_pairs(pairs, pair_filter, settings.source_normalization, seen, counts)

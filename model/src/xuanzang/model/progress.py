@@ -6,10 +6,23 @@ import json
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
+
+from xuanzang.model.validator import Validation
+
+
+class Update(NamedTuple):
+    """One optimiser step."""
+
+    loss: float
+    """Smoothed cross-entropy, nats per target token, over all processes."""
+    tokens: int
+    """Target tokens, over all processes."""
+    learning_rate: float
+    """That was used."""
 
 
 class TrainingLog:
@@ -17,7 +30,9 @@ class TrainingLog:
 
     def __init__(self, folder: Path, max_steps: int, start: int, *, enabled: bool) -> None:
         self._enabled, self._folder = enabled, folder
-        self._bar = tqdm(total=max_steps, initial=start, unit="step", file=sys.stderr, disable=not enabled, smoothing=0.05)
+        self._bar = tqdm(
+            total=max_steps, initial=start, unit="step", file=sys.stderr, disable=not enabled, smoothing=0.05
+        )
         self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=start) if enabled else None
         self._loss: float | None = None
         self._speed: float | None = None
@@ -26,40 +41,41 @@ class TrainingLog:
         """Return the log itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Close the bar and the writer."""
         self._bar.close()
         if self._writer:
             self._writer.close()
 
-    def step(self, step: int, loss: float, tokens: int, learning_rate: float, seconds: float) -> None:
-        """Record one optimiser step.
-
-        Args:
-            step: From 1.
-            loss: Smoothed cross-entropy, nats per target token.
-            tokens: Target tokens of the step, over all processes.
-            learning_rate: That was used.
-            seconds: That it took.
-        """
+    def step(self, step: int, update: Update, seconds: float) -> None:
+        """Record optimiser step number `step`, from 1, that took some seconds."""
         if not self._writer:
             return
-        self._loss = _smooth(self._loss, loss)
-        self._speed = _smooth(self._speed, tokens / seconds)
+        self._loss = _smooth(self._loss, update.loss)
+        self._speed = _smooth(self._speed, update.tokens / seconds)
         self._bar.set_postfix_str(f"loss {self._loss:.3f}, {self._speed:,.0f} target tokens/s", refresh=False)
         self._bar.update()
-        for name, value in (("loss/train", loss), ("learning_rate", learning_rate), ("target_tokens_per_second", self._speed)):
-            self._writer.add_scalar(name, value, step)
+        self._writer.add_scalar("loss/train", update.loss, step)
+        self._writer.add_scalar("learning_rate", update.learning_rate, step)
+        self._writer.add_scalar("target_tokens_per_second", self._speed, step)
 
-    def validation(self, step: int, loss: float, bleu_chrf: tuple[float, float]) -> None:
-        """Record one validation: cross-entropy in nats per token, greedy BLEU and chrF of a sample."""
+    def validation(self, step: int, validation: Validation) -> None:
+        """Record one validation."""
         if not self._writer:
             return
-        bleu, chrf = bleu_chrf
+        loss, (bleu, chrf, *_) = validation
         self._bar.write(f"step {step}: validation loss {loss:.4f}, BLEU {bleu:.2f}, chrF {chrf:.2f}", file=sys.stderr)
         for name, value in (("loss/validation", loss), ("bleu/validation", bleu), ("chrf/validation", chrf)):
             self._writer.add_scalar(name, value, step)
-        row = {"step": step, "loss": round(loss, 5), "bleu": round(bleu, 3), "chrf": round(chrf, 3), "train_loss": self._loss}
+        row = {
+            "step": step,
+            "loss": round(loss, 5),
+            "bleu": round(bleu, 3),
+            "chrf": round(chrf, 3),
+            "train_loss": self._loss,
+        }
         with (self._folder / "validations.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
 

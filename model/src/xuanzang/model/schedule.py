@@ -7,13 +7,16 @@ from typing import Literal
 Schedule = Literal["paper", "inverse_sqrt", "linear"]
 
 
-def learning_rate(step: int, schedule: Schedule, *, d_model: int, warmup_steps: int, peak: float, max_steps: int) -> float:
+def learning_rate(
+    step: int, schedule: Schedule, *, d_model: int, warmup_steps: int, peak: float, max_steps: int
+) -> float:
     """Return the learning rate of a step.
 
     Args:
         step: From 1.
-        schedule: "paper": d_model^-0.5 · min(step^-0.5, step · warmup^-1.5), section 5.3, equation 3; `peak` is not used.
-            "inverse_sqrt": the same shape with its peak set freely. "linear": warm-up, then straight to 0 at `max_steps`.
+        schedule: "paper": d_model^-0.5 · min(step^-0.5, step · warmup^-1.5), section 5.3, equation 3, without `peak`.
+            "inverse_sqrt": the same shape with its peak set freely. "linear": warm-up, then straight to 0 at
+            `max_steps`.
         d_model: Width of the model.
         warmup_steps: Steps of linear rise, at least 1.
         peak: Rate at the end of the warm-up.

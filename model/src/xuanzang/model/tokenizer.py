@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -25,7 +25,10 @@ def normalize(text: str, form: Normalization) -> str:
 
 
 class Tokenizer:
-    """A SentencePiece model. Bytes stand in for characters that it has not seen, so every text survives the round trip."""
+    """A SentencePiece model. Bytes stand in for characters that it has not seen, so text survives the round trip.
+
+    One character does not: "▁" (U+2581), with which SentencePiece marks spaces, comes back as a space.
+    """
 
     def __init__(self, path: Path) -> None:
         """Load a model file.
@@ -33,7 +36,10 @@ class Tokenizer:
         Raises:
             OSError: The file is missing or not a SentencePiece model.
         """
-        self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        except RuntimeError as error:
+            raise OSError(f"{path} is not a SentencePiece model: {error}") from error
 
     def __len__(self) -> int:
         """Return the number of pieces."""
@@ -54,37 +60,3 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, such as "▁cat"."""
         return [str(self._processor.id_to_piece(i)) for i in ids]
-
-
-def train_tokenizer(sentences: Iterable[str], output: Path, vocab_size: int, *, max_sentences: int = 500_000) -> None:
-    """Train a lossless SentencePiece model with byte fallback.
-
-    Args:
-        sentences: One text each; text beyond SentencePiece's own line limit (4192 bytes) is left out by it.
-        output: Model file to write.
-        vocab_size: Pieces, special ones and the 256 bytes included.
-        max_sentences: Sentences sampled for training.
-
-    Raises:
-        RuntimeError: SentencePiece cannot reach `vocab_size` with this text; its message says which size it can.
-    """
-    with output.open("wb") as file:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=file,
-            vocab_size=vocab_size,
-            model_type="unigram",
-            byte_fallback=True,
-            character_coverage=0.9995,
-            # Identity and kept spaces make decode(encode(text)) == text.
-            normalization_rule_name="identity",
-            remove_extra_whitespaces=False,
-            split_digits=True,
-            input_sentence_size=max_sentences,
-            shuffle_input_sentence=True,
-            unk_id=UNK_ID,
-            bos_id=BOS_ID,
-            eos_id=EOS_ID,
-            pad_id=PAD_ID,
-            minloglevel=1,
-        )

@@ -2,302 +2,200 @@
 
 from __future__ import annotations
 
-import json
 import logging
+import math
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 
 import torch
 import torch.distributed as dist
-from pydantic import BaseModel, ConfigDict, Field
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-from xuanzang.model.checkpoint import load_weights, recover, replacing, save_checkpoint, save_weights
-from xuanzang.model.config import PRESETS, ConfigError, Norm, Positions, TransformerConfig
-from xuanzang.model.data import METADATA_FILE, TARGET_TOKENIZER_FILE, Batch, PreparedMetadata, PreparedSplit, epoch_batches
+from xuanzang.model.averaging import WeightAverage
+from xuanzang.model.checkpoint import save_checkpoint, start_from
+from xuanzang.model.config import ConfigError
+from xuanzang.model.data import Batch, PreparedSplit, read_metadata
 from xuanzang.model.loss import label_smoothed_cross_entropy
-from xuanzang.model.progress import TrainingLog
-from xuanzang.model.schedule import Schedule, learning_rate
-from xuanzang.model.tokenizer import PAD_ID, Tokenizer
+from xuanzang.model.processes import Processes
+from xuanzang.model.progress import TrainingLog, Update
+from xuanzang.model.tokenizer import PAD_ID
+from xuanzang.model.training_batches import step_batches
+from xuanzang.model.training_settings import TrainingSettings, model_config
+from xuanzang.model.training_state import Progress, TrainingState
 from xuanzang.model.transformer import Transformer
-from xuanzang.model.validation import greedy_scores, validation_loss
+from xuanzang.model.validator import Validator
 
 logger = logging.getLogger(__name__)
 
 
-class TrainingSettings(BaseModel):
-    """Train a Transformer on a folder that `prepare` wrote. Run it again to go on where it stopped."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
-
-    data: Path
-    """Folder that `prepare` wrote."""
-    output: Path
-    """Run folder: `best` is the checkpoint to export, `last` what an interrupted run resumes from, `tensorboard` the log."""
-    preset: str = "small"
-    """Shape by name: tiny, small, base or big."""
-    encoder_layers: int | None = None
-    """Encoder blocks, if not the preset's; a deep encoder costs little at decoding time."""
-    decoder_layers: int | None = None
-    """Decoder blocks, if not the preset's."""
-    dropout: float | None = Field(default=None, ge=0, lt=1)
-    """Dropout, if not the preset's."""
-    norm: Norm = "pre"
-    """"pre" trains more easily; "post" is the paper's."""
-    positions: Positions = "sinusoidal"
-    """Positional encoding: sinusoidal or learned."""
-    init_from: Path | None = None
-    """Checkpoint whose weights to start from (fine-tuning); shapes and tokenisers must be equal."""
-    max_steps: int = Field(default=20000, ge=1)
-    """Optimiser steps of the run."""
-    batch_tokens: int = Field(default=4096, ge=64)
-    """Most tokens per batch on the longer side, padding counted, for each process."""
-    accumulate: int = Field(default=1, ge=1)
-    """Batches whose gradients are summed into one optimiser step."""
-    schedule: Schedule = "inverse_sqrt"
-    """Learning rate over the steps: the paper's, inverse_sqrt with its own peak, or linear down to 0 at max_steps."""
-    learning_rate: float = Field(default=1e-3, gt=0)
-    """Peak learning rate of inverse_sqrt and linear."""
-    warmup_steps: int = Field(default=1000, ge=1)
-    """Steps of linear rise."""
-    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """Mass given to all pieces alike, 0.1 in the paper."""
-    clip_norm: float = Field(default=1.0, gt=0)
-    """Gradients are scaled down to this norm."""
-    average_decay: float = Field(default=0.999, ge=0, lt=1)
-    """Decay of the moving average of the weights, which is what is validated and saved as `best`."""
-    bf16: bool = True
-    """Compute in bfloat16 where it is safe; weights stay float32."""
-    validate_every: int = Field(default=1000, ge=1)
-    """Steps between validations."""
-    validate_sentences: int = Field(default=200, ge=1)
-    """Validation pairs that are translated (greedily) for BLEU and chrF; the loss is of all."""
-    save_every: int = Field(default=500, ge=1)
-    """Steps between saves of `last`."""
-    patience: int = Field(default=0, ge=0)
-    """Stop after this many validations without a better loss; 0 never."""
-    seed: int = 0
-    """Of initial weights, order and dropout."""
-    device: str = "auto"
-    """"cpu", "cuda" or "auto"."""
+class DivergedError(ArithmeticError):
+    """The loss is no number any more; the message says when."""
 
 
 class Trainer:
     """One process of a training run; with torchrun there are several."""
 
     def __init__(self, settings: TrainingSettings) -> None:
-        self.settings = settings
-        self.rank, self.world_size = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        self.device = _device(settings.device, self.rank)
-        self.metadata = PreparedMetadata.model_validate_json((settings.data / METADATA_FILE).read_text())
-        self.train_split, self.valid_split = (PreparedSplit(settings.data, split) for split in ("train", "valid"))
-        torch.manual_seed(settings.seed)
-        self.model = Transformer(model_config(settings, self.metadata)).to(self.device)
-        if settings.init_from:
-            load_weights(self.model, settings.init_from / "model.safetensors")
-        self.average = {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
-        self.step = self.epoch = self.position = self.stale_validations = 0
-        self.best_loss = float("inf")
-        self.parallel: nn.Module = DistributedDataParallel(self.model) if self.world_size > 1 else self.model
+        """Read the data and build the model.
 
-    def run(self) -> None:
-        """Train until `max_steps` or out of patience, resuming what `last` holds."""
+        Raises:
+            CorpusError: The data are missing.
+            CheckpointError: The checkpoint to start from does not fit.
+            ConfigError: Settings and data do not fit.
+        """
+        self.settings = settings
+        self.processes = Processes(settings.device)
+        self.metadata = read_metadata(settings.data)
+        self.train_split = PreparedSplit(settings.data, "train")
+        torch.manual_seed(settings.seed)
+        self.model = Transformer(model_config(settings, self.metadata)).to(self.processes.device)
+        self.validator = Validator(
+            settings.data,
+            self.metadata,
+            batch_tokens=settings.batch_tokens,
+            sentences=settings.validate_sentences,
+            bf16=settings.bf16,
+        )
+        self._check_lengths()
+        if settings.init_from:
+            start_from(self.model, settings.init_from, settings.data)
+        self.state = TrainingState(
+            model=self.model,
+            average=WeightAverage(self.model, settings.average_decay),
+            optimizer=torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True),
+            progress=Progress(),
+        )
+        self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        return self.state.progress
+
+    def run(self, stop: threading.Event | None = None) -> None:
+        """Train until `max_steps` or out of patience, resuming what `last` holds.
+
+        Args:
+            stop: Set from outside to save and return after the step in progress.
+
+        Raises:
+            CheckpointError: `last` is damaged or of another run.
+            ConfigError: An epoch has too few batches for one step.
+            DivergedError: The loss is infinite or not a number.
+        """
         self.resume()
-        with TrainingLog(self.settings.output, self.settings.max_steps, self.step, enabled=self.rank == 0) as log:
-            for batches in self._steps():
+        if self._out_of_patience():
+            return
+        first, settings = self.processes.is_first, self.settings
+        with TrainingLog(settings.output, settings.max_steps, self.progress.step, enabled=first) as log:
+            for batches in step_batches(self.train_split, self.metadata, settings, self.processes, self.progress):
                 started = time.perf_counter()
-                loss, tokens, rate = self._update(batches)
-                log.step(self.step, loss, tokens, rate, time.perf_counter() - started)
-                if self.step % self.settings.validate_every == 0 or self.step == self.settings.max_steps:
+                update = self._update(batches)
+                log.step(self.progress.step, update, time.perf_counter() - started)
+                if self._is_due(settings.validate_every):
                     self._validate(log)
-                if self.step % self.settings.save_every == 0 or self.step == self.settings.max_steps:
+                stopping = self._out_of_patience() or self._interrupted(stop)
+                if stopping or self._is_due(settings.save_every):
                     self.save()
-                if self.settings.patience and self.stale_validations >= self.settings.patience:
-                    logger.info("no better validation loss in %d validations, stopping", self.stale_validations)
+                if stopping:
                     break
 
     def save(self) -> None:
         """Write everything that an exact resume needs."""
-        if self.rank == 0:
-            with replacing(self.settings.output / "last") as scratch:
-                save_weights(scratch / "model.safetensors", dict(self.model.named_parameters()))
-                save_weights(scratch / "average.safetensors", self.average)
-                save_weights(scratch / "optimizer.safetensors", self._moments())
-                (scratch / "state.json").write_text(json.dumps(self._state(), indent=2) + "\n")
+        if self.processes.is_first:
+            self.state.save(self.settings.output / "last", self.metadata.data_sha256)
 
     def resume(self) -> None:
-        """Take up where `last` stopped; does nothing for a new run."""
-        last = self.settings.output / "last"
-        recover(last)
-        if not (last / "state.json").exists():
-            return
-        load_weights(self.model, last / "model.safetensors")
-        average = load_file(last / "average.safetensors", device=str(self.device))
-        self.average = {name: average[name] for name in self.average}
-        self._restore_moments(load_file(last / "optimizer.safetensors", device=str(self.device)))
-        for name, value in json.loads((last / "state.json").read_text()).items():
-            setattr(self, name, value)
-        logger.info("resuming at step %d", self.step)
+        """Take up where `last` stopped; does nothing for a new run.
 
-    def _state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("step", "epoch", "position", "stale_validations", "best_loss")}
+        Raises:
+            CheckpointError: It is damaged, or of another shape or other data.
+        """
+        if self.state.resume(self.settings.output / "last", self.metadata.data_sha256):
+            logger.info("resuming after step %d", self.progress.step)
 
-    def _steps(self) -> Iterator[list[Batch]]:
-        """Yield the batches of each optimiser step, from where the run stands."""
-        count = self.settings.accumulate
-        while self.step < self.settings.max_steps:
-            order = epoch_batches(
-                self.train_split, self.metadata.weights, self.settings.batch_tokens, self.settings.seed, self.epoch
-            )
-            stride = self.world_size * count
-            while self.position + stride <= len(order) and self.step < self.settings.max_steps:
-                mine = order[self.position + self.rank : self.position + stride : self.world_size]
-                self.position += stride
-                self.step += 1
-                yield [self.train_split.batch(indices).to(self.device) for indices in mine]
-            if self.position + stride > len(order):
-                self.epoch, self.position = self.epoch + 1, 0
+    def _check_lengths(self) -> None:
+        longest = max(int(split.lengths.max()) for split in (self.train_split, self.validator.split))
+        if longest > (limit := self.model.config.max_positions):
+            raise ConfigError(f"{self.settings.data} has sentences of {longest} tokens, the model takes {limit}")
 
-    def _update(self, batches: list[Batch]) -> tuple[float, int, float]:
-        """Make one optimiser step; returns loss per token, tokens and learning rate."""
-        settings = self.settings
+    def _is_due(self, every: int) -> bool:
+        return self.progress.step % every == 0 or self.progress.step == self.settings.max_steps
+
+    def _out_of_patience(self) -> bool:
+        patience, stale = self.settings.patience, self.progress.stale_validations
+        if is_out := 0 < patience <= stale:
+            logger.info("no better validation loss in %d validations, stopping", stale)
+        return is_out
+
+    def _interrupted(self, stop: threading.Event | None) -> bool:
+        """Return whether any process was told to stop; all get the same answer."""
+        return self.processes.sum(float(stop is not None and stop.is_set())) > 0
+
+    def _update(self, batches: Sequence[Batch]) -> Update:
+        """Make one optimiser step."""
         # Dropout from the step's own seed: a resumed run draws the same masks without saved generator states.
-        torch.manual_seed((settings.seed * 1_000_003 + self.step) * 1024 + self.rank)
-        tokens = self._sum(sum(int((batch.target_output_ids != PAD_ID).sum()) for batch in batches))
+        torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 1024 + self.processes.rank)
+        tokens = self.processes.sum(sum(batch.target_tokens for batch in batches))
         total = 0.0
-        for batch in batches:
-            loss = self._loss(batch)
+        for i, batch in enumerate(batches):
+            loss = self._loss(batch, is_last=i == len(batches) - 1)
             # Gradients are averaged over processes, so each scales by their number to make it a mean over all tokens.
-            (loss * self.world_size / tokens).backward()  # type: ignore[no-untyped-call]
+            (loss * self.processes.count / tokens).backward()  # type: ignore[no-untyped-call]
             total += loss.item()
-        nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
-        rate = learning_rate(
-            self.step,
-            settings.schedule,
-            d_model=self.model.config.d_model,
-            warmup_steps=settings.warmup_steps,
-            peak=settings.learning_rate,
-            max_steps=settings.max_steps,
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self._update_average()
-        return self._sum(total) / tokens, int(tokens), rate
+        mean = self.processes.sum(total) / tokens
+        if not math.isfinite(mean):
+            raise DivergedError(f"the loss is {mean} at step {self.progress.step}; lower the learning rate")
+        return Update(mean, int(tokens), self._apply_gradients())
 
-    def _loss(self, batch: Batch) -> Tensor:
-        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.settings.bf16)
-        # On CPU torch's plain attention is 15 % faster to train than its fused kernel.
-        with autocast, sdpa_kernel(SDPBackend.MATH) if self.device.type == "cpu" else nullcontext():
-            logits = self.parallel(batch.source_ids, batch.source_mask, batch.target_input_ids)
+    def _apply_gradients(self) -> float:
+        settings, optimizer = self.settings, self.state.optimizer
+        rate = settings.learning_rate_at(self.progress.step, self.model.config.d_model)
+        nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        self.state.average.update(self.progress.step)
+        return rate
+
+    def _loss(self, batch: Batch, *, is_last: bool) -> Tensor:
+        device = self.processes.device.type
+        with ExitStack() as stack:
+            stack.enter_context(torch.autocast(device, torch.bfloat16, enabled=self.settings.bf16))
+            # On CPU torch's plain attention is 15 % faster to train than its fused kernel.
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext())
+            if self._parallel and not is_last:  # gradients are exchanged once per step
+                stack.enter_context(self._parallel.no_sync())
+            logits = (self._parallel or self.model)(batch.source_ids, batch.source_mask, batch.target_input_ids)
         return label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, self.settings.label_smoothing)
 
-    def _sum(self, value: float) -> float:
-        if self.world_size == 1:
-            return value
-        tensor = torch.tensor(value, dtype=torch.float64, device=self.device)
-        dist.all_reduce(tensor)
-        return float(tensor.item())
-
-    @torch.no_grad()
-    def _update_average(self) -> None:
-        # A short memory at first, or the average would remember the random start for a thousand steps.
-        decay = min(self.settings.average_decay, self.step / (self.step + 10))
-        current = [parameter.detach() for parameter in self.model.parameters()]
-        torch._foreach_lerp_(list(self.average.values()), current, 1 - decay)
-
     def _validate(self, log: TrainingLog) -> None:
-        if self.rank == 0:
-            trained = {name: parameter.detach().clone() for name, parameter in self.model.named_parameters()}
-            self._load(self.average)
-            self.model.eval()
-            loss = validation_loss(self.model, self.valid_split, self.settings.batch_tokens, self.device)
-            log.validation(self.step, loss, self._sample_scores())
-            if loss < self.best_loss:
-                self._save_best(loss)
-            self.stale_validations = 0 if loss < self.best_loss else self.stale_validations + 1
-            self.best_loss = min(loss, self.best_loss)
-            self._load(trained)
-            self.model.train()
-        if self.world_size > 1:
+        progress = self.progress
+        if self.processes.is_first:
+            with self.state.average.in_use():
+                validation = self.validator.validate(self.model, self.processes.device)
+            log.validation(progress.step, validation)
+            if validation.loss < progress.best_loss:
+                self._save_best(validation.loss)
+            progress.stale_validations = 0 if validation.loss < progress.best_loss else progress.stale_validations + 1
+            progress.best_loss = min(validation.loss, progress.best_loss)
+        if self.processes.count > 1:
             # All processes must agree on when to stop.
-            state = [self.stale_validations, self.best_loss]
-            dist.broadcast_object_list(state)
-            self.stale_validations, self.best_loss = state
-
-    def _sample_scores(self) -> tuple[float, float]:
-        count = min(self.settings.validate_sentences, len(self.valid_split))
-        tokenizer = Tokenizer(self.settings.data / TARGET_TOKENIZER_FILE)
-        batches = [self.valid_split.batch([i]) for i in range(count)]
-        references = [tokenizer.decode(batch.target_output_ids[0].tolist()) for batch in batches]
-        sources = [batch.source_ids[0].tolist() for batch in batches]
-        scores = greedy_scores(self.model, sources, references, tokenizer, self.metadata.target_language)
-        return scores.bleu, scores.chrf
+            agreed = [progress.stale_validations, progress.best_loss]
+            dist.broadcast_object_list(agreed)
+            progress.stale_validations, progress.best_loss = int(agreed[0]), agreed[1]
 
     def _save_best(self, loss: float) -> None:
         facts = {
-            "step": self.step,
-            "epoch": self.epoch,
+            "step": self.progress.step,
+            "epoch": self.progress.epoch,
             "validation_loss": loss,
             "settings": self.settings.model_dump(mode="json", exclude={"data", "output", "init_from", "device"}),
         }
-        save_checkpoint(
-            self.settings.output / "best", self.average, self.model.config, self.settings.data, training=facts
-        )
-
-    @torch.no_grad()
-    def _load(self, weights: dict[str, Tensor]) -> None:
-        for name, parameter in self.model.named_parameters():
-            parameter.copy_(weights[name])
-
-    def _moments(self) -> dict[str, Tensor]:
-        moments = {}
-        for name, parameter in self.model.named_parameters():
-            for key, tensor in self.optimizer.state[parameter].items():
-                moments[f"{name}.{key}"] = tensor
-        return moments
-
-    def _restore_moments(self, moments: dict[str, Tensor]) -> None:
-        for name, parameter in self.model.named_parameters():
-            self.optimizer.state[parameter] = {
-                key: moments[f"{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")
-            }
-
-
-def model_config(settings: TrainingSettings, metadata: PreparedMetadata) -> TransformerConfig:
-    """Return the shape that settings and data ask for.
-
-    Raises:
-        ConfigError: Unknown preset, or sizes that do not fit.
-    """
-    if settings.preset not in PRESETS:
-        raise ConfigError(f"preset is {settings.preset!r}, must be one of {', '.join(PRESETS)}")
-    shape: dict[str, Any] = dict(PRESETS[settings.preset])
-    overrides = {
-        "num_encoder_layers": settings.encoder_layers,
-        "num_decoder_layers": settings.decoder_layers,
-        "dropout": settings.dropout,
-    }
-    shape |= {name: value for name, value in overrides.items() if value is not None}
-    return TransformerConfig(
-        source_vocab_size=metadata.source_vocab_size,
-        target_vocab_size=metadata.target_vocab_size,
-        share_embeddings=metadata.share_vocabulary,
-        norm=settings.norm,
-        positions=settings.positions,
-        **shape,
-    )
-
-
-def _device(name: str, rank: int) -> torch.device:
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name, rank % torch.cuda.device_count()) if name == "cuda" else torch.device(name)
+        weights, config = self.state.average.weights, self.model.config
+        save_checkpoint(self.settings.output / "best", weights, config, self.settings.data, training=facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +18,8 @@ from xuanzang.model.positions import PositionalEncoding
 class Transformer(nn.Module):
     """An encoder and a decoder over token ids.
 
-    `encode`, `decode` (all target positions at once, for training) and `step` (one position with a cache, for search) are
-    three views of the same weights. Gives logits; losses and search live elsewhere.
+    `encode`, `decode` (all target positions at once, for training) and `step` (one position with a cache, for search)
+    are three views of the same weights. Gives logits; losses and search live elsewhere.
 
     Source: "Attention Is All You Need", arXiv 1706.03762, figure 1.
     """
@@ -28,9 +29,7 @@ class Transformer(nn.Module):
         self.config = config
         self.source_embedding = nn.Embedding(config.source_vocab_size, config.d_model)
         self.target_embedding = (
-            self.source_embedding
-            if config.share_embeddings
-            else nn.Embedding(config.target_vocab_size, config.d_model)
+            self.source_embedding if config.share_embeddings else nn.Embedding(config.target_vocab_size, config.d_model)
         )
         self.source_positions = PositionalEncoding(config)
         self.target_positions = PositionalEncoding(config)
@@ -78,8 +77,8 @@ class Transformer(nn.Module):
         """Return logits for every target position, given the encoder memory.
 
         Args:
-            target_ids: Decoder input, bos first, [batch, target], int64. Padding may follow the last real token: the causal
-                mask keeps it from being seen.
+            target_ids: Decoder input, bos first, [batch, target], int64. Padding may follow the last real token: the
+                causal mask keeps it from being seen.
             memory: [batch, source, model].
             source_mask: [batch, source], bool; True = real token.
 
@@ -103,7 +102,7 @@ class Transformer(nn.Module):
         empty = memory.new_zeros(memory.size(0), self.config.num_heads, 0, self.config.d_head)
         layers = (
             LayerCache(empty, empty, *layer.cross_attention.project_key_value(memory, memory))
-            for layer in self.decoder_layers
+            for layer in self._decoder
         )
         return DecoderCache(tuple(layers), source_mask)
 
@@ -120,10 +119,14 @@ class Transformer(nn.Module):
         x = self._embed(self.target_embedding, self.target_positions, token_ids[:, None], start=cache.length)
         mask = cache.source_mask[:, None, None, :]
         layers = []
-        for layer, layer_cache in zip(self.decoder_layers, cache.layers, strict=True):
+        for layer, layer_cache in zip(self._decoder, cache.layers, strict=True):
             x, grown = layer.step(x, layer_cache, mask)
             layers.append(grown)
         return self.output_projection(self.decoder_norm(x))[:, 0], DecoderCache(tuple(layers), cache.source_mask)
+
+    @property
+    def _decoder(self) -> list[DecoderLayer]:
+        return [cast("DecoderLayer", layer) for layer in self.decoder_layers]
 
     def _embed(self, embedding: nn.Embedding, positions: PositionalEncoding, ids: Tensor, start: int = 0) -> Tensor:
         # Section 3.4: embeddings are multiplied by √d_model, so that positions do not drown them.

@@ -6,17 +6,21 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from sacrebleu.metrics import BLEU, CHRF
-from torch import Tensor
 from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data import PreparedSplit, sequential_batches
+from xuanzang.model.data import PreparedSplit, pad_rows, sequential_batches
 from xuanzang.model.loss import label_smoothed_cross_entropy
 from xuanzang.model.search import Hypothesis, beam_search
-from xuanzang.model.tokenizer import PAD_ID, Tokenizer, normalize
+from xuanzang.model.tokenizer import PAD_ID, normalize
 from xuanzang.model.transformer import Transformer
+
+
+class SourceLengthError(ValueError):
+    """A sentence with more tokens than the model has positions."""
 
 
 class Scores(NamedTuple):
@@ -44,7 +48,7 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
         references: As many.
         target_language: BCP-47 code, which chooses the tokenisation.
     """
-    primary = target_language.split("-")[0].lower()
+    primary = target_language.split("-", maxsplit=1)[0].lower()
     bleu, chrf = BLEU(tokenize={"zh": "zh", "ja": "char"}.get(primary, "13a")), CHRF()
     bleu_score = bleu.corpus_score(translations, [references])
     chrf_score = chrf.corpus_score(translations, [references])
@@ -52,7 +56,9 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
 
 
 @torch.inference_mode()
-def validation_loss(model: Transformer, split: PreparedSplit, batch_tokens: int, device: torch.device) -> float:
+def validation_loss(
+    model: Transformer, split: PreparedSplit, batch_tokens: int, device: torch.device, *, bf16: bool = False
+) -> float:
     """Return the cross-entropy per target token of a split, nats, without label smoothing.
 
     Args:
@@ -60,19 +66,26 @@ def validation_loss(model: Transformer, split: PreparedSplit, batch_tokens: int,
         split: Held-out pairs.
         batch_tokens: Most padded tokens per batch.
         device: Where to compute.
+        bf16: Compute in bfloat16 where it is safe.
     """
     total, count = 0.0, 0
     for indices in sequential_batches(split, batch_tokens):
         batch = split.batch(indices).to(device)
-        with torch.autocast(device.type, torch.bfloat16):
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
             logits = model(batch.source_ids, batch.source_mask, batch.target_input_ids)
         total += label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, 0.0).item()
-        count += int((batch.target_output_ids != PAD_ID).sum())
+        count += batch.target_tokens
     return total / count
 
 
 def translate_ids(
-    model: Transformer, sentences: Sequence[Sequence[int]], *, beam_size: int, length_penalty: float = 1.0, batch_sentences: int = 32
+    model: Transformer,
+    sentences: Sequence[Sequence[int]],
+    *,
+    beam_size: int,
+    num_hypotheses: int = 1,
+    length_penalty: float = 1.0,
+    batch_sentences: int = 32,
 ) -> list[list[Hypothesis]]:
     """Translate tokenised sentences of any number, batched by length.
 
@@ -80,50 +93,73 @@ def translate_ids(
         model: In evaluation mode.
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept; 1 is greedy.
+        num_hypotheses: Hypotheses returned for each sentence.
         length_penalty: α of score = sum / length^α.
         batch_sentences: Sentences per batch.
 
     Returns:
         Hypotheses of each sentence in the order given, best first.
+
+    Raises:
+        SourceLengthError: A sentence has more tokens than the model takes.
     """
+    _check_lengths(sentences, model.config.max_positions)
     order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    device, max_positions = model.output_projection.weight.device, model.config.max_positions
     results: dict[int, list[Hypothesis]] = {}
     starts = range(0, len(order), batch_sentences)
     for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
         part = order[start : start + batch_sentences]
-        source_ids = _pad([sentences[i] for i in part]).to(next(model.parameters()).device)
-        limit = min(2 * source_ids.size(1) + 20, model.config.max_positions - 1)
+        source_ids = pad_rows([np.array(sentences[i]) for i in part]).to(device)
         found = beam_search(
             model,
             source_ids,
             source_ids != PAD_ID,
             beam_size=beam_size,
+            num_hypotheses=num_hypotheses,
             length_penalty=length_penalty,
-            max_target_length=limit,
+            # Each sentence has its own limit, so that its translation does not depend on its batch mates.
+            max_target_length=[min(2 * len(sentences[i]) + 20, max_positions - 1) for i in part],
         )
         results.update(zip(part, found, strict=True))
     return [results[i] for i in range(len(sentences))]
 
 
 def translate_texts(
-    checkpoint: Checkpoint, texts: Sequence[str], *, beam_size: int = 4, length_penalty: float = 1.0
+    checkpoint: Checkpoint,
+    texts: Sequence[str],
+    *,
+    beam_size: int = 4,
+    num_hypotheses: int = 1,
+    length_penalty: float = 1.0,
 ) -> list[list[tuple[str, float]]]:
-    """Translate texts, one sentence each; returns text and score of every hypothesis, best first."""
+    """Translate texts, one sentence each.
+
+    Args:
+        checkpoint: To translate with.
+        texts: Sentences of the source language, as people write them.
+        beam_size: Hypotheses kept; 1 is greedy.
+        num_hypotheses: Hypotheses returned for each sentence.
+        length_penalty: α of score = sum / length^α.
+
+    Returns:
+        Text and score of every hypothesis, best first.
+
+    Raises:
+        SourceLengthError: A sentence has more tokens than the model takes.
+    """
     normalized = [normalize(text, checkpoint.metadata.source_normalization) for text in texts]
-    sentences = checkpoint.source_tokenizer.encode_all(normalized)
-    found = translate_ids(checkpoint.model, sentences, beam_size=beam_size, length_penalty=length_penalty)
+    found = translate_ids(
+        checkpoint.model,
+        checkpoint.source_tokenizer.encode_all(normalized),
+        beam_size=beam_size,
+        num_hypotheses=num_hypotheses,
+        length_penalty=length_penalty,
+    )
     return [[(checkpoint.target_tokenizer.decode(h.target_ids), h.score) for h in hypotheses] for hypotheses in found]
 
 
-def greedy_scores(
-    model: Transformer, sources: Sequence[Sequence[int]], references: Sequence[str], tokenizer: Tokenizer, language: str
-) -> Scores:
-    """Score greedy translations of tokenised sentences; quick enough to do while training."""
-    found = translate_ids(model, sources, beam_size=1)
-    return score_translations([tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found], references, language)
-
-
-def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
-    return torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(row) for row in rows], batch_first=True, padding_value=PAD_ID
-    )
+def _check_lengths(sentences: Sequence[Sequence[int]], limit: int) -> None:
+    for number, sentence in enumerate(sentences, start=1):
+        if len(sentence) > limit:
+            raise SourceLengthError(f"sentence {number} has {len(sentence)} tokens, the model takes at most {limit}")

@@ -1,0 +1,183 @@
+"""What the command line offers: one class per command, its fields are the flags."""
+
+# ruff: noqa: T201 - a command line prints
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Self
+from urllib.parse import unquote
+
+import torch
+import torch.distributed as dist
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_settings import CliPositionalArg
+
+from xuanzang.model.allocator import keep_freed_memory
+from xuanzang.model.attention_maps import attention_maps
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.corpus import CorpusError, read_rows
+from xuanzang.model.interrupts import stop_on_interrupt
+from xuanzang.model.prepare import PrepareSettings, prepare
+from xuanzang.model.training import Trainer
+from xuanzang.model.training_settings import TrainingSettings
+from xuanzang.model.validation import score_translations, translate_texts
+
+# pydantic-settings would read commas, quotes and brackets in the items of a list; see `__main__`, which calls `quote`.
+LiteralText = Annotated[str, BeforeValidator(lambda quoted: unquote(quoted.removeprefix("=")))]
+
+_CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
+
+INTERRUPTED = 130
+
+
+class PrepareCommand(PrepareSettings):
+    """Filter and de-duplicate sentence pairs, train the tokeniser, write memory-mapped ids."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        metadata = prepare(self)
+        for reason, count in sorted(metadata.filter_counts.items(), key=lambda item: -item[1]):
+            print(f"{count:>10,}  {reason}")
+        print(f"{self.output}: {metadata.train_pairs:,} pairs to train on, {metadata.valid_pairs:,} to validate")
+
+
+class TrainCommand(TrainingSettings):
+    """Train a Transformer on a folder that `prepare` wrote. Run it again to go on where it stopped.
+
+    Under torchrun its processes share the work.
+    """
+
+    threads: int = Field(default=0, ge=0)
+    """CPU threads of each process; 0 leaves it to torch."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        keep_freed_memory()
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+        if self.threads:
+            torch.set_num_threads(self.threads)
+        settings = TrainingSettings.model_validate(self.model_dump(exclude={"threads"}))
+        with _process_group(settings.device), stop_on_interrupt() as stop:
+            Trainer(settings).run(stop)
+        if stop.is_set():
+            print(f"stopped; the same command goes on from {self.output / 'last'}", file=sys.stderr)
+            raise SystemExit(INTERRUPTED)
+
+
+class _DecodingCommand(BaseModel):
+    model_config = _CONFIG
+
+    checkpoint: CliPositionalArg[Path]
+    """Folder of a checkpoint, such as `best` of a run."""
+    beam_size: int = Field(default=4, ge=1, le=16)
+    """Hypotheses kept at each step; 1 is greedy."""
+    length_penalty: float = Field(default=1.0, ge=0)
+    """Exponent on the target length that divides the summed score; 0 favours short translations."""
+
+
+class EvaluateCommand(_DecodingCommand):
+    """Translate the sources of a TSV file and score the result with sacreBLEU and chrF."""
+
+    pairs: CliPositionalArg[Path]
+    """File of source<TAB>target lines, plain or .gz; a third column names groups that are scored apart as well."""
+    limit: int | None = Field(default=None, ge=1)
+    """Use only so many lines."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        rows = list(itertools.islice(read_rows(self.pairs), self.limit))
+        if not rows:
+            raise CorpusError(f"{self.pairs} is empty")
+        checkpoint = load_checkpoint(self.checkpoint)
+        found = translate_texts(
+            checkpoint, [row[0] for row in rows], beam_size=self.beam_size, length_penalty=self.length_penalty
+        )
+        scored = [
+            (row[2] if len(row) > 2 else "", hypotheses[0][0], row[1])
+            for row, hypotheses in zip(rows, found, strict=True)
+        ]
+        groups = sorted({group for group, _, _ in scored})
+        for group in groups if len(groups) > 1 else []:
+            self._print_group(checkpoint, group, [row for row in scored if row[0] == group])
+        _, translations, references = zip(*scored, strict=True)
+        print(score_translations(translations, references, checkpoint.metadata.target_language))
+
+    @staticmethod
+    def _print_group(checkpoint: Checkpoint, group: str, scored: Sequence[tuple[str, str, str]]) -> None:
+        _, translations, references = zip(*scored, strict=True)
+        scores = score_translations(translations, references, checkpoint.metadata.target_language)
+        print(f"{group:<24} {len(scored):>6} pairs  BLEU {scores.bleu:5.2f}  chrF {scores.chrf:5.2f}")
+
+
+class TranslateCommand(_DecodingCommand):
+    """Translate texts, or the lines of standard input, by beam search in torch: the reference, not the fast way."""
+
+    texts: CliPositionalArg[list[LiteralText]] = Field(default_factory=list)
+    """Sentences to translate; none reads them from standard input."""
+    num_hypotheses: int = Field(default=1, ge=1, le=16)
+    """Translations to print for each sentence, at most beam_size."""
+    scores: bool = False
+    """Print the score before each translation."""
+
+    @model_validator(mode="after")
+    def _check_num_hypotheses(self) -> Self:
+        if self.num_hypotheses > self.beam_size:
+            raise ValueError(f"num-hypotheses is {self.num_hypotheses}, must be at most beam-size = {self.beam_size}")
+        return self
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        texts = self.texts or [line.rstrip("\n") for line in sys.stdin]
+        found = translate_texts(
+            load_checkpoint(self.checkpoint),
+            texts,
+            beam_size=self.beam_size,
+            num_hypotheses=self.num_hypotheses,
+            length_penalty=self.length_penalty,
+        )
+        for hypotheses in found:
+            for text, score in hypotheses:
+                print(f"{score:.4f}\t{text}" if self.scores else text)
+
+
+class AttentionCommand(BaseModel):
+    """Write the attention maps of a sentence, of every layer and head, as numbers or as a picture."""
+
+    model_config = _CONFIG
+
+    checkpoint: CliPositionalArg[Path]
+    """Folder of a checkpoint, such as `best` of a run."""
+    source: CliPositionalArg[str]
+    """Sentence to look at."""
+    target: str | None = None
+    """Its translation; without it the model translates."""
+    output: Path = Path("attention.png")
+    """File to write: .json or .npz for numbers; .png, .svg or .pdf for a picture, which averages the heads.
+    Chinese labels need a Chinese font: of this machine for .png and .pdf, of the viewer's for .svg."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        attention_maps(load_checkpoint(self.checkpoint), self.source, self.target).save(self.output)
+        print(self.output)
+
+
+@contextmanager
+def _process_group(device: str) -> Iterator[None]:
+    """Join the processes that torchrun started, if it did."""
+    if not dist.is_torchelastic_launched():
+        yield
+        return
+    on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
+    dist.init_process_group("nccl" if on_gpu else "gloo")
+    if on_gpu:
+        torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,45 @@
+"""The batches of each optimiser step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xuanzang.model.config import ConfigError
+from xuanzang.model.data import Batch, PreparedMetadata, PreparedSplit, epoch_batches
+from xuanzang.model.processes import Processes
+from xuanzang.model.training_settings import TrainingSettings
+from xuanzang.model.training_state import Progress
+
+
+def step_batches(
+    split: PreparedSplit,
+    metadata: PreparedMetadata,
+    settings: TrainingSettings,
+    processes: Processes,
+    progress: Progress,
+) -> Iterator[list[Batch]]:
+    """Yield this process's batches of each optimiser step, from where the run stands until `max_steps`.
+
+    Args:
+        split: What to draw from.
+        metadata: Of the data.
+        settings: Of the run.
+        processes: That share the batches of a step.
+        progress: Where the run stands; moves on with every step.
+
+    Raises:
+        ConfigError: An epoch has too few batches for one step.
+    """
+    stride = processes.count * settings.accumulate
+    while progress.step < settings.max_steps:
+        order = epoch_batches(split, metadata.weights, settings.batch_tokens, settings.seed, progress.epoch)
+        if len(order) < stride:
+            raise ConfigError(f"an epoch has {len(order)} batches and a step takes {stride}: lower batch_tokens")
+        while progress.position + stride <= len(order) and progress.step < settings.max_steps:
+            mine = order[progress.position + processes.rank : progress.position + stride : processes.count]
+            progress.position += stride
+            progress.step += 1
+            yield [split.batch(indices).to(processes.device) for indices in mine]
+        if progress.position + stride > len(order):
+            # A remainder too small for a step is left out; the next epoch's shuffle leaves out others.
+            progress.epoch, progress.position = progress.epoch + 1, 0

@@ -1,0 +1,105 @@
+"""What a training run can be told, and the shape of model that follows from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from xuanzang.model.config import PRESETS, Norm, Positions, TransformerConfig
+from xuanzang.model.data import PreparedMetadata
+from xuanzang.model.schedule import Schedule, learning_rate
+
+Preset = Literal["tiny", "small", "base", "big"]
+
+
+class TrainingSettings(BaseModel):
+    """Train a Transformer on a folder that `prepare` wrote. Run it again to go on where it stopped."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
+
+    data: Path
+    """Folder that `prepare` wrote."""
+    output: Path
+    """Run folder: `best` is the checkpoint to export, `last` what a stopped run resumes from, `tensorboard` the log."""
+    preset: Preset = "small"
+    """Shape of the model."""
+    encoder_layers: int | None = Field(default=None, ge=1)
+    """Encoder blocks, if not the preset's; a deep encoder costs little at decoding time."""
+    decoder_layers: int | None = Field(default=None, ge=1)
+    """Decoder blocks, if not the preset's."""
+    dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout, if not the preset's."""
+    norm: Norm = "pre"
+    """"pre" trains more easily; "post" is the paper's."""
+    positions: Positions = "sinusoidal"
+    """Positional encoding: sinusoidal or learned."""
+    init_from: Path | None = None
+    """Checkpoint whose weights to start from (fine-tuning); shapes and tokenisers must be equal."""
+    max_steps: int = Field(default=20000, ge=1)
+    """Optimiser steps of the run."""
+    batch_tokens: int = Field(default=4096, ge=64)
+    """Most tokens per batch on the longer side, padding counted, for each process."""
+    accumulate: int = Field(default=1, ge=1)
+    """Batches whose gradients are summed into one optimiser step."""
+    schedule: Schedule = "inverse_sqrt"
+    """Learning rate over the steps: the paper's, inverse_sqrt with its own peak, or linear down to 0 at max_steps."""
+    learning_rate: float = Field(default=1e-3, gt=0)
+    """Peak learning rate of inverse_sqrt and linear."""
+    warmup_steps: int = Field(default=1000, ge=1)
+    """Steps of linear rise."""
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """Mass given to all pieces alike, 0.1 in the paper."""
+    clip_norm: float = Field(default=1.0, gt=0)
+    """Gradients are scaled down to this norm."""
+    average_decay: float = Field(default=0.999, ge=0, lt=1)
+    """Decay of the moving average of the weights, which is what is validated and saved as `best`."""
+    bf16: bool = True
+    """Compute in bfloat16 where it is safe; weights stay float32."""
+    validate_every: int = Field(default=1000, ge=1)
+    """Steps between validations."""
+    validate_sentences: int = Field(default=200, ge=1)
+    """Validation pairs that are translated (greedily) for BLEU and chrF; the loss is of all."""
+    save_every: int = Field(default=500, ge=1)
+    """Steps between saves of `last`."""
+    patience: int = Field(default=0, ge=0)
+    """Stop after this many validations without a better loss; 0 never."""
+    seed: int = Field(default=0, ge=0)
+    """Of initial weights, order and dropout."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """Where to compute; auto takes cuda where there is one."""
+
+    def learning_rate_at(self, step: int, d_model: int) -> float:
+        """Return the learning rate of a step, from 1, of a model of some width."""
+        return learning_rate(
+            step,
+            self.schedule,
+            d_model=d_model,
+            warmup_steps=self.warmup_steps,
+            peak=self.learning_rate,
+            max_steps=self.max_steps,
+        )
+
+
+def model_config(settings: TrainingSettings, metadata: PreparedMetadata) -> TransformerConfig:
+    """Return the shape that settings and data ask for.
+
+    Raises:
+        ConfigError: Sizes that do not fit.
+    """
+    shape: dict[str, Any] = dict(PRESETS[settings.preset])
+    overrides = {
+        "num_encoder_layers": settings.encoder_layers,
+        "num_decoder_layers": settings.decoder_layers,
+        "dropout": settings.dropout,
+    }
+    shape |= {name: value for name, value in overrides.items() if value is not None}
+    return TransformerConfig(
+        source_vocab_size=metadata.source_vocab_size,
+        target_vocab_size=metadata.target_vocab_size,
+        share_embeddings=metadata.share_vocabulary,
+        norm=settings.norm,
+        positions=settings.positions,
+        **shape,
+    )

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from xuanzang.model.folders import recover, replacing, settled
+from xuanzang.model.transformer import Transformer
+
+
+@pytest.fixture
+def model(make_model: Callable[..., Transformer]) -> Transformer:
+    return make_model(source_vocab_size=300, target_vocab_size=300)
+
+
+@pytest.fixture
+def saved(model: Transformer, data: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "best"
+    save_checkpoint(folder, dict(model.named_parameters()), model.config, data, training={"step": 7})
+    return folder
+
+
+def test_what_is_saved_is_what_is_loaded(saved: Path, model: Transformer) -> None:
+    checkpoint = load_checkpoint(saved)
+    assert checkpoint.model.config == model.config
+    assert not checkpoint.model.training
+    for name, parameter in checkpoint.model.named_parameters():
+        assert torch.equal(parameter, model.get_parameter(name))
+    assert checkpoint.training == {"step": 7}
+    assert checkpoint.metadata.target_language == "en"
+    assert checkpoint.target_tokenizer.decode(checkpoint.source_tokenizer.encode("猫 cat")) == "猫 cat"
+
+
+def test_half_precision_weights_load_into_float32(saved: Path) -> None:
+    path = saved / "model.safetensors"
+    save_file({name: tensor.bfloat16() for name, tensor in load_file(path).items()}, path)
+    assert all(parameter.dtype == torch.float32 for parameter in load_checkpoint(saved).model.parameters())
+
+
+def test_every_fault_of_the_weights_is_listed(saved: Path) -> None:
+    path = saved / "model.safetensors"
+    tensors = load_file(path)
+    del tensors["encoder_norm.bias"], tensors["decoder_norm.bias"]
+    save_file(tensors | {"extra": torch.ones(2), "encoder_norm.weight": torch.ones(3)}, path)
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(saved)
+    for fault in (
+        "missing encoder_norm.bias",
+        "missing decoder_norm.bias",
+        "unexpected extra",
+        "encoder_norm.weight has shape [3], expected [64]",
+    ):
+        assert fault in str(caught.value)
+
+
+def test_every_missing_file_is_listed(saved: Path) -> None:
+    (saved / "config.json").unlink()
+    (saved / "target.spm").unlink()
+    with pytest.raises(CheckpointError, match=r"missing config\.json, target\.spm$"):
+        load_checkpoint(saved)
+    with pytest.raises(CheckpointError, match=r"nowhere: missing model\.safetensors, config\.json"):
+        load_checkpoint(saved / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "training.json", "metadata.json", "source.spm", "target.spm"]
+)
+def test_a_truncated_file_is_named(saved: Path, name: str) -> None:
+    path = saved / name
+    path.write_bytes(path.read_bytes()[:-20] if name != "training.json" else b"{")
+    with pytest.raises(CheckpointError, match=re.escape(name)):
+        load_checkpoint(saved)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d_model": 65}, "must be even"),
+        ({"d_model": "64"}, r"config\.json"),
+        ({"width": 3}, "unexpected keyword argument 'width'"),
+        ({"source_vocab_size": 200, "target_vocab_size": 200}, r"source\.spm: has 300 pieces, the model 200"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(saved: Path, change: dict[str, object], message: str) -> None:
+    path = saved / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(CheckpointError, match=message):
+        load_checkpoint(saved)
+
+
+def test_a_failed_write_leaves_the_old_folder_as_it_was(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    with replacing(folder) as scratch:
+        (scratch / "file").write_text("old")
+
+    def write_half() -> None:
+        with replacing(folder) as scratch:
+            (scratch / "file").write_text("new")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert (folder / "file").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_replacement_cut_off_between_its_renames_is_still_readable_and_is_undone(saved: Path) -> None:
+    saved.rename(saved.with_name(".best.old"))
+    assert load_checkpoint(saved).training == {"step": 7}
+    assert settled(saved) != saved
+    recover(saved)
+    assert settled(saved) == saved
+    assert load_checkpoint(saved).training == {"step": 7}
+
+
+def test_leftovers_of_a_killed_write_do_no_harm(saved: Path, model: Transformer, data: Path) -> None:
+    for name in (".best.partial", ".best.old"):
+        saved.with_name(name).mkdir()
+        saved.with_name(name).joinpath("junk").write_text("junk")
+    save_checkpoint(saved, dict(model.named_parameters()), model.config, data, training={"step": 8})
+    assert load_checkpoint(saved).training == {"step": 8}
+    assert list(saved.parent.iterdir()) == [saved]

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xuanzang.model.__main__ import main
+from xuanzang.model.commands import TranslateCommand
+from xuanzang.model.data import read_metadata
+from xuanzang.model.interrupts import stop_on_interrupt
+
+PAIRS = [("我有一只猫", "I have a cat"), ("他看见了那只狗", "He saw that dog"), ("小鸟在树上唱歌", "The bird sings")]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    capsys.readouterr()
+    try:
+        status = main([str(argument) for argument in arguments])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    return status, *capsys.readouterr()
+
+
+def write(path: Path, pairs: list[tuple[str, ...]]) -> Path:
+    path.write_text("".join("\t".join(columns) + "\n" for columns in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def best(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The checkpoint of a very short run, made by the command itself."""
+    output = tmp_path_factory.mktemp("run")
+    flags = "--preset tiny --max-steps 4 --batch-tokens 256 --no-bf16 --device cpu --threads 1"
+    assert main(["train", "--data", str(data), "--output", str(output), *flags.split()]) == 0
+    return output / "best"
+
+
+def test_prepare_takes_several_files_and_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = write(tmp_path / "one.tsv", PAIRS[:1]), write(tmp_path / "two.tsv", PAIRS[1:])  # type: ignore[arg-type]
+    three, valid = write(tmp_path / "three.tsv", [("羊", "sheep")]), write(tmp_path / "valid.tsv", [("猫", "cat")])
+    train = ("--train", one, two, "--train", three, "--valid", valid, "--output", tmp_path / "data")
+    weights = ("--weight", "two=2", "one=1.5", "--weight", "three=0.5")
+    status, out, err = run(capsys, "prepare", *train, *weights, "--vocab-size", "303")
+    assert status == 0, err
+    assert "4 pairs to train on, 1 to validate" in out
+    metadata = read_metadata(tmp_path / "data")
+    assert dict(zip(metadata.corpora, metadata.weights, strict=True)) == {"one": 1.5, "two": 2.0, "three": 0.5}
+
+
+def test_evaluate_prints_signed_scores_of_all_and_of_each_group(
+    best: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write(
+        tmp_path / "test.tsv", [("猫狗", "dog cat", "news"), ("鱼", "fish", "talks"), ("马", "horse", "talks")]
+    )
+    status, out, _ = run(capsys, "evaluate", best, pairs, "--beam-size", "2")
+    lines = out.splitlines()
+    assert status == 0
+    assert [line.split()[:2] for line in lines] == [
+        ["news", "1"],
+        ["talks", "2"],
+        ["BLEU", lines[2].split()[1]],
+        ["chrF", lines[3].split()[1]],
+    ]
+    assert "|tok:13a|" in lines[2]
+    assert "|nc:6|" in lines[3]
+    status, out, _ = run(capsys, "evaluate", best, pairs, "--limit", "1")
+    assert (status, len(out.splitlines())) == (0, 2)
+
+
+def test_translate_takes_texts_or_standard_input(
+    best: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, out, _ = run(capsys, "translate", best, "猫狗", "鱼", "--num-hypotheses", "2", "--scores")
+    assert status == 0
+    assert [float(line.split("\t")[0]) <= 0 for line in out.splitlines()] == [True] * 4
+    monkeypatch.setattr(sys, "stdin", io.StringIO("猫狗\n鱼\n"))
+    from_stdin = run(capsys, "translate", best)
+    assert from_stdin[:2] == run(capsys, "translate", best, "猫狗", "鱼")[:2]
+
+
+def test_texts_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(TranslateCommand, "cli_cmd", lambda command: seen.extend(command.texts))
+    texts = ["a, b", '[x] "q', "null", "12", "", " ", "a\\", "{}", "我,你", "50% off", "%41", "=", "None"]
+    assert run(capsys, "translate", "checkpoint", *texts)[0] == 0
+    assert seen == texts
+
+
+def test_attention_writes_numbers(best: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "maps.json"
+    status, out, _ = run(capsys, "attention", best, "猫狗", "--target", "dog cat", "--output", output)
+    assert (status, out.strip()) == (0, str(output))
+    assert len(json.loads(output.read_text())["cross_attention"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train --data nowhere --output run", "nowhere holds no prepared data"),
+        ("train --data d --output o --preset huge", "train.preset: Input should be 'tiny', 'small', 'base' or 'big'"),
+        ("train --data d --output o --dropout 3", "train.dropout: Input should be less than 1, got '3'"),
+        ("prepare --train nowhere.tsv --valid nowhere.tsv --output o", "nowhere.tsv: No such file or directory"),
+        ("translate nowhere x", "nowhere: missing model.safetensors, config.json"),
+        ("evaluate nowhere nowhere.tsv", "nowhere.tsv: No such file or directory"),
+        ("prepare --train a --valid b --output o --weight a=x", "prepare.weight.a: Input should be a valid number"),
+        ("translate nowhere x --num-hypotheses 5", "translate: num-hypotheses is 5, must be at most beam-size = 4"),
+        ("translate nowhere x --no-such-flag", "--no-such-flag"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_line_and_status_2(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: str,
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _, err = run(capsys, *arguments.split())
+    assert status == 2
+    assert message in err
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("xuanzang-model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_environment_variables_named_like_commands_mean_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAIN", '{"data": "x"}')
+    status, _, err = run(capsys, "translate", "nowhere", "x")
+    assert status == 2
+    assert "nowhere: missing" in err
+
+
+@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "translate", "attention"])
+def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    status, out, _ = run(capsys, command, "--help")
+    assert status == 0
+    described = out.split("\noptions:\n", 1)[1]
+    for flag in (line.split()[0] for line in described.splitlines() if line.startswith("  --")):
+        explanation = described.split(f"  {flag}", 1)[1].split("\n  --", 1)[0]
+        assert len(explanation.split()) > 4, flag
+
+
+def test_the_first_interrupt_sets_the_event_and_the_second_acts_as_usual() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_on_interrupt() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupted_run_saves_and_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
+    flags = "--preset tiny --max-steps 1000000 --batch-tokens 256 --no-bf16 --device cpu --threads 1"
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "xuanzang.model",
+        "train",
+        "--data",
+        data,
+        "--output",
+        tmp_path,
+        *flags.split(),
+    ]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    ) as process:
+        assert process.stderr
+        shown = ""
+        while "target tokens/s" not in shown:
+            character = process.stderr.read(1)
+            assert character, shown
+            shown += character
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"the same command goes on from {tmp_path / 'last'}" in rest
+    assert json.loads((tmp_path / "last" / "state.json").read_text())["step"] > 0

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+
+from xuanzang.model.training import Trainer
+from xuanzang.model.training_settings import TrainingSettings
+
+
+def test_two_processes_train_as_one_that_accumulates_two_batches(settings: TrainingSettings, tmp_path: Path) -> None:
+    settings = settings.model_copy(update={"dropout": 0.0, "validate_every": 3, "max_steps": 5})
+    single = settings.model_copy(update={"output": tmp_path / "single", "accumulate": 2})
+    Trainer(single).run()
+    flags = ["--preset", "tiny", "--batch-tokens", "256", "--no-bf16", "--max-steps", "5", "--warmup-steps", "2"]
+    flags += ["--validate-every", "3", "--dropout", "0", "--device", "cpu", "--threads", "1"]
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "xuanzang.model", "train"]
+    finished = subprocess.run(
+        [sys.executable, *command, "--data", str(settings.data), "--output", str(tmp_path / "double"), *flags],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    for name in ("last/model", "last/average", "best/model"):
+        one, two = (load_file(tmp_path / run / f"{name}.safetensors") for run in ("single", "double"))
+        assert one.keys() == two.keys()
+        for key, tensor in one.items():
+            torch.testing.assert_close(tensor, two[key], atol=1e-4, rtol=1e-3)
+    assert len((tmp_path / "double" / "validations.jsonl").read_text().splitlines()) == 2

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from xuanzang.model.corpus import CorpusError
+from xuanzang.model.data import PreparedSplit, read_metadata
+from xuanzang.model.prepare import PrepareSettings, prepare
+from xuanzang.model.tokenizer import Tokenizer
+
+ANIMALS = [
+    ("我有一只猫。", "I have a cat."),
+    ("他看见了那只狗和一匹马。", "He saw that dog and a horse."),
+    ("小鸟在树上唱歌。", "The little bird sings in the tree."),
+    ("鱼住在水里。", "Fish live in water."),
+    ("农夫有二十头牛。", "The farmer owns twenty cows."),
+    ("羊吃草。", "Sheep eat grass."),
+    ("猪很聪明。", "Pigs are quite clever."),
+    ("老虎是最大的猫。", "Tigers are the largest cats."),
+]
+
+
+def texts(folder: Path, split: str) -> list[tuple[str, str]]:
+    prepared = PreparedSplit(folder, split)
+    tokenizers = [Tokenizer(folder / name) for name in ("source.spm", "target.spm")]
+    return [
+        (tokenizers[0].decode(batch.source_ids[0].tolist()), tokenizers[1].decode(batch.target_output_ids[0].tolist()))
+        for batch in (prepared.batch([i]) for i in range(len(prepared)))
+    ]
+
+
+def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    content = "".join("\t".join(pair) + "\n" for pair in pairs).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> PrepareSettings:
+    write(tmp_path / "corpora" / "one.tsv", [*ANIMALS[:4], ("１２", "twelve"), ANIMALS[0]])
+    write(tmp_path / "corpora" / "two.tsv.gz", [*ANIMALS[4:], ("狗", "dog"), ("x", "x"), ("猫" * 70, "cat " * 70)])
+    valid = write(tmp_path / "valid.tsv", [("狗", "dog"), ("（猫）", "(cat)")])
+    return PrepareSettings(
+        train=[tmp_path / "corpora"],
+        valid=valid,
+        output=tmp_path / "data",
+        vocab_size=340,
+        max_tokens=60,
+        weight={"two": 0.5},
+    )
+
+
+def test_a_folder_of_files_becomes_ids_that_spell_the_pairs(settings: PrepareSettings) -> None:
+    metadata = prepare(settings)
+    assert texts(settings.output, "train") == [*ANIMALS[:4], ("12", "twelve"), *ANIMALS[4:]]
+    assert read_metadata(settings.output) == metadata
+    assert (metadata.corpora, metadata.weights) == (["one", "two"], [1.0, 0.5])
+    assert metadata.filter_counts == {"kept": 10, "duplicate": 2, "untranslated": 1}
+    assert (metadata.train_pairs, metadata.valid_pairs) == (9, 2)
+    assert PreparedSplit(settings.output, "train").corpus_ids.tolist() == [0] * 5 + [1] * 4
+
+
+def test_validation_sources_are_normalised_as_training_sources_are(settings: PrepareSettings) -> None:
+    prepare(settings)
+    assert texts(settings.output, "valid") == [("狗", "dog"), ("(猫)", "(cat)")]
+
+
+def test_swapping_trains_the_opposite_direction(settings: PrepareSettings) -> None:
+    prepare(settings.model_copy(update={"swap": True, "source_language": "en", "target_language": "zh"}))
+    assert texts(settings.output, "train")[0] == ANIMALS[0][::-1]
+
+
+def test_separate_vocabularies_are_two_tokenisers(settings: PrepareSettings) -> None:
+    metadata = prepare(settings.model_copy(update={"share_vocabulary": False, "vocab_size": 308}))
+    assert (settings.output / "source.spm").read_bytes() != (settings.output / "target.spm").read_bytes()
+    assert (metadata.source_vocab_size, metadata.target_vocab_size) == (308, 308)
+    assert texts(settings.output, "train")[0] == ANIMALS[0]
+
+
+def test_tokenisers_can_be_taken_over(settings: PrepareSettings, tmp_path: Path) -> None:
+    prepare(settings)
+    settings = settings.model_copy(update={"output": tmp_path / "tuning", "tokenizers_from": tmp_path / "data"})
+    metadata = prepare(settings.model_copy(update={"vocab_size": 999}))
+    assert (metadata.source_vocab_size, metadata.share_vocabulary) == (340, True)
+    assert (tmp_path / "tuning" / "source.spm").read_bytes() == (tmp_path / "data" / "source.spm").read_bytes()
+    assert texts(tmp_path / "tuning", "train") == texts(tmp_path / "data", "train")
+    with pytest.raises(CorpusError, match="no tokenisers can be taken from"):
+        prepare(settings.model_copy(update={"tokenizers_from": tmp_path / "corpora"}))
+
+
+def test_preparing_again_gives_the_same_ids(settings: PrepareSettings) -> None:
+    assert prepare(settings).data_sha256 == prepare(settings).data_sha256
+
+
+def test_a_failure_leaves_the_old_folder_as_it_was(settings: PrepareSettings, tmp_path: Path) -> None:
+    before = prepare(settings)
+    write(tmp_path / "corpora" / "broken.tsv", [("no tab",)])  # type: ignore[list-item]
+    with pytest.raises(CorpusError, match=r"broken\.tsv:1: expected source<TAB>target"):
+        prepare(settings)
+    with pytest.raises(CorpusError, match="vocab_size is too high"):
+        prepare(
+            settings.model_copy(update={"train": [tmp_path / "corpora" / "one.tsv"], "weight": {}, "vocab_size": 999})
+        )
+    assert read_metadata(settings.output) == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["corpora", "data", "valid.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weight": {"three": 2.0}}, r"unknown corpora \['three'\]; there are \['one', 'two'\]"),
+        ({"train": [Path("/nowhere.tsv")], "weight": {}}, r"/nowhere\.tsv: No such file"),
+        ({"max_characters": 1}, "no training pairs are left"),
+        ({"max_tokens": 1}, "all train pairs have more than 1 tokens"),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_reason(
+    settings: PrepareSettings, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(CorpusError, match=message):
+        prepare(settings.model_copy(update=change))
+    assert not settings.output.exists()
+
+
+def test_a_folder_with_other_things_in_it_is_never_replaced(settings: PrepareSettings) -> None:
+    keepsake = write(settings.output / "keepsake.txt", [])
+    with pytest.raises(CorpusError, match="is not a folder of prepared data"):
+        prepare(settings)
+    assert keepsake.exists()
+
+
+def test_a_negative_weight_is_refused(settings: PrepareSettings) -> None:
+    with pytest.raises(ValidationError, match=r"weight\.two"):
+        PrepareSettings.model_validate(settings.model_dump() | {"weight": {"two": -1}})

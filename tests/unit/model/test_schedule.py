@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from xuanzang.model.schedule import Schedule, learning_rate
+
+rate_of = partial(learning_rate, d_model=512, warmup_steps=4000, peak=1e-3, max_steps=100_000)
+
+
+def test_the_papers_schedule_at_its_own_sizes() -> None:
+    assert rate_of(1, "paper") == pytest.approx(512**-0.5 * 4000**-1.5)
+    assert rate_of(4000, "paper") == pytest.approx(512**-0.5 * 4000**-0.5)
+    assert rate_of(16000, "paper") == pytest.approx(rate_of(4000, "paper") / 2)
+
+
+@pytest.mark.parametrize("schedule", ["paper", "inverse_sqrt", "linear"])
+def test_every_schedule_rises_linearly_and_then_falls(schedule: Schedule) -> None:
+    rising = [rate_of(step, schedule) for step in (1000, 2000, 3000, 4000)]
+    assert rising == pytest.approx([rising[0] * k for k in (1, 2, 3, 4)])
+    falling = [rate_of(step, schedule) for step in range(4000, 100_001, 8000)]
+    assert falling == sorted(falling, reverse=True)
+    assert falling[0] > falling[-1]
+
+
+def test_inverse_sqrt_is_the_papers_shape_with_a_peak_of_its_own() -> None:
+    factor = 1e-3 / rate_of(4000, "paper")
+    for step in (7, 4000, 50_000):
+        assert rate_of(step, "inverse_sqrt") == pytest.approx(factor * rate_of(step, "paper"))
+
+
+def test_linear_ends_at_zero() -> None:
+    assert rate_of(52_000, "linear") == pytest.approx(5e-4)
+    assert rate_of(100_000, "linear") == 0
