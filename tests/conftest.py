@@ -65,7 +65,7 @@ def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempP
 
     from xuanzang.model.checkpoint import save_checkpoint
     from xuanzang.model.config import PRESETS, TransformerConfig
-    from xuanzang.model.prepare import PrepareSettings, prepare
+    from xuanzang.model.data.prepare import PrepareSettings, prepare
     from xuanzang.model.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("tiny")

@@ -18,7 +18,7 @@ from xuanzang.export.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.corpus import CorpusError
+from xuanzang.model.data.corpus import CorpusError
 
 
 def export_settings(checkpoint: Path, valid: Path, repository: Path, **changes: object) -> ExportSettings:

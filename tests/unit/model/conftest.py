@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from xuanzang.model.config import PRESETS, TransformerConfig
-from xuanzang.model.prepare import PrepareSettings, prepare
+from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.tokenizer import Tokenizer
-from xuanzang.model.training_settings import TrainingSettings
+from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.transformer import Transformer
 
 WORDS = dict(zip("猫狗鸟鱼马牛羊猪", ["cat", "dog", "bird", "fish", "horse", "cow", "sheep", "pig"], strict=True))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.model.corpus import CorpusError, Pair, PairFilter, clean_pairs, read_pairs
+from xuanzang.model.data.corpus import CorpusError, Pair, PairFilter, clean_pairs, read_pairs
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from xuanzang.model.corpus import CorpusError
-from xuanzang.model.data import PreparedSplit, epoch_batches, read_metadata, sequential_batches
+from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.data.dataset import PreparedSplit, epoch_batches, read_metadata, sequential_batches
 from xuanzang.model.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from xuanzang.model.training import Trainer
-from xuanzang.model.training_settings import TrainingSettings
+from xuanzang.model.training.settings import TrainingSettings
+from xuanzang.model.training.trainer import Trainer
 
 
 def test_two_processes_train_as_one_that_accumulates_two_batches(settings: TrainingSettings, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from xuanzang.model.corpus import CorpusError
-from xuanzang.model.data import PreparedSplit, read_metadata
-from xuanzang.model.prepare import PrepareSettings, prepare
+from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.data.dataset import PreparedSplit, read_metadata
+from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.tokenizer import Tokenizer
 
 ANIMALS = [

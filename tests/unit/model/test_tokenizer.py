@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xuanzang.model.corpus import CorpusError
+from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.data.tokenizer_training import train_tokenizer
 from xuanzang.model.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, normalize
-from xuanzang.model.tokenizer_training import train_tokenizer
 
 SPACE_MARK = "\u2581"
 

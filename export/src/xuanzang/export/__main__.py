@@ -13,7 +13,7 @@ from xuanzang.export.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import CheckpointError
-from xuanzang.model.corpus import CorpusError
+from xuanzang.model.data.corpus import CorpusError
 
 
 class _Command(ExportSettings, BaseSettings):

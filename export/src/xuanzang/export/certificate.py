@@ -15,10 +15,10 @@ from xuanzang.export.parity import Parity, compare, step_milliseconds, target_li
 from xuanzang.export.runner import OnnxModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.corpus import Pair
+from xuanzang.model.data.corpus import Pair
+from xuanzang.model.evaluation import Scores, score_translations, translate_ids
 from xuanzang.model.search import Hypothesis
 from xuanzang.model.tokenizer import normalize
-from xuanzang.model.validation import Scores, score_translations, translate_ids
 
 SAMPLES = 8
 """Sentences that the server replays before it serves the bundle."""

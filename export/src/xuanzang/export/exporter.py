@@ -14,7 +14,7 @@ from xuanzang.export.runner import OnnxModel
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.weights import Float32, Int8, Precision
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.corpus import CorpusError, Pair, read_pairs
+from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from pydantic_settings import (
 
 from xuanzang.model.attention_maps import PictureError
 from xuanzang.model.commands import AttentionCommand, EvaluateCommand, PrepareCommand, TrainCommand, TranslateCommand
-from xuanzang.model.training import DivergedError
+from xuanzang.model.training.trainer import DivergedError
 
 PROGRAM = "xuanzang-model"
 

@@ -17,9 +17,9 @@ from torch import nn
 
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.evaluation import translate_ids
 from xuanzang.model.tokenizer import BOS_ID, EOS_ID, normalize
 from xuanzang.model.transformer import Transformer
-from xuanzang.model.validation import translate_ids
 
 # matplotlib brings none, and falls back to another font only when it is told its name.
 _CHINESE_FONTS = (

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from xuanzang.model.config import TransformerConfig
-from xuanzang.model.data import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.folders import replacing, settled
 from xuanzang.model.tokenizer import Tokenizer
 from xuanzang.model.transformer import Transformer

@@ -18,15 +18,15 @@ import torch.distributed as dist
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import CliPositionalArg
 
-from xuanzang.model.allocator import keep_freed_memory
 from xuanzang.model.attention_maps import attention_maps
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.corpus import CorpusError, read_rows
-from xuanzang.model.interrupts import stop_on_interrupt
-from xuanzang.model.prepare import PrepareSettings, prepare
-from xuanzang.model.training import Trainer
-from xuanzang.model.training_settings import TrainingSettings
-from xuanzang.model.validation import score_translations, translate_texts
+from xuanzang.model.data.corpus import CorpusError, read_rows
+from xuanzang.model.data.prepare import PrepareSettings, prepare
+from xuanzang.model.evaluation import score_translations, translate_texts
+from xuanzang.model.training.allocator import keep_freed_memory
+from xuanzang.model.training.interrupts import stop_on_interrupt
+from xuanzang.model.training.settings import TrainingSettings
+from xuanzang.model.training.trainer import Trainer
 
 # pydantic-settings would read commas, quotes and brackets in the items of a list; see `__main__`, which calls `quote`.
 LiteralText = Annotated[str, BeforeValidator(lambda quoted: unquote(quoted.removeprefix("=")))]

@@ -152,9 +152,7 @@ class BeamSearch:
             tokens.append(token)
         count = len(tokens) + finished
         score = total / count**options.length_penalty
-        self._kept[row].append(
-            TargetHypothesis(target_ids=tokens, score=score, token_count=count, finished=finished)
-        )
+        self._kept[row].append(TargetHypothesis(target_ids=tokens, score=score, token_count=count, finished=finished))
 
     def _enough(self) -> Bools:
         return np.array(

@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
-from xuanzang.model.validator import Validation
+from xuanzang.model.training.validator import Validation
 
 
 class Update(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from xuanzang.model.config import PRESETS, Norm, Positions, TransformerConfig
-from xuanzang.model.data import PreparedMetadata
-from xuanzang.model.schedule import Schedule, learning_rate
+from xuanzang.model.data.dataset import PreparedMetadata
+from xuanzang.model.training.schedule import Schedule, learning_rate
 
 Preset = Literal["tiny", "small", "base", "big"]
 

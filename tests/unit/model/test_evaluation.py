@@ -8,11 +8,12 @@ import sacrebleu
 import torch
 from torch.nn import functional as F
 
-from xuanzang.model.data import PreparedSplit
+from xuanzang.model.data.dataset import PreparedSplit
+from xuanzang.model.evaluation import SourceLengthError, score_translations, translate_ids
 from xuanzang.model.search import beam_search
 from xuanzang.model.tokenizer import PAD_ID
+from xuanzang.model.training.validator import validation_loss
 from xuanzang.model.transformer import Transformer
-from xuanzang.model.validation import SourceLengthError, score_translations, translate_ids, validation_loss
 
 MakeModel = Callable[..., Transformer]
 SENTENCES = [[4, 5, 6, 2], [7, 2], [8, 9, 10, 11, 12, 2], [13, 2]]

@@ -12,12 +12,12 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
-from xuanzang.model.corpus import CorpusError, Pair, PairFilter, clean_pairs, read_pairs
-from xuanzang.model.data import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.data.corpus import CorpusError, Pair, PairFilter, clean_pairs, read_pairs
+from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.data.splits import SplitWriter, digest
+from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
-from xuanzang.model.splits import SplitWriter, digest
 from xuanzang.model.tokenizer import Normalization, Tokenizer
-from xuanzang.model.tokenizer_training import copy_tokenizers, train_tokenizers
 
 
 class PrepareSettings(BaseModel):

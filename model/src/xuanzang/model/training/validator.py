@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import torch
 
-from xuanzang.model.data import TARGET_TOKENIZER_FILE, PreparedMetadata, PreparedSplit
-from xuanzang.model.tokenizer import Tokenizer
+from xuanzang.model.data.dataset import TARGET_TOKENIZER_FILE, PreparedMetadata, PreparedSplit, sequential_batches
+from xuanzang.model.evaluation import Scores, score_translations, translate_ids
+from xuanzang.model.tokenizer import PAD_ID, Tokenizer
+from xuanzang.model.training.loss import label_smoothed_cross_entropy
 from xuanzang.model.transformer import Transformer
-from xuanzang.model.validation import Scores, score_translations, translate_ids, validation_loss
 
 
 class Validation(NamedTuple):
@@ -43,3 +44,26 @@ class Validator:
         found = translate_ids(model, self._sources, beam_size=1)
         translations = [self._tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found]
         return Validation(loss, score_translations(translations, self._references, self._language))
+
+
+@torch.inference_mode()
+def validation_loss(
+    model: Transformer, split: PreparedSplit, batch_tokens: int, device: torch.device, *, bf16: bool = False
+) -> float:
+    """Return the cross-entropy per target token of a split, nats, without label smoothing.
+
+    Args:
+        model: In evaluation mode, on `device`.
+        split: Held-out pairs.
+        batch_tokens: Most padded tokens per batch.
+        device: Where to compute.
+        bf16: Compute in bfloat16 where it is safe.
+    """
+    total, count = 0.0, 0
+    for indices in sequential_batches(split, batch_tokens):
+        batch = split.batch(indices).to(device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+            logits = model(batch.source_ids, batch.source_mask, batch.target_input_ids)
+        total += label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, 0.0).item()
+        count += batch.target_tokens
+    return total / count

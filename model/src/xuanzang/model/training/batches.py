@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xuanzang.model.config import ConfigError
-from xuanzang.model.data import Batch, PreparedMetadata, PreparedSplit, epoch_batches
-from xuanzang.model.processes import Processes
-from xuanzang.model.training_settings import TrainingSettings
-from xuanzang.model.training_state import Progress
+from xuanzang.model.data.dataset import Batch, PreparedMetadata, PreparedSplit, epoch_batches
+from xuanzang.model.training.processes import Processes
+from xuanzang.model.training.settings import TrainingSettings
+from xuanzang.model.training.state import Progress
 
 
 def step_batches(

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from xuanzang.model.corpus import CorpusError, Pair
+from xuanzang.model.data.corpus import CorpusError, Pair
 from xuanzang.model.tokenizer import Tokenizer
 
 _CHUNK = 4096

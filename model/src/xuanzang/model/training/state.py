@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xuanzang.model.averaging import WeightAverage
 from xuanzang.model.checkpoint import CheckpointError, load_weights, read_tensors, save_weights
 from xuanzang.model.folders import replacing, settled
+from xuanzang.model.training.averaging import WeightAverage
 
 STATE_FILE = "state.json"
 MODEL_FILE = "model.safetensors"

@@ -15,19 +15,19 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
-from xuanzang.model.averaging import WeightAverage
 from xuanzang.model.checkpoint import save_checkpoint, start_from
 from xuanzang.model.config import ConfigError
-from xuanzang.model.data import Batch, PreparedSplit, read_metadata
-from xuanzang.model.loss import label_smoothed_cross_entropy
-from xuanzang.model.processes import Processes
-from xuanzang.model.progress import TrainingLog, Update
+from xuanzang.model.data.dataset import Batch, PreparedSplit, read_metadata
 from xuanzang.model.tokenizer import PAD_ID
-from xuanzang.model.training_batches import step_batches
-from xuanzang.model.training_settings import TrainingSettings, model_config
-from xuanzang.model.training_state import Progress, TrainingState
+from xuanzang.model.training.averaging import WeightAverage
+from xuanzang.model.training.batches import step_batches
+from xuanzang.model.training.loss import label_smoothed_cross_entropy
+from xuanzang.model.training.processes import Processes
+from xuanzang.model.training.progress import TrainingLog, Update
+from xuanzang.model.training.settings import TrainingSettings, model_config
+from xuanzang.model.training.state import Progress, TrainingState
+from xuanzang.model.training.validator import Validator
 from xuanzang.model.transformer import Transformer
-from xuanzang.model.validator import Validator
 
 logger = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""How good a model is: loss on held-out pairs, BLEU and chrF of its translations."""
+"""How good a model is: BLEU and chrF of its translations."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from sacrebleu.metrics import BLEU, CHRF
 from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data import PreparedSplit, pad_rows, sequential_batches
-from xuanzang.model.loss import label_smoothed_cross_entropy
+from xuanzang.model.data.dataset import pad_rows
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.tokenizer import PAD_ID, normalize
 from xuanzang.model.transformer import Transformer
@@ -53,29 +51,6 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
     bleu_score = bleu.corpus_score(translations, [references])
     chrf_score = chrf.corpus_score(translations, [references])
     return Scores(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()))
-
-
-@torch.inference_mode()
-def validation_loss(
-    model: Transformer, split: PreparedSplit, batch_tokens: int, device: torch.device, *, bf16: bool = False
-) -> float:
-    """Return the cross-entropy per target token of a split, nats, without label smoothing.
-
-    Args:
-        model: In evaluation mode, on `device`.
-        split: Held-out pairs.
-        batch_tokens: Most padded tokens per batch.
-        device: Where to compute.
-        bf16: Compute in bfloat16 where it is safe.
-    """
-    total, count = 0.0, 0
-    for indices in sequential_batches(split, batch_tokens):
-        batch = split.batch(indices).to(device)
-        with torch.autocast(device.type, torch.bfloat16, enabled=bf16):
-            logits = model(batch.source_ids, batch.source_mask, batch.target_input_ids)
-        total += label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, 0.0).item()
-        count += batch.target_tokens
-    return total / count
 
 
 def translate_ids(

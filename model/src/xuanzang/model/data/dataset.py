@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from xuanzang.model.corpus import CorpusError
+from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
 
 METADATA_FILE = "metadata.json"

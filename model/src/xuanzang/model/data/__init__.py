@@ -1,0 +1,1 @@
+"""Sentence pairs: from text files to batches of ids."""

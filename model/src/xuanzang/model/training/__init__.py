@@ -1,0 +1,1 @@
+"""Training: teacher forcing, averaged weights, validation, exact resume."""
