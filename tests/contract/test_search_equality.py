@@ -122,3 +122,12 @@ def test_discarded_sentences_leave_and_the_others_are_not_disturbed(
     assert set(found) == {tasks[0], tasks[-1]}
     for task in (tasks[0], tasks[-1]):
         assert_same(found[task], reference(checkpoint, task.source_ids, options))
+
+
+def test_a_sentence_does_not_depend_on_its_batch(runtime: Runtime, sentences: list[list[int]]) -> None:
+    mixed = [search_options(1 + i % 4) for i in range(len(sentences))]
+    together = serve(runtime, sentences, mixed)
+    for ids, options, in_batch in zip(sentences, mixed, together, strict=True):
+        [alone] = serve(runtime, [ids], [options])
+        assert [h.target_ids for h in alone] == [h.target_ids for h in in_batch]
+        assert [h.score for h in alone] == pytest.approx([h.score for h in in_batch], abs=1e-5)
