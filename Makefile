@@ -14,7 +14,7 @@ PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test check proto wheels clean
+.PHONY: help setup demo serve test check bench proto wheels clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
 	$(BIN)/hadolint server/Dockerfile
 	$(BIN)/docker-compose config --quiet
+
+# make bench QUICK=1 ARGS="--model runs/zh-en/best --model base"
+bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)
+	$(BIN)/python tests/benchmark/run.py $(if $(QUICK),--quick) $(ARGS)
 
 # What the protos must not break: the last release or, before the first, the main branch.
 PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \

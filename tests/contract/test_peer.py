@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import ctranslate2
-import numpy as np
 import pytest
-from ctranslate2.specs import TransformerSpec
-from torch import nn
+from ctranslate2_spec import save_as_ctranslate2
 
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.layers import DecoderLayer, EncoderLayer
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
@@ -34,74 +30,8 @@ def runtime(tiny_bundle_repository: Path) -> Runtime:
 @pytest.fixture(scope="module")
 def peer(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> ctranslate2.Translator:
     folder = tmp_path_factory.mktemp("peer") / "model"
-    folder.mkdir()
-    spec = peer_spec(checkpoint)
-    spec.validate()
-    spec.optimize()
-    spec.save(str(folder))
+    save_as_ctranslate2(checkpoint, folder)
     return ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1)
-
-
-def peer_spec(checkpoint: Checkpoint) -> TransformerSpec:
-    model: Any = checkpoint.model
-    config = checkpoint.model.config
-    layers = (config.num_encoder_layers, config.num_decoder_layers)
-    spec = TransformerSpec.from_config(layers, config.num_heads, pre_norm=True)
-    sides = (
-        (spec.encoder, model.encoder_layers, model.encoder_norm, model.source_positions),
-        (spec.decoder, model.decoder_layers, model.decoder_norm, model.target_positions),
-    )
-    for target, blocks, norm, positions in sides:
-        target.position_encodings.encodings = positions.table.numpy()
-        set_norm(target.layer_norm, norm)
-        for block_spec, block in zip(target.layer, blocks, strict=True):
-            set_block(block_spec, block)
-    spec.encoder.embeddings[0].weight = copied(model.source_embedding)
-    spec.decoder.embeddings.weight = copied(model.target_embedding)
-    for embeddings in (spec.encoder.embeddings[0], spec.decoder.embeddings):
-        embeddings.multiply_by_sqrt_depth = True
-    spec.decoder.projection.weight = copied(model.output_projection)
-    for register, tokenizer in (
-        (spec.register_source_vocabulary, checkpoint.source_tokenizer),
-        (spec.register_target_vocabulary, checkpoint.target_tokenizer),
-    ):
-        register(tokenizer.pieces(range(len(tokenizer))))
-    spec.config.add_source_eos = False
-    spec.config.decoder_start_token = "<s>"
-    spec.config.layer_norm_epsilon = 1e-5
-    return spec
-
-
-def set_block(spec: Any, block: EncoderLayer | DecoderLayer) -> None:
-    attention = block.self_attention
-    set_norm(spec.self_attention.layer_norm, block.self_attention_residual.norm)
-    set_linear(
-        spec.self_attention.linear[0], attention.query_projection, attention.key_projection, attention.value_projection
-    )
-    set_linear(spec.self_attention.linear[1], attention.output_projection)
-    if isinstance(block, DecoderLayer):
-        cross = block.cross_attention
-        set_norm(spec.attention.layer_norm, block.cross_attention_residual.norm)
-        set_linear(spec.attention.linear[0], cross.query_projection)
-        set_linear(spec.attention.linear[1], cross.key_projection, cross.value_projection)
-        set_linear(spec.attention.linear[2], cross.output_projection)
-    set_norm(spec.ffn.layer_norm, block.feed_forward_residual.norm)
-    set_linear(spec.ffn.linear_0, block.feed_forward.inner)
-    set_linear(spec.ffn.linear_1, block.feed_forward.outer)
-
-
-def set_linear(spec: Any, *layers: nn.Linear) -> None:
-    spec.weight = np.concatenate([copied(layer) for layer in layers])
-    spec.bias = np.concatenate([layer.bias.detach().numpy() for layer in layers])
-
-
-def set_norm(spec: Any, norm: nn.LayerNorm) -> None:
-    spec.gamma, spec.beta = copied(norm), norm.bias.detach().numpy().copy()
-
-
-def copied(module: Any) -> Any:
-    # The converter changes arrays in place.
-    return module.weight.detach().numpy().copy()
 
 
 def served(runtime: Runtime, rows: list[list[int]], options: SearchOptions) -> list[list[TargetHypothesis]]:

@@ -1,0 +1,52 @@
+"""CTranslate2 for the benchmark."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import ctranslate2
+from engine import Translated
+from workload import Workload
+
+PIECES_FILE = "shared_vocabulary.json"
+"""Where a converted model keeps the pieces of a vocabulary that both sides share, by id."""
+
+
+class CTranslate2:
+    """The engine that ours is compared with."""
+
+    def __init__(self, folder: Path, *, precision: str, workers: int, threads: int) -> None:
+        """Load a model.
+
+        Args:
+            folder: As `save_as_ctranslate2` wrote it.
+            precision: "float32" or "int8".
+            workers: Batches translated side by side.
+            threads: Of each.
+        """
+        self._translator = ctranslate2.Translator(
+            str(folder), device="cpu", compute_type=precision, inter_threads=workers, intra_threads=threads
+        )
+        self._workers = workers
+        self._pieces: list[str] = json.loads((folder / PIECES_FILE).read_text(encoding="utf-8"))
+        self._ids = {piece: index for index, piece in enumerate(self._pieces)}
+
+    def translate(self, batch: Sequence[Sequence[int]], workload: Workload) -> Translated:
+        """Translate one batch and time it."""
+        source = [[self._pieces[i] for i in ids] for ids in batch]
+        started = time.perf_counter()
+        results = self._translator.translate_batch(
+            source,
+            # It sorts by length and gives each worker its share; 0 leaves the batch whole.
+            max_batch_size=math.ceil(len(batch) / self._workers) if self._workers > 1 else 0,
+            beam_size=workload.beam_size,
+            length_penalty=1.0,
+            min_decoding_length=workload.min_target_length,
+            max_decoding_length=workload.max_target_length,
+        )
+        seconds = time.perf_counter() - started
+        return Translated(seconds, [[self._ids[piece] for piece in result.hypotheses[0]] for result in results])

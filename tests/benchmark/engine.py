@@ -1,0 +1,24 @@
+"""The one face that both engines show: source ids in, the time taken and target ids out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from workload import Workload
+
+
+class Translated(NamedTuple):
+    """A batch that was translated."""
+
+    seconds: float
+    """From ids, or pieces where the engine takes pieces, to hypotheses."""
+    target_ids: list[list[int]]
+    """Best hypothesis of each sentence, without eos."""
+
+
+class Engine(Protocol):
+    """A loaded model."""
+
+    def translate(self, batch: Sequence[Sequence[int]], workload: Workload) -> Translated:
+        """Translate one batch and time it."""

@@ -1,0 +1,54 @@
+"""A process with one engine: reads a workload from each line of standard input, answers with times and target ids."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from pathlib import Path
+
+from engine import Engine
+from measurement import Measurement
+from workload import Workload
+
+
+def main() -> None:
+    """Load the engine that the command line names and serve until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=["xuanzang", "ctranslate2"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("precision", choices=["float32", "int8"])
+    parser.add_argument("workers", type=int)
+    parser.add_argument("threads", type=int)
+    engine = load(**vars(parser.parse_args()))
+    for line in sys.stdin:
+        measurement = measure(engine, Workload(**json.loads(line)))
+        print(json.dumps(dataclasses.asdict(measurement)), flush=True)
+
+
+def load(*, engine: str, folder: Path, precision: str, workers: int, threads: int) -> Engine:
+    """Return an engine with its model loaded; neither process imports the other's engine."""
+    if engine == "xuanzang":
+        from xuanzang_engine import Xuanzang
+
+        return Xuanzang(folder, workers=workers, threads=threads)
+    from ctranslate2_engine import CTranslate2
+
+    return CTranslate2(folder, precision=precision, workers=workers, threads=threads)
+
+
+def measure(engine: Engine, workload: Workload) -> Measurement:
+    """Translate all batches, again and again until the least duration has passed."""
+    seconds, passes = 0.0, 0
+    target_ids: list[list[int]] = []
+    while not passes or seconds < workload.min_seconds:
+        translated = [engine.translate(batch, workload) for batch in workload.batches]
+        seconds += sum(batch.seconds for batch in translated)
+        passes += 1
+        target_ids = [ids for batch in translated for ids in batch.target_ids]
+    return Measurement(seconds=seconds / passes, target_ids=target_ids)
+
+
+if __name__ == "__main__":
+    main()
