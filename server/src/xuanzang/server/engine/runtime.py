@@ -71,6 +71,11 @@ class Runtime:
         ]
         if faults:
             raise BundleError(bundle.directory, faults)
+        # Asking a session for its outputs costs as much as a small operation.
+        self._output_names = {
+            self._encoder: [tensor.name for tensor in manifest.encoder.outputs],
+            self._decoder: [tensor.name for tensor in manifest.decoder.outputs],
+        }
         self._past = [tensor.name for tensor in manifest.decoder.inputs if tensor.name.startswith("past_key_values.")]
 
     def encode(self, source_ids: npt.NDArray[np.int64], source_lengths: npt.NDArray[np.int64]) -> Values:
@@ -109,7 +114,7 @@ class Runtime:
         binding = session.io_binding()
         for name, tensor in feed.items():
             binding.bind_ortvalue_input(name, tensor)
-        names = [output.name for output in session.get_outputs()]
+        names = self._output_names[session]
         for name in names:
             # The cache stays where it was computed; the few candidates come to the host.
             binding.bind_output(name, "cpu" if name.startswith("candidate_") else self._device)
