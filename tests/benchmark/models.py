@@ -11,7 +11,7 @@ from ctranslate2_spec import save_as_ctranslate2
 from workload import target_limit
 
 from xuanzang.export.bundle import make_manifest, serialize, write_bundle
-from xuanzang.export.calibration import calibrate
+from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.certificate import source_ids
 from xuanzang.export.graphs import decoder_graph, encoder_graph
 from xuanzang.export.settings import ExportSettings
@@ -87,7 +87,9 @@ def write_models(checkpoint: Checkpoint, pairs: Sequence[Pair], folder: Path) ->
         Folders by precision, then engine. CTranslate2 has one for all precisions: it quantises when it loads.
     """
     save_as_ctranslate2(checkpoint, folder / "ctranslate2")
-    precisions: list[Precision] = [Float32(), Int8(calibrate(checkpoint.model, _calibration(checkpoint, pairs)))]
+    # From the end of the file: what is measured comes from its start.
+    calibration = calibration_ids(checkpoint, pairs[-CALIBRATION_SENTENCES:])
+    precisions: list[Precision] = [Float32(), Int8(calibrate(checkpoint.model, calibration))]
     for precision in precisions:
         _write_bundle(checkpoint, precision, folder)
     return {
@@ -113,17 +115,6 @@ def _write_bundle(checkpoint: Checkpoint, precision: Precision, folder: Path) ->
     }
     manifest = make_manifest(checkpoint, settings, version=1, tool_versions={})
     write_bundle(folder / precision.name / "1", files, manifest)
-
-
-def _calibration(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
-    # From the end of the file: what is measured comes from its start.
-    return [
-        (
-            source_ids(checkpoint, pair.source),
-            [checkpoint.model.config.bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]],
-        )
-        for pair in pairs[-CALIBRATION_SENTENCES:]
-    ]
 
 
 def _random_checkpoint(preset: str, tokenizer_file: Path) -> Checkpoint:

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import ctranslate2
 import pytest
 from ctranslate2_spec import save_as_ctranslate2
 
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.server.engine.decoding import TargetHypothesis
 from xuanzang.server.engine.search import SearchOptions
 
 LIMIT = 40
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
-    return load_checkpoint(tiny_checkpoint)
-
-
-@pytest.fixture(scope="module")
-def runtime(tiny_bundle_repository: Path) -> Runtime:
-    return Runtime(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider="cpu", intra_op_threads=1)
+Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
 
 
 @pytest.fixture(scope="module")
@@ -34,20 +23,10 @@ def peer(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> ct
     return ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1)
 
 
-def served(runtime: Runtime, rows: list[list[int]], options: SearchOptions) -> list[list[TargetHypothesis]]:
-    decoder = Decoder(runtime)
-    tasks = [Sentence(source_ids=ids, options=options) for ids in rows]
-    decoder.admit(tasks)
-    found: dict[Sentence, list[TargetHypothesis]] = {}
-    while len(decoder):
-        found.update(decoder.step())
-    return [found[task] for task in tasks]
-
-
 @pytest.mark.parametrize(("beam_size", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6), (4, 0.0), (6, 1.0)])
 def test_hypotheses_and_scores_are_those_of_ctranslate2(
     checkpoint: Checkpoint,
-    runtime: Runtime,
+    serve: Serve,
     peer: ctranslate2.Translator,
     toy_pairs: list[tuple[str, str]],
     beam_size: int,
@@ -62,7 +41,7 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
         min_target_length=0,
         max_target_length=LIMIT,
     )
-    found = served(runtime, rows, options)
+    found = serve(rows, [options] * len(rows))
     expected = peer.translate_batch(
         [tokenizer.pieces(ids) for ids in rows],
         beam_size=beam_size,

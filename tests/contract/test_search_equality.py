@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.tokenizer import PAD_ID
-from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
 from xuanzang.server.engine.search import SearchOptions
 
 LIMIT = 30
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
-    return load_checkpoint(tiny_checkpoint)
-
-
-@pytest.fixture(scope="module")
-def runtime(tiny_bundle_repository: Path) -> Runtime:
-    return Runtime(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider="cpu", intra_op_threads=1)
+Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
 
 
 @pytest.fixture(scope="module")
 def sentences(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list[int]]:
     texts = [source for source, _ in toy_pairs[::40]] + ["Ann有一只猫。我有两只狗。你有三只鸟。", "狗"]
     return checkpoint.source_tokenizer.encode_all(texts)
-
-
-def serve(runtime: Runtime, rows: list[list[int]], options: list[SearchOptions]) -> list[list[TargetHypothesis]]:
-    decoder = Decoder(runtime)
-    tasks = [Sentence(source_ids=ids, options=option) for ids, option in zip(rows, options, strict=True)]
-    decoder.admit(tasks)
-    found: dict[Sentence, list[TargetHypothesis]] = {}
-    while len(decoder):
-        found.update(decoder.step())
-    return [found[task] for task in tasks]
 
 
 def search_options(beam_size: int, penalty: float = 1.0, shortest: int = 0, longest: int = LIMIT) -> SearchOptions:
@@ -79,10 +59,10 @@ def assert_same(found: list[TargetHypothesis], expected: list[Hypothesis]) -> No
 @pytest.mark.parametrize("beam_size", [1, 2, 4, 7])
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
 def test_server_search_equals_torch_search(
-    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]], beam_size: int, penalty: float
+    checkpoint: Checkpoint, serve: Serve, sentences: list[list[int]], beam_size: int, penalty: float
 ) -> None:
     options = search_options(beam_size, penalty)
-    found = serve(runtime, sentences, [options] * len(sentences))
+    found = serve(sentences, [options] * len(sentences))
     assert any(h.finished for hypotheses in found for h in hypotheses)
     for ids, hypotheses in zip(sentences, found, strict=True):
         assert_same(hypotheses, reference(checkpoint, ids, options))
@@ -90,19 +70,19 @@ def test_server_search_equals_torch_search(
 
 @pytest.mark.parametrize(("shortest", "longest"), [(0, 1), (0, 5), (4, 12), (12, 12)])
 def test_length_limits_are_those_of_the_torch_search(
-    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]], shortest: int, longest: int
+    checkpoint: Checkpoint, serve: Serve, sentences: list[list[int]], shortest: int, longest: int
 ) -> None:
     options = search_options(4, 1.0, shortest, longest)
-    for ids, found in zip(sentences, serve(runtime, sentences, [options] * len(sentences)), strict=True):
+    for ids, found in zip(sentences, serve(sentences, [options] * len(sentences)), strict=True):
         assert_same(found, reference(checkpoint, ids, options))
         assert all(shortest <= len(h.target_ids) and h.token_count <= longest for h in found)
 
 
 def test_sentences_with_different_options_share_a_batch(
-    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]]
+    checkpoint: Checkpoint, serve: Serve, sentences: list[list[int]]
 ) -> None:
     mixed = [search_options(1 + i % 5, (0.0, 1.0)[i % 2], i % 3, 10 + i) for i in range(len(sentences))]
-    for ids, options, found in zip(sentences, mixed, serve(runtime, sentences, mixed), strict=True):
+    for ids, options, found in zip(sentences, mixed, serve(sentences, mixed), strict=True):
         assert_same(found, reference(checkpoint, ids, options))
 
 
@@ -124,10 +104,10 @@ def test_discarded_sentences_leave_and_the_others_are_not_disturbed(
         assert_same(found[task], reference(checkpoint, task.source_ids, options))
 
 
-def test_a_sentence_does_not_depend_on_its_batch(runtime: Runtime, sentences: list[list[int]]) -> None:
+def test_a_sentence_does_not_depend_on_its_batch(serve: Serve, sentences: list[list[int]]) -> None:
     mixed = [search_options(1 + i % 4) for i in range(len(sentences))]
-    together = serve(runtime, sentences, mixed)
+    together = serve(sentences, mixed)
     for ids, options, in_batch in zip(sentences, mixed, together, strict=True):
-        [alone] = serve(runtime, [ids], [options])
+        [alone] = serve([ids], [options])
         assert [h.target_ids for h in alone] == [h.target_ids for h in in_batch]
         assert [h.score for h in alone] == pytest.approx([h.score for h in in_batch], abs=1e-5)

@@ -13,12 +13,12 @@ from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.bundle import next_version, write_bundle
-from xuanzang.export.calibration import calibrate
+from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.data.corpus import CorpusError, Pair
 
 
 def export_settings(checkpoint: Path, valid: Path, repository: Path, **changes: object) -> ExportSettings:
@@ -104,10 +104,7 @@ def test_calibrated_ranges_cover_what_relu_and_norm_can_give(
     tiny_checkpoint: Path, toy_pairs: list[tuple[str, str]]
 ) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
-    pairs = [
-        (checkpoint.source_tokenizer.encode(source), [1, *checkpoint.target_tokenizer.encode(target)[:-1]])
-        for source, target in toy_pairs[:20]
-    ]
+    pairs = calibration_ids(checkpoint, [Pair(*pair) for pair in toy_pairs[:20]])
     ranges = calibrate(checkpoint.model, pairs)
     assert ranges.keys() >= {"output_projection", "encoder_layers.0.feed_forward.outer"}
     assert ranges["encoder_layers.0.feed_forward.outer"].low == 0.0  # after a ReLU

@@ -9,11 +9,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
+from xuanzang.export.certificate import source_ids
 from xuanzang.export.weights import ActivationRange
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.data.corpus import Pair
 from xuanzang.model.transformer import Transformer
 
 QUANTILE = 0.99999
 """Share of the activations that a range must cover; the rest is clipped."""
+
+
+def calibration_ids(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
+    """Return the source ids and decoder input ids (bos first) of sentence pairs, as `calibrate` takes them."""
+    bos_id = checkpoint.model.config.bos_id
+    return [
+        (source_ids(checkpoint, pair.source), [bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
+        for pair in pairs
+    ]
 
 
 @torch.inference_mode()

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 
 from xuanzang.export.bundle import make_manifest, next_version, serialize, write_bundle
-from xuanzang.export.calibration import calibrate
+from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.card import model_card
 from xuanzang.export.certificate import Graphs, certify, source_ids
 from xuanzang.export.graphs import decoder_graph, encoder_graph
@@ -31,7 +31,9 @@ def export(settings: ExportSettings) -> Path:
     pairs = _usable_pairs(checkpoint, settings.valid)
     precisions: list[Precision] = [Float32()]
     if settings.precision == "int8":
-        precisions.append(Int8(calibrate(checkpoint.model, _calibration(checkpoint, pairs, settings))))
+        # From the end of the file: quality and parity are measured on sentences from its start.
+        calibrating = pairs[-settings.calibration_sentences :]
+        precisions.append(Int8(calibrate(checkpoint.model, calibration_ids(checkpoint, calibrating))))
     built = [(p.name, encoder_graph(checkpoint.model, p), decoder_graph(checkpoint.model, p)) for p in precisions]
     graphs = [Graphs(name, OnnxModel(encoder, decoder, checkpoint.model.config)) for name, encoder, decoder in built]
     certificate = certify(checkpoint, graphs, pairs, settings)
@@ -66,15 +68,3 @@ def _usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
     if not pairs:
         raise CorpusError(f"{path}: no pair fits the model's {limit} positions")
     return pairs
-
-
-def _calibration(
-    checkpoint: Checkpoint, pairs: list[Pair], settings: ExportSettings
-) -> list[tuple[list[int], list[int]]]:
-    # From the end of the file: quality and parity are measured on sentences from its start.
-    chosen = pairs[-settings.calibration_sentences :]
-    bos_id = checkpoint.model.config.bos_id
-    return [
-        (source_ids(checkpoint, pair.source), [bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
-        for pair in chosen
-    ]
