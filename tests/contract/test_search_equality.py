@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.search import Hypothesis, beam_search
@@ -36,7 +35,7 @@ def search_options(beam_size: int, penalty: float = 1.0, shortest: int = 0, long
 
 
 def reference(checkpoint: Checkpoint, ids: list[int], options: SearchOptions) -> list[Hypothesis]:
-    source = pad_sequence([torch.tensor(ids)], batch_first=True, padding_value=PAD_ID)
+    source = torch.tensor([ids])
     [found] = beam_search(
         checkpoint.model,
         source,

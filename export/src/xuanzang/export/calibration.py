@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 
 from xuanzang.export.certificate import source_ids
 from xuanzang.export.weights import ActivationRange
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
+from xuanzang.model.data.dataset import pad_rows
+from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.transformer import Transformer
 
 QUANTILE = 0.99999
@@ -57,12 +58,8 @@ def calibrate(
 
 
 def _run(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
-    pad_id = model.config.pad_id
-    source, target = (
-        pad_sequence([torch.tensor(side) for side in sides], batch_first=True, padding_value=pad_id)
-        for sides in zip(*pairs, strict=True)
-    )
-    model(source, source != pad_id, target)
+    source, target = (pad_rows(side) for side in zip(*pairs, strict=True))
+    model(source, source != PAD_ID, target)
 
 
 def _observer(ranges: dict[str, ActivationRange], name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:

@@ -16,7 +16,7 @@ from xuanzang.export.runner import OnnxModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
-from xuanzang.model.evaluation import Scores, score_translations, translate_ids
+from xuanzang.model.evaluation import Scores, score_translations, translate_by_length, translate_ids
 from xuanzang.model.search import Hypothesis
 from xuanzang.model.tokenizer import normalize
 
@@ -146,15 +146,9 @@ def _torch_translations(
 
 
 def _onnx_translations(
-    model: OnnxModel, sentences: Sequence[Sequence[int]], settings: ExportSettings, batch_sentences: int = 32
+    model: OnnxModel, sentences: Sequence[Sequence[int]], settings: ExportSettings
 ) -> list[list[Hypothesis]]:
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
-    results: dict[int, list[Hypothesis]] = {}
-    for start in tqdm(range(0, len(order), batch_sentences), desc="translating", unit="batch", file=sys.stderr):
-        part = order[start : start + batch_sentences]
-        found = _translate(model, [sentences[i] for i in part], settings)
-        results.update(zip(part, found, strict=True))
-    return [results[i] for i in range(len(sentences))]
+    return translate_by_length(sentences, lambda batch: _translate(model, batch, settings))
 
 
 def _translate(model: OnnxModel, batch: Sequence[Sequence[int]], settings: ExportSettings) -> list[list[Hypothesis]]:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import numpy as np
 import onnxruntime
 import torch
-from torch.nn.utils.rnn import pad_sequence
 
 from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, translate_batch
+from xuanzang.model.data.dataset import pad_rows
 from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.transformer import Transformer
 
 
@@ -100,7 +101,7 @@ class _TorchFollower:
 
     @torch.inference_mode()
     def __init__(self, model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int) -> None:
-        source_ids, mask = _padded(model, sentences)
+        source_ids, mask = _padded(sentences)
         memory = model.encode(source_ids, mask)
         self._model, self._first_row = model, torch.arange(len(sentences))[:, None] * beam_size
         self._cache = model.start(memory.repeat_interleave(beam_size, 0), mask.repeat_interleave(beam_size, 0))
@@ -125,12 +126,10 @@ class _TorchFollower:
 def _torch_search(
     model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int, limit: int
 ) -> list[list[Hypothesis]]:
-    source_ids, mask = _padded(model, sentences)
+    source_ids, mask = _padded(sentences)
     return beam_search(model, source_ids, mask, beam_size=beam_size, max_target_length=limit)
 
 
-def _padded(model: Transformer, sentences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    pad_id = model.config.pad_id
-    rows = [torch.tensor(ids) for ids in sentences]
-    source_ids = pad_sequence(rows, batch_first=True, padding_value=pad_id)
-    return source_ids, source_ids != pad_id
+def _padded(sentences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    source_ids = pad_rows(sentences)
+    return source_ids, source_ids != PAD_ID

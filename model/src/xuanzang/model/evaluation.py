@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 from tqdm import tqdm
 
@@ -79,14 +78,11 @@ def translate_ids(
         SourceLengthError: A sentence has more tokens than the model takes.
     """
     _check_lengths(sentences, model.config.max_positions)
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
     device, max_positions = model.output_projection.weight.device, model.config.max_positions
-    results: dict[int, list[Hypothesis]] = {}
-    starts = range(0, len(order), batch_sentences)
-    for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
-        part = order[start : start + batch_sentences]
-        source_ids = pad_rows([np.array(sentences[i]) for i in part]).to(device)
-        found = beam_search(
+
+    def translate(batch: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        source_ids = pad_rows(batch).to(device)
+        return beam_search(
             model,
             source_ids,
             source_ids != PAD_ID,
@@ -94,9 +90,34 @@ def translate_ids(
             num_hypotheses=num_hypotheses,
             length_penalty=length_penalty,
             # Each sentence has its own limit, so that its translation does not depend on its batch mates.
-            max_target_length=[min(2 * len(sentences[i]) + 20, max_positions - 1) for i in part],
+            max_target_length=[min(2 * len(ids) + 20, max_positions - 1) for ids in batch],
         )
-        results.update(zip(part, found, strict=True))
+
+    return translate_by_length(sentences, translate, batch_sentences=batch_sentences)
+
+
+def translate_by_length(
+    sentences: Sequence[Sequence[int]],
+    translate: Callable[[Sequence[Sequence[int]]], list[list[Hypothesis]]],
+    *,
+    batch_sentences: int = 32,
+) -> list[list[Hypothesis]]:
+    """Translate sentences in batches of like length, with a progress bar.
+
+    Args:
+        sentences: Source ids, eos last.
+        translate: Translates one batch.
+        batch_sentences: Most sentences per batch.
+
+    Returns:
+        Hypotheses of each sentence in the order given.
+    """
+    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    results: dict[int, list[Hypothesis]] = {}
+    starts = range(0, len(order), batch_sentences)
+    for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
+        part = order[start : start + batch_sentences]
+        results.update(zip(part, translate([sentences[i] for i in part]), strict=True))
     return [results[i] for i in range(len(sentences))]
 
 

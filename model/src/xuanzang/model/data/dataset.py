@@ -175,7 +175,7 @@ def _cut(
             first += count
 
 
-def pad_rows(rows: Sequence[npt.NDArray[np.int64]]) -> Tensor:
+def pad_rows(rows: Sequence[Sequence[int] | npt.NDArray[np.int64]]) -> Tensor:
     """Stack rows of ids, padded with pad_id to the longest: [row, length], int64."""
     padded = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
     for i, row in enumerate(rows):
