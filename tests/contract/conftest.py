@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.search import SearchOptions
 
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
 """Decodes sentences in one batch, each with its options."""
@@ -20,6 +22,30 @@ Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[Targe
 @pytest.fixture(scope="session")
 def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
     return load_checkpoint(tiny_checkpoint)
+
+
+@pytest.fixture(scope="session")
+def open_runtime(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Runtime]:
+    """Exports the tiny model in a precision and opens its graphs."""
+
+    def open_runtime(precision: str) -> Runtime:
+        settings = ExportSettings.model_validate(
+            {
+                "checkpoint": tiny_checkpoint,
+                "repository": tmp_path_factory.mktemp(precision),
+                "model": "tiny",
+                "precision": precision,
+                "valid": toy_files[1],
+                "parity_sentences": 5,
+                "evaluation_sentences": 8,
+                "max_bleu_loss": 100.0,  # of random weights it means nothing
+            }
+        )
+        return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1)
+
+    return open_runtime
 
 
 @pytest.fixture(scope="session")

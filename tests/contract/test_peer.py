@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import ctranslate2
 import pytest
 from ctranslate2_spec import save_as_ctranslate2
 
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.server.engine.decoding import TargetHypothesis
-from xuanzang.server.engine.search import SearchOptions
+from xuanzang.server.engine.hypotheses import SearchOptions, TargetHypothesis
 
 LIMIT = 40
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
@@ -54,3 +54,83 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
     for ours, theirs in zip(found, expected, strict=True):
         assert [checkpoint.target_tokenizer.pieces(h.target_ids) for h in ours] == theirs.hypotheses
         assert [h.score for h in ours] == pytest.approx(theirs.scores, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"repetition_penalty": 1.3}, {"repetition_penalty": 1.3}),
+        ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
+        ({"min_target_length": 6}, {"min_decoding_length": 6}),
+    ],
+)
+def test_options_mean_what_they_mean_in_ctranslate2(
+    checkpoint: Checkpoint,
+    serve: Serve,
+    peer: ctranslate2.Translator,
+    toy_pairs: list[tuple[str, str]],
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+) -> None:
+    tokenizer = checkpoint.source_tokenizer
+    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    plain = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
+    found = serve(rows, [SearchOptions(**{"min_target_length": 0, **plain, **ours})] * len(rows))
+    without = serve(rows, [SearchOptions(**{"min_target_length": 0, **plain})] * len(rows))
+    assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
+    expected = peer.translate_batch(
+        [tokenizer.pieces(ids) for ids in rows],
+        beam_size=4,
+        num_hypotheses=4,
+        length_penalty=1.0,
+        max_decoding_length=LIMIT,
+        **{"min_decoding_length": 0, **theirs},
+        return_scores=True,
+    )
+    for mine, other in zip(found, expected, strict=True):
+        assert [checkpoint.target_tokenizer.pieces(h.target_ids) for h in mine] == other.hypotheses
+        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
+
+
+def test_suppressed_sequences_are_those_of_ctranslate2(
+    checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
+) -> None:
+    tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
+    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    plain = {"beam_size": 4, "num_hypotheses": 1, "length_penalty": 1.0}
+    options = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
+    free = serve(rows, [SearchOptions(**options)] * len(rows))
+    texts = [hypotheses[0].target_ids for hypotheses in free]
+    forbidden = tuple({tuple(ids[: 1 + index % 3]) for index, ids in enumerate(texts[:6]) if ids})
+    found = serve(rows, [SearchOptions(**options, suppressed_sequences=forbidden)] * len(rows))
+    expected = peer.translate_batch(
+        [tokenizer.pieces(ids) for ids in rows],
+        **{**plain, "max_decoding_length": LIMIT, "min_decoding_length": 0},
+        suppress_sequences=[target.pieces(ids) for ids in forbidden],
+        return_scores=True,
+    )
+    for mine, other in zip(found, expected, strict=True):
+        assert [target.pieces(h.target_ids) for h in mine] == other.hypotheses
+        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
+
+
+def test_a_forced_prefix_is_that_of_ctranslate2(
+    checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
+) -> None:
+    tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
+    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    # CTranslate2 lets no hypothesis end right after its prefix; we forbid it by a least length, whose scores differ a bit.
+    options = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "min_target_length": 4}
+    free = serve(rows, [SearchOptions(**options, max_target_length=LIMIT)] * len(rows))
+    prefixes = [tuple(hypotheses[3].target_ids[:3]) for hypotheses in free]
+    found = serve(rows, [SearchOptions(**options, max_target_length=LIMIT, prefix_ids=prefix) for prefix in prefixes])
+    expected = peer.translate_batch(
+        [tokenizer.pieces(ids) for ids in rows],
+        [target.pieces(list(prefix)) for prefix in prefixes],
+        **{"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0},
+        **{"max_decoding_length": LIMIT, "min_decoding_length": 0},
+        return_scores=True,
+    )
+    for mine, other in zip(found, expected, strict=True):
+        assert [target.pieces(h.target_ids) for h in mine] == other.hypotheses
+        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-2)

@@ -14,7 +14,7 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 SENTENCES = ("我有一只猫。", "你好，世界！", "今天天气很好。", "a cat, a dog", "hello world", "the weather is fine")
-CACHE = ["batch", "heads", "past", "head"]
+CACHE = ["batch", "heads", "slot", "head"]
 
 
 def digest(path: Path) -> dict[str, Any]:
@@ -37,6 +37,12 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
         tensor("candidate_ids", "int64", "batch", "candidate"),
         tensor("candidate_parents", "int64", "batch", "candidate"),
     ]
+    edits = [
+        tensor("edited_ids", "int64", "batch", "beam", "edit"),
+        tensor("edit_penalties", "float32", "batch", "beam", "edit"),
+        tensor("edit_biases", "float32", "batch", "beam", "edit"),
+    ]
+    attention = tensor("attention", "float32", "batch", "beam", "source")
     sizes = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
     return {
         "format": 1,
@@ -62,12 +68,15 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
                 tensor("token_ids", "int64", "batch", "beam"),
                 tensor("positions", "int64", "batch", "1"),
                 tensor("scores", "float32", "batch", "beam"),
-                tensor("visible", "bool", "batch", "beam", "history"),
+                tensor("slot_indices", "int64", "batch", "beam", "heads", "3"),
+                tensor("visible", "bool", "batch", "beam", "slot"),
+                tensor("candidate_count", "int64", "1"),
+                *edits,
                 mask,
                 *key_values("cross_key_values"),
                 *key_values("past_key_values"),
             ],
-            "outputs": [*candidates, *key_values("present_key_values")],
+            "outputs": [*candidates, attention, *key_values("present_key_values")],
         },
         "source_tokenizer": "shared.spm",
         "target_tokenizer": "shared.spm",

@@ -1,19 +1,19 @@
 """The encoder and the decoder step as ONNX graphs.
 
     source_ids ─ encoder ─ cross_key_values, source_mask ─┐
-                                                          ├─ decoder ─ candidates, present_key_values ─┐
-    token_ids, positions, scores, visible, past_key_values┘                                           │
-                                                   past_key_values of the next step ◄─────────────────┘
+                                                          ├─ decoder ─ candidates, attention, present_key_values ─┐
+    token_ids, positions, scores, visible, past_key_values┘                                                      │
+                                                              past_key_values of the next step ◄─────────────────┘
 
-In the decoder the hypotheses of a sentence are query positions over one shared history of columns: `visible` says which
-columns each may see. A change of beams changes `visible` and copies no cache.
+In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each holding the key and
+the value of one token: `visible` says which slots each may see. A change of beams changes `visible` and copies no cache.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import onnx
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.candidates import GROUP, NEVER, choose_candidates, edit_logits
 from xuanzang.export.weights import Float32, FloatArray, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -62,17 +63,25 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     """
     blocks = _Blocks(model, precision, "decoder")
     graph = blocks.graph
-    shown, hidden = graph.constant("shown", 0.0, np.float32), graph.constant("hidden", HIDDEN, np.float32)
-    bias = graph.op(
-        "Unsqueeze", graph.op("Where", "visible", shown, hidden), graph.ints(1)
-    )  # [batch, 1, beam, history]
-    source_mask = graph.op("Cast", "source_mask", to=onnx.TensorProto.INT32)
+    masks = _Masks(
+        history=_bias(graph, "visible", 1),  # [batch, 1, beam, slot]
+        source=graph.op("Cast", "source_mask", to=onnx.TensorProto.INT32),
+        source_bias=_bias(graph, "source_mask", 1, 2),  # [batch, 1, 1, source]
+    )
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
     for index, layer in enumerate(model.decoder_layers):
-        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index, bias, source_mask)
-    logits = blocks.linear(blocks.norm(x, model.decoder_norm), model.output_projection)
-    _candidates(graph, logits, model.config.target_vocab_size)
+        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index, masks)
+    logits = blocks.logits(blocks.norm(x, model.decoder_norm), model.output_projection)
+    choose_candidates(graph, edit_logits(graph, logits))
     return graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
+
+
+class _Masks(NamedTuple):
+    """What the attention of the decoder must not see."""
+
+    history: str
+    source: str
+    source_bias: str
 
 
 class _Blocks:
@@ -82,15 +91,18 @@ class _Blocks:
         self.graph = GraphBuilder(name)
         self._precision = precision
         self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
+        self._num_decoder_layers = model.config.num_decoder_layers
         self._names = {module: module_name for module_name, module in model.named_modules()}
 
     def encoder_layer(self, x: str, layer: EncoderLayer, mask: str) -> str:
         x = self.residual(x, layer.self_attention_residual, lambda h: self._encoder_attention(h, layer, mask))
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
-    def decoder_layer(self, x: str, layer: DecoderLayer, index: int, bias: str, mask: str) -> str:
-        x = self.residual(x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index, bias))
-        x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index, mask))
+    def decoder_layer(self, x: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
+        x = self.residual(
+            x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index, masks.history)
+        )
+        x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index, masks))
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
     def residual(self, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
@@ -108,6 +120,18 @@ class _Blocks:
 
     def feed_forward(self, x: str, network: FeedForward) -> str:
         return self.linear(self.graph.op("Relu", self.linear(x, network.inner)), network.outer)
+
+    def logits(self, x: str, projection: nn.Linear) -> str:
+        """Project onto the vocabulary, filled up to whole groups of `choose_candidates` with pieces never chosen."""
+        weight = _array(projection.weight).T
+        padding = -weight.shape[1] % GROUP
+        bias = np.zeros(weight.shape[1], np.float32) if projection.bias is None else _array(projection.bias)
+        layer = Linear(
+            self._names[projection],
+            np.ascontiguousarray(np.pad(weight, ((0, 0), (0, padding)))),
+            np.pad(bias, (0, padding), constant_values=NEVER),
+        )
+        return self._precision.linear(self.graph, x, layer)
 
     def linear(self, x: str, *layers: nn.Linear) -> str:
         """Apply layers that share their input as one product."""
@@ -136,48 +160,53 @@ class _Blocks:
         return self._attend([query, key, value, "", mask], layer.self_attention)
 
     def _history_attention(self, h: str, layer: DecoderLayer, index: int, bias: str) -> str:
-        query, key, value = self._project(h, layer.self_attention)
-        past = [f"past_key_values.{index}.{part}" for part in ("key", "value")]
-        present = [f"present_key_values.{index}.{part}" for part in ("key", "value")]
-        return self._attend([query, key, value, "", "", bias, *past], layer.self_attention, present)
+        """Write the step's keys and values into their slots, then attend to the slots that may be seen."""
+        attention = layer.self_attention
+        query, *new = self._project(h, attention)
+        slots = [
+            self.graph.op(
+                "ScatterND",
+                f"past_key_values.{index}.{part}",
+                "slot_indices",
+                self.graph.op("Reshape", projected, self.graph.ints(0, 0, self._num_heads, self._d_head)),
+                output=f"present_key_values.{index}.{part}",
+            )
+            for part, projected in zip(("key", "value"), new, strict=True)
+        ]
+        return self._attend([query, *slots, "", "", bias], attention)
 
-    def _cross_attention(self, h: str, layer: DecoderLayer, index: int, mask: str) -> str:
+    def _cross_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
         query = self.linear(h, layer.cross_attention.query_projection)
         key, value = (f"cross_key_values.{index}.{part}" for part in ("key", "value"))
-        return self._attend([query, key, value, "", mask], layer.cross_attention)
+        if index == self._num_decoder_layers - 1:
+            return self._observed_attention(query, key, value, masks.source_bias, layer.cross_attention)
+        return self._attend([query, key, value, "", masks.source], layer.cross_attention)
+
+    def _observed_attention(self, query: str, key: str, value: str, bias: str, attention: MultiHeadAttention) -> str:
+        """Attend step by step instead of fused, as fast, so that the weights can be read from the graph."""
+        graph = self.graph
+        heads = graph.op("Reshape", query, graph.ints(0, 0, self._num_heads, self._d_head))
+        heads = graph.op("Transpose", heads, perm=[0, 2, 1, 3])
+        scores = graph.op("FusedMatMul", heads, key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
+        weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)  # [batch, heads, beam, source]
+        graph.op("ReduceMean", weights, graph.ints(1), keepdims=0, output="attention")
+        mixed = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
+        return self.linear(graph.op("Reshape", mixed, graph.ints(0, 0, self._d_model)), attention.output_projection)
 
     def _project(self, h: str, attention: MultiHeadAttention) -> list[str]:
         together = self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
         return self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
 
-    def _attend(self, inputs: list[str], attention: MultiHeadAttention, present: list[str] | None = None) -> str:
-        """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias, past."""
-        output = f"{self._names[attention]}.heads"
-        self.graph.multi_op(
-            "MultiHeadAttention",
-            *inputs,
-            outputs=[output, *(present or [])],
-            domain=MICROSOFT,
-            num_heads=self._num_heads,
-        )
-        return self.linear(output, attention.output_projection)
+    def _attend(self, inputs: list[str], attention: MultiHeadAttention) -> str:
+        """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias."""
+        heads = self.graph.op("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=self._num_heads)
+        return self.linear(heads, attention.output_projection)
 
 
-def _candidates(graph: GraphBuilder, logits: str, vocab_size: int) -> None:
-    """Choose the 2 · beam best continuations of each sentence from logits [batch, beam, vocab]."""
-    beam = graph.op("Shape", "token_ids", start=1, end=2)
-    wanted = graph.op("Mul", beam, graph.ints(2))  # [1]
-    per_row = graph.op("Min", wanted, graph.ints(vocab_size))
-    _, ids = graph.multi_op("TopK", logits, per_row, outputs=2, axis=-1)  # [batch, beam, per_row]
-    # LogSoftmax and a gather: onnxruntime's ReduceLogSumExp is 20 times slower.
-    log_probs = graph.op("GatherElements", graph.op("LogSoftmax", logits, axis=-1), ids, axis=-1)
-    totals = graph.op("Add", log_probs, graph.op("Unsqueeze", "scores", graph.ints(2)))
-    flat = graph.op("Concat", graph.ints(0), graph.ints(-1), axis=0)
-    _, slots = graph.multi_op(
-        "TopK", graph.op("Reshape", totals, flat), wanted, outputs=["candidate_scores", "slots"], axis=-1
-    )
-    graph.op("GatherElements", graph.op("Reshape", ids, flat), slots, axis=1, output="candidate_ids")
-    graph.op("Div", slots, per_row, output="candidate_parents")
+def _bias(graph: GraphBuilder, mask: str, *axes: int) -> str:
+    """Turn a mask into what is added to attention scores, with new axes."""
+    shown, hidden = graph.constant("shown", 0.0, np.float32), graph.constant("hidden", HIDDEN, np.float32)
+    return graph.op("Unsqueeze", graph.op("Where", mask, shown, hidden), graph.ints(*axes))
 
 
 def _scalar(graph: GraphBuilder, value: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, translate_batch
+from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, step_inputs, translate_batch
 from xuanzang.model.data.dataset import pad_rows
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.tokenizer import PAD_ID
@@ -77,17 +77,15 @@ def step_milliseconds(
 ) -> float:
     """Return the median time of one decoder step with a history of `position` tokens per hypothesis."""
     config = onnx_model.config
-    feed = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
-    columns = position * beam_size
-    history = np.zeros((batch, config.num_heads, columns, config.d_head), dtype=np.float32)
-    feed |= dict.fromkeys(onnx_model.empty_history(batch), onnxruntime.OrtValue.ortvalue_from_numpy(history))
-    small = {
-        "token_ids": np.full((batch, beam_size), config.bos_id, dtype=np.int64),
-        "positions": np.full((batch, 1), position, dtype=np.int64),
-        "scores": np.zeros((batch, beam_size), dtype=np.float32),
-        "visible": np.ones((batch, beam_size, columns + beam_size), dtype=bool),
-    }
-    feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in small.items()}
+    memory = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
+    # A translation of that many tokens, and beside it what its other hypotheses do not share.
+    slots = position + 4 * beam_size
+    shape = (batch, beam_size)
+    rows = Rows(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
+    inputs = step_inputs(config, rows, position, np.arange(beam_size))
+    inputs["visible"] = np.ones((*shape, slots), dtype=bool)
+    feed = memory | onnx_model.empty_slots(batch, slots)
+    feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
     times = []
     for _ in range(runs):
         started = time.perf_counter()

@@ -58,11 +58,11 @@ class OnnxModel:
         values = self.encoder.run_with_ort_values(self._encoder_outputs, feed)
         return dict(zip(self._encoder_outputs, values, strict=True))
 
-    def empty_history(self, batch: int) -> dict[str, onnxruntime.OrtValue]:
-        """Return the past of a decoder that has seen no token."""
-        empty = _value(np.zeros((batch, self.config.num_heads, 0, self.config.d_head), dtype=np.float32))
+    def empty_slots(self, batch: int, slots: int) -> dict[str, onnxruntime.OrtValue]:
+        """Return the past of a decoder that has seen no token and may write to some slots per sentence."""
+        shape = (batch, self.config.num_heads, slots, self.config.d_head)
         names = [name.name for name in self.decoder.get_inputs() if name.name.startswith("past_key_values.")]
-        return dict.fromkeys(names, empty)
+        return dict.fromkeys(names, _value(np.zeros(shape, dtype=np.float32)))
 
     def step(self, feed: dict[str, onnxruntime.OrtValue]) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
         """Run one decoder step; returns the candidates and the past of the next step."""
@@ -99,27 +99,51 @@ def translate_batch(
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
-    batch = len(sentences)
+    batch, slots = len(sentences), max_target_length * beam_size
     beams = [Beam(beam_size, beam_size, length_penalty, max_target_length) for _ in sentences]
-    memory, past = model.encode(sentences), model.empty_history(batch)
-    visible = np.zeros((batch, beam_size, 0), dtype=bool)
-    own_column = np.broadcast_to(np.eye(beam_size, dtype=bool), (batch, beam_size, beam_size))
+    memory, past = model.encode(sentences), model.empty_slots(batch, slots)
+    visible = np.zeros((batch, beam_size, slots), dtype=bool)
     rows = _first_rows(batch, beam_size, model.config.bos_id)
     for position in range(max_target_length):
-        visible = np.concatenate([np.take_along_axis(visible, rows.parents[:, :, None], 1), own_column], axis=2)
-        feed = {
-            "token_ids": _value(rows.token_ids),
-            "positions": _value(np.full((batch, 1), position, dtype=np.int64)),
-            "scores": _value(rows.scores),
-            "visible": _value(visible),
-        }
-        candidates, past = model.step(feed | memory | past)
+        # No slot is used twice: wasteful, but there is nothing to get wrong.
+        own = position * beam_size + np.arange(beam_size)
+        visible = np.take_along_axis(visible, rows.parents[:, :, None], 1)
+        visible[:, np.arange(beam_size), own] = True
+        feed = step_inputs(model.config, rows, position, own) | {"visible": visible}
+        candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
         if on_step:
             on_step(rows, candidates)
         rows = _advance(beams, candidates, model.config.eos_id)
         if all(beam.done for beam in beams):
             break
     return [beam.hypotheses() for beam in beams]
+
+
+def step_inputs(
+    config: TransformerConfig, rows: Rows, position: int, slots: npt.NDArray[np.int64]
+) -> dict[str, npt.NDArray[np.generic]]:
+    """Return the inputs of a step for sentences at the same position, but for `visible`, cache and memory.
+
+    Args:
+        config: Of the model.
+        rows: What is continued.
+        position: Of the last tokens.
+        slots: That the hypotheses of each sentence write to, [beam].
+    """
+    batch, beam = rows.token_ids.shape
+    sentence, head = np.arange(batch)[:, None, None], np.arange(config.num_heads)
+    places = np.broadcast_arrays(sentence, head, slots[:, None])
+    no_edits = np.zeros((batch, beam, 0))
+    return {
+        "token_ids": rows.token_ids,
+        "positions": np.full((batch, 1), position, dtype=np.int64),
+        "scores": rows.scores,
+        "slot_indices": np.stack(places, axis=-1),
+        "candidate_count": np.array([2 * beam]),
+        "edited_ids": no_edits.astype(np.int64),
+        "edit_penalties": no_edits.astype(np.float32),
+        "edit_biases": no_edits.astype(np.float32),
+    }
 
 
 def _first_rows(batch: int, beam_size: int, bos_id: int) -> Rows:

@@ -24,13 +24,13 @@ def cross_key_values(config: TransformerConfig) -> list[TensorSpec]:
 
 
 def past_key_values(config: TransformerConfig) -> list[TensorSpec]:
-    """Self-attention history before the step: one column per hypothesis and step, shared by a sentence's hypotheses."""
-    return _per_layer(config, "past_key_values", ("batch", config.num_heads, "past", config.d_head))
+    """Self-attention keys and values before the step, one per slot; the hypotheses of a sentence share its slots."""
+    return _per_layer(config, "past_key_values", ("batch", config.num_heads, "slot", config.d_head))
 
 
 def present_key_values(config: TransformerConfig) -> list[TensorSpec]:
-    """Self-attention history after the step: past and the `beam` new columns."""
-    return _per_layer(config, "present_key_values", ("batch", config.num_heads, "history", config.d_head))
+    """The same after the step: the slots of the step's tokens are written, so one buffer may serve as both."""
+    return _per_layer(config, "present_key_values", ("batch", config.num_heads, "slot", config.d_head))
 
 
 def encoder_inputs() -> list[TensorSpec]:
@@ -47,14 +47,24 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
     """What one step takes.
 
     token_ids: last token of each hypothesis. positions: of that token, one per sentence; sentences may stand at
-    different ones. scores: summed log-probabilities so far; a dead row has a hugely negative one. visible: the history
-    columns that each hypothesis may see, its own new one included.
+    different ones. scores: summed log-probabilities so far; a dead row has a hugely negative one. slot_indices: where
+    each hypothesis' keys and values are written, as (sentence, head, slot). visible: the slots that each hypothesis may
+    see, its new one included. candidate_count: how many continuations to return.
+
+    Edits change logits before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
+    divided by it if positive, and its bias is added. An id named twice must have equal edits.
     """
+    edits = ("batch", "beam", "edit")
     return [
         TensorSpec("token_ids", "int64", ("batch", "beam")),
         TensorSpec("positions", "int64", ("batch", 1)),
         TensorSpec("scores", "float32", ("batch", "beam")),
-        TensorSpec("visible", "bool", ("batch", "beam", "history")),
+        TensorSpec("slot_indices", "int64", ("batch", "beam", config.num_heads, 3)),
+        TensorSpec("visible", "bool", ("batch", "beam", "slot")),
+        TensorSpec("candidate_count", "int64", (1,)),
+        TensorSpec("edited_ids", "int64", edits),
+        TensorSpec("edit_penalties", "float32", edits),
+        TensorSpec("edit_biases", "float32", edits),
         TensorSpec("source_mask", "bool", ("batch", "source")),
         *cross_key_values(config),
         *past_key_values(config),
@@ -62,15 +72,17 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
 
 
 def decoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
-    """What one step gives: the 2 · beam best continuations of each sentence, best first, and the grown history.
+    """What one step gives: the best continuations of each sentence, best first, and the slots after the step.
 
-    candidate_scores are summed log-probabilities, candidate_parents the hypothesis that each continues.
+    candidate_scores are summed log-probabilities, candidate_parents the hypothesis that each continues. attention is
+    what the last layer's heads give to each source position, on average.
     """
     candidates = ("batch", "candidate")
     return [
         TensorSpec("candidate_scores", "float32", candidates),
         TensorSpec("candidate_ids", "int64", candidates),
         TensorSpec("candidate_parents", "int64", candidates),
+        TensorSpec("attention", "float32", ("batch", "beam", "source")),
         *present_key_values(config),
     ]
 

@@ -63,9 +63,9 @@ def beam_search(
     token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
     for length in range(1, max(limits) + 1):
         logits, cache = model.step(token_ids, cache)
-        log_probs = logits.float().log_softmax(-1).view(len(beams), beam_size, -1)
         if length <= min_target_length:
-            log_probs[:, :, model.config.eos_id] = -torch.inf
+            logits[:, model.config.eos_id] = -torch.inf
+        log_probs = logits.float().log_softmax(-1).view(len(beams), beam_size, -1)
         _advance(beams, log_probs, model.config.eos_id)
         if all(beam.done for beam in beams):
             break

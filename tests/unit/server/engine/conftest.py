@@ -14,8 +14,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding import Decoder
 from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.values import DecodingOptions
 from xuanzang.server.engine.worker import NewDecoder
 from xuanzang.server.metrics import Metrics

@@ -36,11 +36,17 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     cross = _key_values("cross_key_values", layers)
     encoder_inputs = {"source_ids": _ID_MATRIX, "source_lengths": Row(dtypes=("int64",), rank=1)}
     encoder_outputs = {**cross, "source_mask": _MASK}
+    edit = Row(dtypes=("float32",), rank=3)
     decoder_inputs = {
         "token_ids": _ID_MATRIX,
         "positions": _ID_MATRIX,
         "scores": Row(dtypes=("float32",), rank=2),
+        "slot_indices": Row(dtypes=("int64",), rank=4),
         "visible": Row(dtypes=("bool",), rank=3),
+        "candidate_count": Row(dtypes=("int64",), rank=1),
+        "edited_ids": Row(dtypes=("int64",), rank=3),
+        "edit_penalties": edit,
+        "edit_biases": edit,
         "source_mask": _MASK,
         **cross,
         **_key_values("past_key_values", layers),
@@ -49,6 +55,7 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "candidate_scores": Row(dtypes=("float32",), rank=2),
         "candidate_ids": _ID_MATRIX,
         "candidate_parents": _ID_MATRIX,
+        "attention": Row(dtypes=("float32",), rank=3),
         **_key_values("present_key_values", layers),
     }
     for name, graph in (("encoder", manifest.encoder), ("decoder", manifest.decoder)):

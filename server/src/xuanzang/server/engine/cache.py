@@ -1,49 +1,160 @@
-"""What the decoder graph is given besides the last tokens: encoder memory and history."""
+"""Keys and values of a running batch, in slots that are reused, written in place by the decoder graph.
+
+The hypotheses of a sentence share its slots: each holds key and value of one token, and `visible` says which slots a
+hypothesis may see. A change of hypotheses rearranges a few booleans and copies no key or value. A slot that no living
+hypothesis sees is free again, so that a sentence needs about as many slots as its translation has tokens, not as many
+as all its hypotheses together. Sentences come at the end and leave their place to the last one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.runtime import Values, value
+from xuanzang.server.engine.store import Array, Store
+
+Ints = npt.NDArray[np.int64]
+
+# Slots and source positions are added in steps, because each step copies the cache of the batch.
+_SLOTS_CHUNK = 16
+_SOURCE_CHUNK = 8
+# A translation is expected to need this many slots per source token, and some for what its hypotheses do not share; but
+# few are taken before they are needed, since attention looks at all slots of a batch.
+_SLOTS_PER_SOURCE_TOKEN = 1.25
+_MOST_SLOTS_AT_ONCE = 64
+# Slots are given back when this share of them is enough.
+_SHRINK_SHARE = 2 / 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheShape:
+    """What a decoder graph keeps for each sentence."""
+
+    past_names: tuple[str, ...]
+    """Graph inputs of self-attention, [batch, heads, slot, head]."""
+    memory_names: tuple[str, ...]
+    """Graph inputs of cross-attention, [batch, heads, source, head]."""
+    num_heads: int
+    d_head: int
+    dtype: npt.DTypeLike
 
 
 class Cache:
-    """Memory and history of a batch of sentences.
+    """Slots and encoder memory of a batch of sentences with the same beam size."""
 
-    The hypotheses of a sentence share one history of columns, one column per hypothesis and step. `visible` says which
-    columns each may see, so a change of hypotheses rearranges a few booleans and copies no key or value.
-    """
+    def __init__(self, shape: CacheShape, beam_size: int) -> None:
+        """Start without sentences.
 
-    def __init__(self, memory: Values, past: Values, *, batch: int, beam: int) -> None:
-        self._memory, self._past = memory, past
-        self._visible = np.zeros((batch, beam, 0), dtype=bool)
+        Args:
+            shape: Of the graph's inputs.
+            beam_size: Hypotheses of each sentence.
+        """
+        self._beam_size = beam_size
+        self._heads = np.arange(shape.num_heads)
+        size = {"num_heads": shape.num_heads, "d_head": shape.d_head}
+        self._past = Store(shape.past_names, **size, dtype=shape.dtype)
+        self._memory = Store(shape.memory_names, **size, dtype=shape.dtype)
+        self._source_lengths = np.zeros(0, dtype=np.int64)
+        self._visible = np.zeros((0, beam_size, 0), dtype=bool)
+        self._slot_indices = np.zeros((0, beam_size, shape.num_heads, 3), dtype=np.int64)
+        self.inputs: dict[str, Array] = {}
+        """Of the decoder graph, by name; changed in place by `advance` where it can be."""
+        self.outputs: dict[str, Array] = {}
+        """Where the graph writes: the same arrays as its inputs."""
 
-    def inputs(self, parents: npt.NDArray[np.int64]) -> Values:
-        """Return the graph inputs for the next step.
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held for keys and values."""
+        return self._past.nbytes + self._memory.nbytes
+
+    @property
+    def sources(self) -> int:
+        """Source positions of the memory."""
+        return self._memory.columns
+
+    @property
+    def slots(self) -> int:
+        """Slots of each sentence."""
+        return self._past.columns
+
+    def join(self, memory: Mapping[str, Array], source_lengths: Ints) -> None:
+        """Add sentences after those that are there.
+
+        Args:
+            memory: Of the encoder, by the names of the decoder's inputs; copied.
+            source_lengths: [batch].
+        """
+        old = len(self._source_lengths)
+        self._source_lengths = np.concatenate([self._source_lengths, source_lengths])
+        new_rows = np.zeros((len(source_lengths), self._beam_size, self.slots), dtype=bool)
+        self._visible = np.concatenate([self._visible, new_rows])
+        expected = int(_SLOTS_PER_SOURCE_TOKEN * source_lengths.max()) + 3 * self._beam_size
+        expected = min(_chunked(expected, _SLOTS_CHUNK), _MOST_SLOTS_AT_ONCE)
+        self._resize(max(expected, self.slots) if old else expected)
+        self._memory.fill(old, memory)
+
+    def select(self, order: Ints) -> None:
+        """Keep only some sentences.
+
+        Args:
+            order: Rows, [batch]; row i comes from order[i], and none from a row that was overwritten before.
+        """
+        for row in np.flatnonzero(order != np.arange(len(order))).tolist():
+            self._past.copy_row(int(order[row]), row)
+            self._memory.copy_row(int(order[row]), row)
+        self._source_lengths = self._source_lengths[order]
+        self._visible = self._visible[order]
+        in_use = np.flatnonzero(self._visible.any(axis=(0, 1)))
+        wanted = _chunked(int(in_use.max(initial=-1)) + 1 + self._beam_size, _SLOTS_CHUNK)
+        self._resize(wanted if wanted <= _SHRINK_SHARE * self.slots else self.slots)
+
+    def advance(self, parents: Ints) -> None:
+        """Make room for the next token of every hypothesis.
 
         Args:
             parents: Where each hypothesis stood before the last selection, [batch, beam].
         """
-        batch, beam = parents.shape
-        inherited = np.take_along_axis(self._visible, parents[:, :, None], axis=1)
-        own = np.broadcast_to(np.eye(beam, dtype=bool), (batch, beam, beam))
-        self._visible = np.concatenate([inherited, own], axis=2)  # [batch, beam, history]
-        return {"visible": value(self._visible)} | self._memory | self._past
+        rows = np.arange(len(parents))[:, None]
+        inherited = self._visible[rows, parents]
+        taken = inherited.any(axis=1)  # [batch, slot]
+        if int(taken.sum(axis=1).max()) + self._beam_size > self.slots:
+            more = _chunked(max(self._beam_size, self.slots // 4), _SLOTS_CHUNK)
+            self._resize(self.slots + more)
+            taken = np.pad(taken, ((0, 0), (0, more)))
+            inherited = np.pad(inherited, ((0, 0), (0, 0), (0, more)))
+        # The lowest free slots: which they are depends on the sentence alone, not on how many slots the batch has.
+        slots = np.argsort(taken, axis=1, kind="stable")[:, : self._beam_size]
+        np.copyto(self._visible, inherited)
+        self._visible[rows, np.arange(self._beam_size), slots] = True
+        self._slot_indices[..., 2] = slots[:, :, None]
 
-    def grow(self, past: Values) -> None:
-        """Take the history that a step returned."""
-        self._past = past
+    def _resize(self, slots: int) -> None:
+        """Bring everything to a number of slots, and to the sentences and source positions that there are."""
+        count = len(self._source_lengths)
+        self._past.resize(count, slots)
+        sources = _chunked(int(self._source_lengths.max(initial=1)), _SOURCE_CHUNK)
+        # A shorter memory saves little, so it is cut only when that saves half.
+        self._memory.resize(count, self.sources if sources < self.sources <= 2 * sources else sources)
+        if slots != self._visible.shape[2]:
+            visible = np.zeros((count, self._beam_size, slots), dtype=bool)
+            kept = min(slots, self._visible.shape[2])
+            visible[:, :, :kept] = self._visible[:, :, :kept]
+            self._visible = visible
+        self._slot_indices = np.zeros((count, self._beam_size, len(self._heads), 3), dtype=np.int64)
+        self._slot_indices[..., 0] = np.arange(count)[:, None, None]
+        self._slot_indices[..., 1] = self._heads
+        self._expose()
 
-    def select(self, rows: npt.NDArray[np.int64]) -> None:
-        """Keep only some sentences, in the order given; copies what stays.
-
-        Args:
-            rows: [batch], int64.
-        """
-        self._memory, self._past = _select(self._memory, rows), _select(self._past, rows)
-        self._visible = self._visible[rows]
+    def _expose(self) -> None:
+        past = self._past.tensors()
+        mask = np.arange(self.sources) < self._source_lengths[:, None]
+        own = {"visible": self._visible, "slot_indices": self._slot_indices, "source_mask": mask}
+        self.inputs = {**past, **self._memory.tensors(), **own}
+        self.outputs = {name.replace("past", "present", 1): tensor for name, tensor in past.items()}
 
 
-def _select(values: Values, rows: npt.NDArray[np.int64]) -> Values:
-    return {name: value(tensor.numpy()[rows]) for name, tensor in values.items()}
+def _chunked(count: int, chunk: int) -> int:
+    return -(-count // chunk) * chunk

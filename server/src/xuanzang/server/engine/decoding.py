@@ -1,61 +1,47 @@
-"""A batch being decoded: sentences come in, step by step, and leave when they are done."""
+"""All that one worker decodes of one model."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from itertools import groupby
 
-import numpy as np
-import numpy.typing as npt
-
-from xuanzang.server.engine.cache import Cache
-from xuanzang.server.engine.runtime import Runtime, value
-from xuanzang.server.engine.search import BeamSearch, SearchOptions, TargetHypothesis
-
-__all__ = ["Decoder", "SearchOptions", "Sentence", "TargetHypothesis"]
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Sentence:
-    """A sentence to decode; equal only to itself."""
-
-    source_ids: list[int]
-    """End token included."""
-    options: SearchOptions
+from xuanzang.server.engine.batch import Batch, Kind
+from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
 
 
 class Decoder:
-    """Sentences that are decoded together. Belongs to one thread."""
+    """Running batches, one for each kind of sentence. Belongs to one thread."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._sentences: list[Sentence | None] = []
-        """One per row of the batch; None where the sentence has left and the row is not yet taken out."""
-        self._search: BeamSearch
-        self._cache: Cache
+        self._batches: dict[Kind, Batch] = {}
 
     def __len__(self) -> int:
-        """Return the number of sentences that are still being decoded."""
-        return sum(sentence is not None for sentence in self._sentences)
+        """Return the number of sentences that are being decoded."""
+        return sum(len(batch.sentences) for batch in self._batches.values())
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of keys and values of all sentences."""
+        return sum(batch.cache_bytes for batch in self._batches.values())
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
-        """Encode sentences and start their search.
+        """Encode sentences and start their search beside those that are being decoded.
 
         Args:
-            sentences: At least one.
-
-        Raises:
-            ValueError: Others are still being decoded.
+            sentences: Of any kind.
         """
-        if len(self):
-            raise ValueError("sentences are admitted only to an empty decoder")
-        ids = self._runtime.special_ids
-        options = [sentence.options for sentence in sentences]
-        self._search = BeamSearch(options, start_id=ids.decoder_start_id, eos_id=ids.eos_id)
-        memory = self._runtime.encode(*_pad([sentence.source_ids for sentence in sentences], ids.source_pad_id))
-        batch, beam = self._search.token_ids.shape
-        self._cache = Cache(memory, self._runtime.empty_past(batch), batch=batch, beam=beam)
-        self._sentences = list(sentences)
+        by_kind = sorted(sentences, key=_kind)
+        for kind, group in groupby(by_kind, key=_kind):
+            self._batch(kind).admit(list(group))
+
+    def _batch(self, kind: Kind) -> Batch:
+        """Return the batch of a kind; the memory of an empty one is kept for the next of its kind, but not for ever."""
+        if kind not in self._batches:
+            self._batches = {kind: batch for kind, batch in self._batches.items() if batch.sentences}
+            self._batches[kind] = Batch(self._runtime, kind)
+        return self._batches[kind]
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
         """Extend every hypothesis by one token.
@@ -63,43 +49,22 @@ class Decoder:
         Returns:
             The sentences that are done, each with its hypotheses, best first.
         """
-        search = self._search
-        feed = self._cache.inputs(search.parents)
-        feed |= {"token_ids": value(search.token_ids), "positions": value(search.positions)}
-        candidates, past = self._runtime.step(feed | {"scores": value(search.scores)})
-        self._cache.grow(past)
-        finished = []
-        for row, hypotheses in search.advance(candidates):
-            sentence = self._sentences[row]
-            if sentence is not None:
-                finished.append((sentence, hypotheses))
-                self._sentences[row] = None
-        self._compact()
-        return finished
+        return [found for batch in self._batches.values() if batch.sentences for found in batch.step()]
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""
         unwanted = set(sentences)
-        self._sentences = [None if sentence in unwanted else sentence for sentence in self._sentences]
-        self._compact()
+        for batch in self._batches.values():
+            batch.discard(unwanted)
 
-    def _compact(self) -> None:
-        """Take the rows of sentences that have left out of the batch, once they are half of it.
+    def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
+        """Return the best hypotheses of a sentence so far; empty before its first step."""
+        return self._batches[_kind(sentence)].partial(sentence)
 
-        Copying the cache of those that stay costs about as much as a few steps; at half, a batch is copied a handful of
-        times over its life, and no row computes for nothing for long.
-        """
-        rows = np.array([row for row, sentence in enumerate(self._sentences) if sentence is not None], dtype=np.int64)
-        if 0 < len(rows) <= len(self._sentences) // 2:
-            self._search.select(rows)
-            self._cache.select(rows)
-            self._sentences = [self._sentences[row] for row in rows]
+    def committed(self, sentence: Sentence) -> list[int]:
+        """Return the tokens that the best hypothesis of a sentence is sure to begin with."""
+        return self._batches[_kind(sentence)].committed(sentence)
 
 
-def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return ids [batch, source] and lengths [batch]."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    ids = np.full((len(rows), lengths.max()), pad_id, dtype=np.int64)
-    for padded, row in zip(ids, rows, strict=True):
-        padded[: len(row)] = row
-    return ids, lengths
+def _kind(sentence: Sentence) -> Kind:
+    return Kind.of(sentence.options)

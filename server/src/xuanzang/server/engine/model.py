@@ -8,8 +8,7 @@ from pathlib import Path
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding import Sentence
-from xuanzang.server.engine.search import SearchOptions
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence
 from xuanzang.server.engine.text import TextCodec
 from xuanzang.server.engine.values import DecodingOptions, ServedModel
 

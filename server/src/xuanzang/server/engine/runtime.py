@@ -11,11 +11,9 @@ import onnxruntime
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.cache import CacheShape
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.engine.search import Candidates
-
-Values = dict[str, onnxruntime.OrtValue]
-"""Tensors by the name of the graph input that takes them."""
+from xuanzang.server.engine.store import Array
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -71,14 +69,18 @@ class Runtime:
         ]
         if faults:
             raise BundleError(bundle.directory, faults)
-        # Asking a session for its outputs costs as much as a small operation.
-        self._output_names = {
-            self._encoder: [tensor.name for tensor in manifest.encoder.outputs],
-            self._decoder: [tensor.name for tensor in manifest.decoder.outputs],
-        }
-        self._past = [tensor.name for tensor in manifest.decoder.inputs if tensor.name.startswith("past_key_values.")]
+        self._encoder_outputs = [tensor.name for tensor in manifest.encoder.outputs]
+        heads = self.dimensions.num_heads
+        caches = {t.name: t.dtype for t in manifest.decoder.inputs if "_key_values." in t.name}
+        self.cache_shape = CacheShape(
+            past_names=tuple(name for name in caches if name.startswith("past_")),
+            memory_names=tuple(name for name in caches if name.startswith("cross_")),
+            num_heads=heads,
+            d_head=self.dimensions.d_model // heads,
+            dtype=np.dtype(next(iter(caches.values()))),
+        )
 
-    def encode(self, source_ids: npt.NDArray[np.int64], source_lengths: npt.NDArray[np.int64]) -> Values:
+    def encode(self, source_ids: npt.NDArray[np.int64], source_lengths: npt.NDArray[np.int64]) -> dict[str, Array]:
         """Run the encoder.
 
         Args:
@@ -86,45 +88,43 @@ class Runtime:
             source_lengths: Real tokens of each, [batch].
 
         Returns:
-            What every decoder step of these sentences is given: cross keys and values, and the source mask.
+            What every decoder step of these sentences is given, by name: cross keys and values, and the source mask.
         """
-        feed = {"source_ids": value(source_ids), "source_lengths": value(source_lengths)}
-        return self._run(self._encoder, feed)
+        outputs = self._encoder.run(self._encoder_outputs, {"source_ids": source_ids, "source_lengths": source_lengths})
+        return dict(zip(self._encoder_outputs, outputs, strict=True))
 
-    def empty_past(self, batch: int) -> Values:
-        """Return the history of hypotheses that have no token yet."""
-        heads = self.dimensions.num_heads
-        empty = np.zeros((batch, heads, 0, self.dimensions.d_model // heads), dtype=np.float32)
-        return dict.fromkeys(self._past, value(empty))
-
-    def step(self, feed: Mapping[str, onnxruntime.OrtValue]) -> tuple[Candidates, Values]:
-        """Run one decoder step.
-
-        Args:
-            feed: Every input of the decoder graph.
-
-        Returns:
-            The candidates, and the past of the next step.
-        """
-        outputs = self._run(self._decoder, feed)
-        candidates = Candidates(*(outputs.pop(f"candidate_{name}").numpy() for name in Candidates._fields))
-        return candidates, {name.replace("present", "past", 1): tensor for name, tensor in outputs.items()}
-
-    def _run(self, session: onnxruntime.InferenceSession, feed: Mapping[str, onnxruntime.OrtValue]) -> Values:
-        binding = session.io_binding()
-        for name, tensor in feed.items():
-            binding.bind_ortvalue_input(name, tensor)
-        names = self._output_names[session]
-        for name in names:
-            # The cache stays where it was computed; the few candidates come to the host.
-            binding.bind_output(name, "cpu" if name.startswith("candidate_") else self._device)
-        session.run_with_iobinding(binding)
-        return dict(zip(names, binding.get_outputs(), strict=True))
+    def new_binding(self) -> Binding:
+        """Return a binding for the steps of one batch."""
+        return Binding(self._decoder)
 
 
-def value(array: npt.NDArray[np.generic]) -> onnxruntime.OrtValue:
-    """Wrap an array for a graph; the array is not copied and must not be changed while the value is in use."""
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+class Binding:
+    """Inputs and outputs of a graph in arrays that stay where they are from run to run.
+
+    Handing over an array costs as much as a small operation, so only those that are new are handed over. An output may
+    be the same array as an input: the graph then works in place.
+    """
+
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+        self._session = session
+        self._binding = session.io_binding()
+        # Keeps the arrays alive while onnxruntime has their addresses.
+        self._bound: dict[str, Array] = {}
+
+    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
+        """Take arrays, contiguous and in the graph's types, by the names of the graph."""
+        for name, array in inputs.items():
+            if self._bound.get(name) is not array:
+                self._binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+                self._bound[name] = array
+        for name, array in outputs.items():
+            if self._bound.get(name) is not array:
+                self._binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+                self._bound[name] = array
+
+    def run(self) -> None:
+        """Run the graph on what the arrays hold now."""
+        self._session.run_with_iobinding(self._binding)
 
 
 def _open(path: Path, device: str, intra_op_threads: int) -> onnxruntime.InferenceSession:

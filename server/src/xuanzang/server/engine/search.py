@@ -9,52 +9,28 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from xuanzang.server.engine.constraints import Edits, hypothesis_edits, stack
+from xuanzang.server.engine.hypotheses import Finished, SearchOptions, TargetHypothesis, rank
+from xuanzang.server.engine.sampling import Sampler
+from xuanzang.server.engine.traces import Traces
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
-Bools = npt.NDArray[np.bool_]
 
 DEAD_SCORE = np.float32(-1.0e9)
 """Score of a row without hypothesis: no sum of log-probabilities comes near it, and it stays finite in the graph."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchOptions:
-    """How one sentence is searched; every field resolved."""
-
-    beam_size: int
-    """Hypotheses kept; 1 is greedy search."""
-    num_hypotheses: int
-    """Hypotheses returned, at most beam_size."""
-    length_penalty: float
-    """Exponent α on the length; 0 for none."""
-    min_target_length: int
-    """Tokens before eos is allowed, eos not counted."""
-    max_target_length: int
-    """Most tokens, eos counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetHypothesis:
-    """A finished translation of a sentence, as ids."""
-
-    target_ids: list[int]
-    """Without start and end token."""
-    score: float
-    """sum / length^α, nats."""
-    token_count: int
-    """Tokens generated, eos counted."""
-    finished: bool
-    """Ended in eos, rather than at the limit."""
+_DEAD = float(DEAD_SCORE) / 2
+# Room for tokens grows by this many.
+_TOKENS_CHUNK = 32
 
 
 class Candidates(NamedTuple):
-    """The best continuations of each sentence, best first, [batch, 2 · beam] each."""
+    """The best continuations of each sentence, best first, [batch, candidate] each."""
 
     scores: Floats
     """Summed log-probabilities."""
@@ -64,117 +40,201 @@ class Candidates(NamedTuple):
     """The hypothesis that each continues."""
 
 
-class BeamSearch:
-    """The hypotheses of a batch of sentences, whose options may differ.
+class Row:
+    """What is known of one sentence besides its living hypotheses."""
 
-    `token_ids`, `scores` and `positions` are what the next decoder step is asked; `advance` takes its answer.
+    def __init__(self, options: SearchOptions) -> None:
+        self.options = options
+        self.finished = Finished(options)
+        self.sampler = Sampler(options.sampling) if options.sampling else None
+
+
+class BeamSearch:
+    """The hypotheses of a batch of sentences with the same beam size; sentences come and go.
+
+    `token_ids`, `scores` and `positions` are what the next decoder step is asked; `advance` takes its answer. These
+    arrays are changed in place by `advance`, and are other arrays after `join` and `select`.
     """
 
-    def __init__(self, options: Sequence[SearchOptions], *, start_id: int, eos_id: int) -> None:
-        batch, beam = len(options), max(option.beam_size for option in options)
-        self._eos_id = eos_id
-        self._options = list(options)
-        self._beam_sizes = np.array([option.beam_size for option in options])
-        self._min_lengths = np.array([option.min_target_length for option in options])
-        self._max_lengths = np.array([option.max_target_length for option in options])
-        self._kept: list[list[TargetHypothesis]] = [[] for _ in options]
-        self._top_finished = np.zeros(batch, dtype=bool)
-        self._tokens = np.zeros((batch, beam, 0), dtype=np.int64)
-        self.token_ids: Ints = np.full((batch, beam), start_id, dtype=np.int64)
+    def __init__(self, beam_size: int, *, start_id: int, eos_id: int, traced: int | None = None) -> None:
+        """Start without sentences.
+
+        Args:
+            beam_size: Hypotheses of each.
+            start_id: First token of all.
+            eos_id: Token that ends one.
+            traced: Most source positions, if attention and scores are to be kept for every token; else None.
+        """
+        self.beam_size = beam_size
+        self._start_id, self._eos_id = start_id, eos_id
+        self.rows: list[Row] = []
+        self.traces = None if traced is None else Traces(beam_size, sources=traced)
+        self.token_ids: Ints = np.zeros((0, beam_size), dtype=np.int64)
         """Last token of each hypothesis, [batch, beam]."""
-        self.scores: Floats = np.full((batch, beam), DEAD_SCORE, dtype=np.float32)
+        self.scores: Floats = np.zeros((0, beam_size), dtype=np.float32)
         """Summed log-probability of each hypothesis, [batch, beam]."""
-        self.scores[:, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
-        self.parents: Ints = np.tile(np.arange(beam), (batch, 1))
+        self.positions: Ints = np.zeros((0, 1), dtype=np.int64)
+        """Position of `token_ids`, which is the number of tokens generated, [batch, 1]."""
+        self.parents: Ints = np.zeros((0, beam_size), dtype=np.int64)
         """Where each hypothesis stood before the last `advance`, [batch, beam]."""
+        self._tokens = np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.int32)
+        self._limits = np.zeros(0, dtype=np.int64)
 
-    @property
-    def positions(self) -> Ints:
-        """Position of `token_ids`, [batch, 1]."""
-        return np.full((len(self._options), 1), self._tokens.shape[2], dtype=np.int64)
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.rows)
 
-    def advance(self, candidates: Candidates) -> list[tuple[int, list[TargetHypothesis]]]:
+    def join(self, options: Sequence[SearchOptions]) -> None:
+        """Add sentences after those that are there.
+
+        Args:
+            options: Of each; the beam size is that of the search.
+        """
+        new, beam = len(options), self.beam_size
+        self.rows += [Row(option) for option in options]
+        scores = np.full((new, beam), DEAD_SCORE, dtype=np.float32)
+        scores[:, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
+        self.token_ids = np.concatenate([self.token_ids, np.full((new, beam), self._start_id)])
+        self.scores = np.concatenate([self.scores, scores])
+        self.positions = np.concatenate([self.positions, np.zeros((new, 1), dtype=np.int64)])
+        self.parents = np.concatenate([self.parents, np.tile(np.arange(beam), (new, 1))])
+        empty = np.zeros((new, beam, self._tokens.shape[2]), dtype=np.int32)
+        self._tokens = np.concatenate([self._tokens, empty])
+        limits = [option.max_target_length for option in options]
+        self._limits = np.concatenate([self._limits, np.array(limits, dtype=np.int64)])
+        if self.traces:
+            self.traces.join(new)
+
+    def select(self, order: Ints) -> None:
+        """Keep only some sentences, in the order given.
+
+        Args:
+            order: Rows, [batch].
+        """
+        self.rows = [self.rows[row] for row in order]
+        for name in ("token_ids", "scores", "positions", "parents", "_tokens", "_limits"):
+            setattr(self, name, getattr(self, name)[order])
+        if self.traces:
+            self.traces.select(order)
+
+    def advance(self, candidates: Candidates, attention: Floats) -> list[tuple[int, list[TargetHypothesis]]]:
         """Choose the hypotheses that live on.
 
         Args:
             candidates: Answer of the decoder step.
+            attention: What each hypothesis' last token gave to each source position, [batch, beam, source].
 
         Returns:
             Rows of the sentences that are done, with up to num_hypotheses hypotheses each, best first. Their rows mean
             nothing from now on; take them out with `select`.
         """
-        length = self._tokens.shape[2] + 1
-        scores, ids, parents, valid = self._allowed(candidates, length)
-        ends = ids == self._eos_id
-        at_limit = length >= self._max_lengths
-        first = np.arange(scores.shape[1]) < self._beam_sizes[:, None]
-        closing = valid & first & (ends | at_limit[:, None])
-        for row, rank in np.argwhere(closing).tolist():
-            self._keep(row, int(parents[row, rank]), int(ids[row, rank]), float(scores[row, rank]))
-        self._top_finished |= closing[:, 0]
-        survivors = valid & ~ends
-        done = at_limit | ~survivors.any(axis=1) | self._enough()
-        self._survive(scores, ids, parents, survivors)
-        return [(row, self._best(row)) for row in np.flatnonzero(done).tolist()]
+        beam = self.beam_size
+        scores, ids, parents = candidates
+        if self.traces:
+            self.traces.see(attention)
+        self.positions += 1
+        # Most rows just go on with their best continuations; the others are looked at one by one.
+        unusual = (ids == self._eos_id).any(axis=1) | (self.positions[:, 0] >= self._limits) | (scores[:, -1] < _DEAD)
+        np.copyto(self.parents, parents[:, :beam])
+        np.copyto(self.token_ids, ids[:, :beam])
+        np.copyto(self.scores, scores[:, :beam])
+        done = []
+        for row in range(len(self)):
+            if unusual[row] or self.rows[row].sampler:
+                chosen = list(zip(scores[row].tolist(), ids[row].tolist(), parents[row].tolist(), strict=True))
+                if self._advance_row(row, chosen):
+                    done.append((row, self.rows[row].finished.best()))
+        self._inherit()
+        return done
 
-    def select(self, rows: Ints) -> None:
-        """Keep only some sentences, in the order given.
+    def _advance_row(self, row: int, candidates: list[tuple[float, int, int]]) -> bool:
+        """Sort the candidates of a sentence into finished ones and survivors; return whether it is done."""
+        state, length = self.rows[row], self._length(row)
+        options = state.options
+        allowed = [candidate for candidate in candidates if candidate[0] > _DEAD]
+        if state.sampler:
+            allowed = state.sampler.choose(allowed)
+        at_limit = length >= options.max_target_length
+        for place, (score, token, parent) in enumerate(allowed[: self.beam_size]):
+            if token == self._eos_id or at_limit:
+                state.finished.add(self._hypothesis(row, parent, token, score), on_top=place == 0)
+        survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
+        self._survive(row, survivors)
+        return at_limit or not survivors or state.finished.enough()
 
-        Args:
-            rows: [batch], int64.
-        """
-        for name in ("_beam_sizes", "_min_lengths", "_max_lengths", "_top_finished", "_tokens"):
-            setattr(self, name, getattr(self, name)[rows])
-        self.token_ids, self.scores, self.parents = self.token_ids[rows], self.scores[rows], self.parents[rows]
-        self._options = [self._options[row] for row in rows]
-        self._kept = [self._kept[row] for row in rows]
+    def _survive(self, row: int, survivors: Sequence[tuple[float, int, int]]) -> None:
+        dead = (float(DEAD_SCORE), self._eos_id, 0)
+        filled = [*survivors, *[dead] * (self.beam_size - len(survivors))]
+        self.scores[row], self.token_ids[row], self.parents[row] = zip(*filled, strict=True)
 
-    def _allowed(self, candidates: Candidates, length: int) -> tuple[Floats, Ints, Ints, Bools]:
-        """Move the candidates that may not be chosen to the end of each sentence's list and mark the others valid."""
-        valid = candidates.scores > DEAD_SCORE / 2
-        too_short = length <= self._min_lengths
-        if too_short.any():
-            valid &= ~(too_short[:, None] & (candidates.ids == self._eos_id))
-        if valid.all():
-            return *candidates, valid
-        order = np.argsort(~valid, axis=1, kind="stable")
-        return (
-            np.take_along_axis(candidates.scores, order, axis=1),
-            np.take_along_axis(candidates.ids, order, axis=1),
-            np.take_along_axis(candidates.parents, order, axis=1),
-            np.take_along_axis(valid, order, axis=1),
-        )
+    def _inherit(self) -> None:
+        """Give every hypothesis the tokens of its parent and its own."""
+        rows = np.arange(len(self))
+        places = self.positions[:, 0] - 1
+        if places.max(initial=0) >= self._tokens.shape[2]:
+            self._tokens = np.pad(self._tokens, ((0, 0), (0, 0), (0, _TOKENS_CHUNK)))
+        self._tokens = self._tokens[rows[:, None], self.parents]
+        self._tokens[rows, :, places] = self.token_ids
+        if self.traces:
+            self.traces.inherit(self.parents, self.scores, places)
 
-    def _keep(self, row: int, parent: int, token: int, total: float) -> None:
-        options, finished = self._options[row], token == self._eos_id
-        tokens = self._tokens[row, parent].tolist()
-        if not finished:
+    def _hypothesis(self, row: int, parent: int, token: int, total: float) -> TargetHypothesis:
+        """Make what is returned of the continuation of a hypothesis that stood in row `parent` before this step."""
+        ended = token == self._eos_id
+        tokens = self.tokens(row, parent, self._length(row) - 1)
+        if not ended:
             tokens.append(token)
-        count = len(tokens) + finished
-        score = total / count**options.length_penalty
-        self._kept[row].append(TargetHypothesis(target_ids=tokens, score=score, token_count=count, finished=finished))
+        trace = self.traces.trace(row, parent, total, len(tokens) + ended) if self.traces else None
+        return TargetHypothesis.scored(tokens, total, self.rows[row].options, finished=ended, trace=trace)
 
-    def _enough(self) -> Bools:
-        return np.array(
-            [
-                len(kept) >= options.beam_size
-                if options.length_penalty
-                # Sums only sink, so the first to finish on top cannot be beaten.
-                else bool(top) and len(kept) >= options.num_hypotheses
-                for kept, options, top in zip(self._kept, self._options, self._top_finished, strict=True)
-            ]
-        )
+    def edits(self) -> Edits | None:
+        """Return how logits must be changed before the next tokens are chosen; None for not at all."""
+        constrained = [row for row in range(len(self)) if self.rows[row].options.constrained_at(self._length(row))]
+        if not constrained:
+            return None
+        places = range(self.beam_size)
+        edits = {
+            (row, place): hypothesis_edits(
+                self.rows[row].options, self.tokens(row, place, self._length(row)), eos_id=self._eos_id
+            )
+            for row in constrained
+            for place in places
+        }
+        return stack(edits, batch=len(self), beam=self.beam_size)
 
-    def _survive(self, scores: Floats, ids: Ints, parents: Ints, survivors: Bools) -> None:
-        beam = self.token_ids.shape[1]
-        order = np.argsort(~survivors, axis=1, kind="stable")[:, :beam]
-        alive = np.take_along_axis(survivors, order, axis=1) & (np.arange(beam) < self._beam_sizes[:, None])
-        self.token_ids = np.take_along_axis(ids, order, axis=1)
-        self.scores = np.where(alive, np.take_along_axis(scores, order, axis=1), DEAD_SCORE)
-        self.parents = np.take_along_axis(parents, order, axis=1)
-        continued = np.take_along_axis(self._tokens, self.parents[:, :, None], axis=1)
-        self._tokens = np.concatenate([continued, self.token_ids[:, :, None]], axis=2)
+    def _length(self, row: int) -> int:
+        return int(self.positions[row, 0])
 
-    def _best(self, row: int) -> list[TargetHypothesis]:
-        ordered = sorted(self._kept[row], key=lambda hypothesis: -hypothesis.score)
-        return ordered[: self._options[row].num_hypotheses]
+    def tokens(self, row: int, hypothesis: int, count: int) -> list[int]:
+        """Return the first tokens of a hypothesis."""
+        found: list[int] = self._tokens[row, hypothesis, :count].tolist()
+        return found
+
+    def partial(self, row: int) -> list[TargetHypothesis]:
+        """Return the best hypotheses so far, unfinished ones too; empty before the first step."""
+        length = self._length(row)
+        living = [place for place in range(self.beam_size) if length and self.scores[row, place] > _DEAD]
+        unfinished = [
+            TargetHypothesis.scored(
+                self.tokens(row, place, length),
+                float(self.scores[row, place]),
+                self.rows[row].options,
+                finished=False,
+                trace=self.traces.living_trace(row, place, length) if self.traces else None,
+            )
+            for place in living
+        ]
+        return rank([*self.rows[row].finished.hypotheses, *unfinished], self.rows[row].options.num_hypotheses)
+
+    def committed(self, row: int) -> list[int]:
+        """Return the tokens with which every hypothesis begins that can still be the best: they will not change."""
+        length = self._length(row)
+        living = [place for place in range(self.beam_size) if self.scores[row, place] > _DEAD]
+        texts = [self.tokens(row, place, length) for place in living]
+        texts += [hypothesis.target_ids for hypothesis in self.rows[row].finished.hypotheses]
+        common = 0
+        for tokens in zip(*texts, strict=False):
+            if len(set(tokens)) > 1:
+                break
+            common += 1
+        return texts[0][:common] if texts else []

@@ -1,0 +1,167 @@
+"""Sentences that are decoded together: they come and go at any step, each at a position of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.server.engine.cache import Cache
+from xuanzang.server.engine.constraints import no_edits
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.search import BeamSearch, Candidates
+from xuanzang.server.engine.store import Array
+
+# Sentences are encoded together while padding is at most this share of them; longer ones come in the next round.
+_PADDED_SHARE = 0.2
+
+
+class Kind(NamedTuple):
+    """What the sentences of a batch have in common.
+
+    Sentences with other beam sizes run in batches of their own: matrix products of 16 or more rows cost the same per
+    row, and with 1 row they round differently, so that a greedy search would depend on its neighbours.
+    """
+
+    beam_size: int
+    candidate_count: int
+    """Continuations that the graph returns for each sentence."""
+    traced: bool
+
+    @classmethod
+    def of(cls, options: SearchOptions) -> Self:
+        """Return the kind of batch that a sentence with some options belongs to."""
+        wanted = 2 * options.beam_size
+        if options.sampling:
+            wanted = max(wanted, options.sampling.top_k)
+        return cls(options.beam_size, wanted, options.traced or options.coverage_penalty != 0)
+
+
+class Batch:
+    """A running batch of one kind. Belongs to one thread."""
+
+    def __init__(self, runtime: Runtime, kind: Kind) -> None:
+        """Start without sentences."""
+        ids, dimensions = runtime.special_ids, runtime.dimensions
+        self._runtime = runtime
+        self._search = BeamSearch(
+            kind.beam_size,
+            start_id=ids.decoder_start_id,
+            eos_id=ids.eos_id,
+            traced=dimensions.max_source_length if kind.traced else None,
+        )
+        self._cache = Cache(runtime.cache_shape, kind.beam_size)
+        self._binding = runtime.new_binding()
+        self._candidate_count = min(kind.candidate_count, dimensions.target_vocab_size)
+        self._wanted = np.array([self._candidate_count])
+        self._no_edits = no_edits(0, kind.beam_size)
+        self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
+        self._attention: npt.NDArray[np.float32] = np.zeros((0, 0, 0), np.float32)
+        self.sentences: list[Sentence] = []
+        """One per row."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of keys and values."""
+        return self._cache.nbytes
+
+    def admit(self, sentences: Sequence[Sentence]) -> None:
+        """Encode sentences and let them join.
+
+        Args:
+            sentences: Of the batch's kind.
+        """
+        ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
+        for group in _groups(ordered):
+            ids, lengths = _pad([s.source_ids for s in group], self._runtime.special_ids.source_pad_id)
+            self._cache.join(self._runtime.encode(ids, lengths), lengths)
+            self._search.join([sentence.options for sentence in group])
+            self.sentences += group
+        self._resize()
+
+    def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
+        """Extend every hypothesis by one token.
+
+        Returns:
+            The sentences that are done and have left, each with its hypotheses, best first.
+        """
+        search, cache = self._search, self._cache
+        cache.advance(search.parents)
+        edits = search.edits() or self._no_edits
+        inputs: dict[str, Array] = {
+            "token_ids": search.token_ids,
+            "positions": search.positions,
+            "scores": search.scores,
+            "candidate_count": self._wanted,
+            **edits._asdict(),
+            **cache.inputs,
+        }
+        answer = {f"candidate_{name}": array for name, array in self._answer._asdict().items()}
+        self._binding.bind(inputs, {"attention": self._attention, **answer, **cache.outputs})
+        self._binding.run()
+        done = search.advance(self._answer, self._attention)
+        finished = [(self.sentences[row], hypotheses) for row, hypotheses in done]
+        self._remove({row for row, _ in done})
+        return finished
+
+    def discard(self, sentences: Collection[Sentence]) -> None:
+        """Give up sentences; the others go on."""
+        self._remove({row for row, sentence in enumerate(self.sentences) if sentence in sentences})
+
+    def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
+        """Return the best hypotheses so far; empty before the first step."""
+        return self._search.partial(self.sentences.index(sentence))
+
+    def committed(self, sentence: Sentence) -> list[int]:
+        """Return the tokens that the best hypothesis is sure to begin with."""
+        return self._search.committed(self.sentences.index(sentence))
+
+    def _remove(self, rows: Collection[int]) -> None:
+        """Take rows out; the last ones move into their places."""
+        if not rows:
+            return
+        kept = len(self.sentences) - len(rows)
+        order = np.arange(kept)
+        order[[row for row in rows if row < kept]] = [
+            row for row in range(kept, len(self.sentences)) if row not in rows
+        ]
+        self._search.select(order)
+        self._cache.select(order)
+        self.sentences = [self.sentences[row] for row in order]
+        self._resize()
+
+    def _resize(self) -> None:
+        """Make room for the graph's answers about the sentences that there are now."""
+        batch, beam = len(self.sentences), self._search.beam_size
+        shape = (batch, self._candidate_count)
+        self._answer = Candidates(np.zeros(shape, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+        self._attention = np.zeros((batch, beam, self._cache.sources), dtype=np.float32)
+        self._no_edits = no_edits(batch, beam)
+
+
+def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
+    """Cut sentences, shortest first, into groups with little padding."""
+    group: list[Sentence] = []
+    tokens = 0
+    for sentence in sentences:
+        length = len(sentence.source_ids)
+        padded = (len(group) + 1) * length
+        if group and padded - tokens - length > _PADDED_SHARE * padded:
+            yield group
+            group, tokens = [], 0
+        group.append(sentence)
+        tokens += length
+    if group:
+        yield group
+
+
+def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return ids [batch, source] and lengths [batch]."""
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    ids = np.full((len(rows), lengths.max()), pad_id, dtype=np.int64)
+    for padded, row in zip(ids, rows, strict=True):
+        padded[: len(row)] = row
+    return ids, lengths

@@ -1,0 +1,143 @@
+"""What is asked of the search for one sentence, and what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Drawing tokens at random instead of searching for the best ones; for beam size 1."""
+
+    top_k: int
+    """Draw among the likeliest tokens only, this many."""
+    top_p: float
+    """Of those, draw among the likeliest whose probabilities reach this sum; 1 for all."""
+    temperature: float
+    """Log-probabilities are divided by it before drawing."""
+    seed: int
+    """Equal seeds give equal draws."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOptions:
+    """How one sentence is searched; every field resolved."""
+
+    beam_size: int
+    """Hypotheses kept; 1 is greedy search."""
+    num_hypotheses: int
+    """Hypotheses returned, at most beam_size."""
+    length_penalty: float
+    """Exponent α on the length; 0 for none."""
+    min_target_length: int
+    """Tokens before eos is allowed, eos not counted."""
+    max_target_length: int
+    """Most tokens, eos counted."""
+    coverage_penalty: float = 0.0
+    """β of β · Σ log min(attention to a source position, 1), added to scores; 0 for none."""
+    repetition_penalty: float = 1.0
+    """Divides positive logits of tokens that a hypothesis has, multiplies negative ones; 1 for none."""
+    no_repeat_ngram_size: int = 0
+    """Sequences of this many tokens occur at most once; 0 for no limit."""
+    prefix_ids: tuple[int, ...] = ()
+    """What every hypothesis begins with."""
+    suppressed_sequences: tuple[tuple[int, ...], ...] = ()
+    """Sequences of tokens that no hypothesis may hold; none is empty."""
+    sampling: Sampling | None = None
+    """None to search for the best."""
+    traced: bool = False
+    """Whether scores and alignment are wanted for every token."""
+
+    def constrained_at(self, length: int) -> bool:
+        """Return whether logits must be edited before a hypothesis of some length gets its next token."""
+        return bool(
+            length < max(self.min_target_length, len(self.prefix_ids))
+            or self.repetition_penalty != 1.0
+            or self.no_repeat_ngram_size
+            or self.suppressed_sequences
+        )
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Sentence:
+    """A sentence to decode; equal only to itself."""
+
+    source_ids: list[int]
+    """End token included."""
+    options: SearchOptions
+
+
+class Trace(NamedTuple):
+    """What is known of each token of a hypothesis; eos, where there is one, is the last."""
+
+    scores: list[float]
+    """Log-probability of each, nats."""
+    alignment: list[int]
+    """Source position that each attends to most, averaged over the heads of the last layer."""
+    coverage_loss: float
+    """Σ log min(attention to a source position, 1) over all positions that got any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetHypothesis:
+    """A translation of a sentence, as ids."""
+
+    target_ids: list[int]
+    """Without start and end token."""
+    score: float
+    """sum / length^α, nats, and the coverage penalty."""
+    token_count: int
+    """Tokens generated, eos counted."""
+    finished: bool
+    """Ended in eos, rather than at a limit."""
+    trace: Trace | None = None
+    """If asked for."""
+
+    @classmethod
+    def scored(
+        cls, tokens: list[int], total: float, options: SearchOptions, *, finished: bool, trace: Trace | None
+    ) -> TargetHypothesis:
+        """Make a hypothesis of tokens and the sum of their log-probabilities."""
+        count = len(tokens) + finished
+        score = total / count**options.length_penalty
+        if trace and options.coverage_penalty:
+            # Wu et al. 2016, arXiv:1609.08144, equation 14.
+            score += options.coverage_penalty * trace.coverage_loss
+        return cls(target_ids=tokens, score=score, token_count=count, finished=finished, trace=trace)
+
+
+class Finished:
+    """The hypotheses of a sentence that have ended."""
+
+    def __init__(self, options: SearchOptions) -> None:
+        self._options = options
+        self._top_finished = False
+        self.hypotheses: list[TargetHypothesis] = []
+
+    def add(self, hypothesis: TargetHypothesis, *, on_top: bool) -> None:
+        """Keep a hypothesis.
+
+        Args:
+            hypothesis: That has ended, or is cut at the limit.
+            on_top: Whether it was the best of all continuations.
+        """
+        self.hypotheses.append(hypothesis)
+        self._top_finished |= on_top
+
+    def enough(self) -> bool:
+        """Return whether the search of the sentence is over."""
+        if self._options.length_penalty:
+            return len(self.hypotheses) >= self._options.beam_size
+        # Sums only sink, so the first to finish on top cannot be beaten.
+        return self._top_finished and len(self.hypotheses) >= self._options.num_hypotheses
+
+    def best(self) -> list[TargetHypothesis]:
+        """Return what is to be returned, best first."""
+        return rank(self.hypotheses, self._options.num_hypotheses)
+
+
+def rank(hypotheses: Iterable[TargetHypothesis], count: int) -> list[TargetHypothesis]:
+    """Return the best hypotheses, best first; of equals the older first."""
+    return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]

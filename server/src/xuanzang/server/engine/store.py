@@ -1,0 +1,95 @@
+"""Tensors of one shape whose sentences and columns come and go, in memory that stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+# Memory grows by at least this factor, so that a batch that grows sentence by sentence seldom copies.
+_GROWTH = 1.5
+
+
+class Store:
+    """Some tensors [batch, heads, column, head] side by side.
+
+    Fresh memory is slow: the system hands it over page by page. So the tensors live at the start of arrays that are
+    kept, and a change of the number of columns moves what they hold inside these. What no sentence has written yet is 0
+    or left over from another; it is finite, which is all that a hidden column must be.
+    """
+
+    def __init__(self, names: Sequence[str], *, num_heads: int, d_head: int, dtype: npt.DTypeLike) -> None:
+        """Start without sentences and columns."""
+        self._num_heads, self._d_head = num_heads, d_head
+        self._flat = {name: np.zeros(0, dtype=dtype) for name in names}
+        self._scratch: Array = np.zeros(0, dtype=dtype)
+        self.count = 0
+        """Sentences."""
+        self.columns = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory held."""
+        return self._scratch.nbytes + sum(flat.nbytes for flat in self._flat.values())
+
+    def tensors(self) -> dict[str, Array]:
+        """Return the tensors by name; valid until `resize` is called."""
+        return {name: self._view(flat, self.count, self.columns) for name, flat in self._flat.items()}
+
+    def resize(self, count: int, columns: int) -> None:
+        """Change the number of sentences and columns; the last ones go, new ones are at the end.
+
+        Args:
+            count: Sentences.
+            columns: Of each.
+        """
+        kept = min(count, self.count)
+        size = self._size(count, columns)
+        if any(flat.size < size for flat in self._flat.values()):
+            self._flat = {
+                name: self._grown(flat, kept, columns, int(size * _GROWTH)) for name, flat in self._flat.items()
+            }
+        elif kept and columns != self.columns:
+            self._move(kept, columns)
+        self.count, self.columns = count, columns
+
+    def copy_row(self, source: int, target: int) -> None:
+        """Overwrite a sentence with another."""
+        for tensor in self.tensors().values():
+            tensor[target] = tensor[source]
+
+    def fill(self, start: int, values: Mapping[str, Array]) -> None:
+        """Write the first columns of some sentences.
+
+        Args:
+            start: The first sentence.
+            values: By name, [batch, heads, column, head].
+        """
+        for name, tensor in self.tensors().items():
+            fresh = values[name]
+            tensor[start : start + len(fresh), :, : fresh.shape[2]] = fresh
+
+    def _size(self, count: int, columns: int) -> int:
+        return count * self._num_heads * columns * self._d_head
+
+    def _view(self, flat: Array, count: int, columns: int) -> Array:
+        return flat[: self._size(count, columns)].reshape(count, self._num_heads, columns, self._d_head)
+
+    def _grown(self, flat: Array, kept: int, columns: int, size: int) -> Array:
+        larger = np.zeros(size, dtype=flat.dtype)
+        both = min(columns, self.columns)
+        self._view(larger, kept, columns)[:, :, :both] = self._view(flat, kept, self.columns)[:, :, :both]
+        return larger
+
+    def _move(self, kept: int, columns: int) -> None:
+        both = min(columns, self.columns)
+        size = self._size(kept, both)
+        if self._scratch.size < size:
+            self._scratch = np.zeros(int(size * _GROWTH), dtype=self._scratch.dtype)
+        aside = self._view(self._scratch, kept, both)
+        for flat in self._flat.values():
+            np.copyto(aside, self._view(flat, kept, self.columns)[:, :, :both])
+            self._view(flat, kept, columns)[:, :, :both] = aside

@@ -1,0 +1,136 @@
+"""Sentences come and go at any step, and no answer depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
+
+LIMIT = 24
+
+
+def search_options(beam_size: int, **others: Any) -> SearchOptions:
+    plain = {"num_hypotheses": beam_size, "length_penalty": 1.0, "min_target_length": 0, "max_target_length": LIMIT}
+    return SearchOptions(beam_size=beam_size, **{**plain, **others})
+
+
+@pytest.fixture(scope="module")
+def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list[int]]:
+    sources = [source for source, _ in toy_pairs[::60]] + ["Ann有一只猫。我有两只狗。你有三只鸟。" * 2, "狗"]
+    return checkpoint.source_tokenizer.encode_all(sources)
+
+
+def decode(
+    decoder: Decoder, arrivals: Sequence[tuple[int, Sentence]], leavers: Sequence[tuple[int, Sentence]] = ()
+) -> dict[Sentence, list[TargetHypothesis]]:
+    """Admit and discard each sentence at its step; return what was found."""
+    found: dict[Sentence, list[TargetHypothesis]] = {}
+    step = 0
+    while len(decoder) or step <= max(arrival for arrival, _ in arrivals):
+        if newcomers := [sentence for arrival, sentence in arrivals if arrival == step]:
+            decoder.admit(newcomers)
+        decoder.discard([sentence for leaving, sentence in leavers if leaving == step and sentence not in found])
+        if len(decoder):
+            found.update(decoder.step())
+        step += 1
+    return found
+
+
+KINDS = [
+    search_options(4),
+    search_options(1),
+    search_options(3),
+    search_options(4, coverage_penalty=0.3),
+    search_options(2, traced=True),
+    search_options(4, repetition_penalty=1.4),
+    search_options(4, no_repeat_ngram_size=2),
+    search_options(1, sampling=Sampling(top_k=8, top_p=0.9, temperature=1.2, seed=7)),
+]
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str], Runtime]) -> Runtime:
+    return open_runtime(request.param)
+
+
+@pytest.fixture(scope="module")
+def alone(runtime: Runtime, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
+    """What each text gives with each kind of options, decoded by itself."""
+    return {
+        (text, kind): next(iter(decode(Decoder(runtime), [(0, Sentence(source_ids=ids, options=options))]).values()))
+        for text, ids in enumerate(texts)
+        for kind, options in enumerate(KINDS)
+    }
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_gets_alone(
+    data: st.DataObject, runtime: Runtime, texts: list[list[int]], alone: dict[tuple[int, int], list[TargetHypothesis]]
+) -> None:
+    choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, len(KINDS) - 1))
+    plan = data.draw(st.lists(choices, min_size=1, max_size=12))
+    asked = [(step, Sentence(source_ids=texts[text], options=KINDS[kind])) for step, text, kind in plan]
+    leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
+    leavers = [(asked[index][0] + 2, asked[index][1]) for index in leaving]
+    decoder = Decoder(runtime)
+    found = decode(decoder, asked, leavers)
+    assert len(decoder) == 0
+    for index, ((_, sentence), (_, text, kind)) in enumerate(zip(asked, plan, strict=True)):
+        if index not in leaving or sentence in found:
+            # Equal to the last bit, scores too.
+            assert found[sentence] == alone[text, kind]
+
+
+def test_many_sentences_in_a_small_batch_reuse_the_memory_of_those_that_left(
+    runtime: Runtime, texts: list[list[int]]
+) -> None:
+    decoder = Decoder(runtime)
+    sizes = []
+    for _ in range(6):
+        found = decode(decoder, [(step, Sentence(source_ids=ids, options=KINDS[0])) for step, ids in enumerate(texts)])
+        assert len(found) == len(texts)
+        sizes.append(decoder.cache_bytes)
+    assert len(set(sizes[2:])) == 1
+
+
+def test_what_is_committed_is_never_taken_back(runtime: Runtime, texts: list[list[int]]) -> None:
+    sentences = [Sentence(source_ids=ids, options=search_options(2, prefix_ids=(300, 301, 302))) for ids in texts]
+    decoder = Decoder(runtime)
+    decoder.admit(sentences)
+    committed: dict[Sentence, list[int]] = {sentence: [] for sentence in sentences}
+    best: dict[Sentence, list[int]] = {}
+    longest = 0
+    while len(decoder):
+        best.update((sentence, hypotheses[0].target_ids) for sentence, hypotheses in decoder.step())
+        for sentence in sentences:
+            if sentence not in best:
+                now = decoder.committed(sentence)
+                assert now[: len(committed[sentence])] == committed[sentence]
+                committed[sentence] = now
+                longest = max(longest, len(now))
+    assert longest > 1
+    for sentence in sentences:
+        assert best[sentence][: len(committed[sentence])] == committed[sentence]
+
+
+def test_the_best_so_far_is_as_long_as_the_steps_that_were_made(runtime: Runtime, texts: list[list[int]]) -> None:
+    steps = 5
+    sentences = [Sentence(source_ids=ids, options=search_options(4, min_target_length=steps)) for ids in texts]
+    decoder = Decoder(runtime)
+    decoder.admit(sentences)
+    assert decoder.partial(sentences[0]) == []
+    for _ in range(steps):
+        assert decoder.step() == []
+    for sentence in sentences:
+        partial = decoder.partial(sentence)
+        assert {(one.token_count, one.finished) for one in partial} == {(steps, False)}
+        assert [one.score for one in partial] == sorted((one.score for one in partial), reverse=True)
