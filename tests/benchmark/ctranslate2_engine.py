@@ -45,7 +45,7 @@ class CTranslate2:
             max_batch_size=math.ceil(len(batch) / self._workers) if self._workers > 1 else 0,
             beam_size=workload.beam_size,
             length_penalty=1.0,
-            min_decoding_length=workload.min_target_length,
+            min_decoding_length=0,
             max_decoding_length=workload.max_target_length,
         )
         seconds = time.perf_counter() - started

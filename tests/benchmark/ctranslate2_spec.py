@@ -37,7 +37,7 @@ def _spec(checkpoint: Checkpoint) -> TransformerSpec:
     model: Any = checkpoint.model
     config = checkpoint.model.config
     layers = (config.num_encoder_layers, config.num_decoder_layers)
-    spec = TransformerSpec.from_config(layers, config.num_heads, pre_norm=True)
+    spec = TransformerSpec.from_config(layers, config.num_heads, pre_norm=True, alignment_heads=config.num_heads)
     sides = (
         (spec.encoder, model.encoder_layers, model.encoder_norm, model.source_positions),
         (spec.decoder, model.decoder_layers, model.decoder_norm, model.target_positions),

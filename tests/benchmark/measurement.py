@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from processes import AskedProcess
 from workload import Workload
 
 ENGINES = ("xuanzang", "ctranslate2")
 PARALLELISM = ((2, 1), (1, 2))
-"""Workers and threads of each; both engines are measured with each and compared at their best."""
+"""Workers and threads of each; both engines are tried with each and compared at their best."""
 SETTLE_SECONDS = 0.05
 """Threads of the engine that ran before may still spin for some milliseconds."""
 
@@ -45,23 +42,22 @@ class EngineResult:
     """Best hypothesis of each sentence."""
 
 
-class EngineProcess:
+class EngineProcess(AskedProcess):
     """An engine in a process of its own."""
 
-    def __init__(self, engine: str, folder: Path, precision: str, workers: int, threads: int) -> None:
+    def __init__(self, engine: str, folder: Path, precision: str, *, workers: int, threads: int) -> None:
+        """Start it.
+
+        Args:
+            engine: One of `ENGINES`.
+            folder: Of its model.
+            precision: "float32" or "int8".
+            workers: Parts of a batch decoded side by side.
+            threads: Of each.
+        """
         self.engine, self.workers, self.threads = engine, workers, threads
-        command = [sys.executable, str(Path(__file__).with_name("worker.py"))]
-        command += [engine, str(folder), precision, str(workers), str(threads)]
-        environment = os.environ | ({"CT2_FORCE_CPU_ISA": "AVX512"} if has_avx512() else {})
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-        )
-
-    def __enter__(self) -> EngineProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate()  # the end of its input ends it
+        script = str(Path(__file__).with_name("worker.py"))
+        super().__init__(script, engine, str(folder), precision, str(workers), str(threads))
 
     def measure(self, workload: Workload) -> Measurement:
         """Have the workload translated.
@@ -69,15 +65,7 @@ class EngineProcess:
         Raises:
             ChildProcessError: The process has ended; its error is on standard error.
         """
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin, "a pipe, as asked for"
-        assert stdout, "a pipe, as asked for"
-        stdin.write(json.dumps(dataclasses.asdict(workload)) + "\n")
-        stdin.flush()
-        answer = stdout.readline()
-        if not answer:
-            raise ChildProcessError(f"the process of {self.engine} ended, status {self._process.wait()}")
-        return Measurement(**json.loads(answer))
+        return Measurement(**self.ask(dataclasses.asdict(workload)))
 
 
 def start_processes(stack: ExitStack, folders: Mapping[str, Path], precision: str) -> list[EngineProcess]:
@@ -89,7 +77,7 @@ def start_processes(stack: ExitStack, folders: Mapping[str, Path], precision: st
         precision: "float32" or "int8".
     """
     return [
-        stack.enter_context(EngineProcess(engine, folders[engine], precision, workers, threads))
+        stack.enter_context(EngineProcess(engine, folders[engine], precision, workers=workers, threads=threads))
         for workers, threads in PARALLELISM
         for engine in ENGINES
     ]
@@ -98,24 +86,27 @@ def start_processes(stack: ExitStack, folders: Mapping[str, Path], precision: st
 def measure_interleaved(processes: Sequence[EngineProcess], workload: Workload, rounds: int) -> dict[str, EngineResult]:
     """Measure a workload in rounds A B A B, after one round that does not count.
 
+    Args:
+        processes: Of both engines, one for each setting.
+        workload: To translate.
+        rounds: At least 1; after the first, each engine goes on with the setting at which it was faster.
+
     Returns:
-        By engine, its setting with the least median.
+        By engine, the median of the rounds at that setting.
     """
-    seconds: dict[EngineProcess, list[float]] = {process: [] for process in processes}
     warm_up = dataclasses.replace(workload, min_seconds=0.0)
     answers = {process: process.measure(warm_up).target_ids for process in processes}
-    for _ in range(rounds):
-        for process in processes:
-            time.sleep(SETTLE_SECONDS)
-            seconds[process].append(process.measure(workload).seconds)
-    medians = {process: statistics.median(values) for process, values in seconds.items()}
+    seconds = {process: [_measure_settled(process, workload)] for process in processes}
     best = {
-        engine: min((process for process in processes if process.engine == engine), key=medians.__getitem__)
+        engine: min((process for process in processes if process.engine == engine), key=seconds.__getitem__)
         for engine in ENGINES
     }
+    for _ in range(rounds - 1):
+        for process in best.values():
+            seconds[process].append(_measure_settled(process, workload))
     return {
         engine: EngineResult(
-            seconds=medians[process],
+            seconds=statistics.median(seconds[process]),
             workers=process.workers,
             threads=process.threads,
             target_ids=answers[process],
@@ -124,6 +115,6 @@ def measure_interleaved(processes: Sequence[EngineProcess], workload: Workload, 
     }
 
 
-def has_avx512() -> bool:
-    """Return whether this CPU has AVX-512, which CTranslate2 leaves unused on many CPUs unless it is told to use it."""
-    return "avx512f" in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+def _measure_settled(process: EngineProcess, workload: Workload) -> float:
+    time.sleep(SETTLE_SECONDS)
+    return process.measure(workload).seconds

@@ -1,30 +1,25 @@
-"""The models that are measured: checkpoints that were trained, and presets with random weights."""
+"""The models that are measured, written for both engines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from bundled import unpack_bundle, write_tokenizers
+from copying import copying_transformer
 from ctranslate2_spec import save_as_ctranslate2
 from workload import target_limit
 
-from xuanzang.export.bundle import make_manifest, serialize, write_bundle
-from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.certificate import source_ids
-from xuanzang.export.graphs import decoder_graph, encoder_graph
+from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.export.weights import Float32, Int8, Precision
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
-from xuanzang.model.data.dataset import PreparedMetadata
 from xuanzang.model.tokenizer import Tokenizer
-from xuanzang.model.transformer import Transformer
 
-FORCED_TARGET_LENGTH = 25
-"""Tokens of every translation of random weights, which would not end where a sentence should."""
 CALIBRATION_SENTENCES = 100
 
 
@@ -35,112 +30,108 @@ class BenchmarkModel:
     name: str
     """As in the table."""
     checkpoint: Checkpoint
-    forced_target_length: int | None
-    """Target tokens of every translation; None where the model ends its sentences itself."""
+    pairs: Sequence[Pair]
+    """Real sentences whose translations fit the model whatever their length."""
+    bundle: Path | None
+    """What is shipped of it in int8; None where it must be exported first."""
 
 
-def load_model(name: str, tokenizer: Path) -> BenchmarkModel:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenModel:
+    """A model on disk."""
+
+    bundles: Mapping[str, Path]
+    """Our bundles, by precision."""
+    ctranslate2: Path
+    """CTranslate2's folder, one for all precisions: it quantises when it loads."""
+
+
+def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> BenchmarkModel:
     """Return a model.
 
     Args:
-        name: A preset, which gets random weights, or the folder of a checkpoint.
-        tokenizer: SentencePiece model for presets.
+        name: "bundled", a preset, which gets weights that copy their source, or the folder of a checkpoint.
+        bundle: What "bundled" means; its tokeniser serves presets too.
+        sentences: Pairs of source<TAB>target, plain or .gz.
+        scratch: Folder for checkpoints that are made here.
 
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
-        OSError: The tokeniser cannot be loaded.
+        CorpusError: The sentences cannot be read.
+        OSError: A file of the bundle is missing.
     """
-    if name in PRESETS:
-        checkpoint = _random_checkpoint(name, tokenizer)
-        return BenchmarkModel(name=name, checkpoint=checkpoint, forced_target_length=FORCED_TARGET_LENGTH)
     folder = Path(name).resolve()
-    title = f"{folder.parent.name}/{folder.name}"
-    return BenchmarkModel(name=title, checkpoint=load_checkpoint(folder), forced_target_length=None)
+    if name == "bundled":
+        folder = scratch / "checkpoint"
+        unpack_bundle(bundle, folder)
+    elif name in PRESETS:
+        folder = scratch / "checkpoint"
+        _write_preset(name, bundle / "source.spm", folder)
+    else:
+        name = f"{folder.parent.name}/{folder.name}"
+    checkpoint = load_checkpoint(folder)
+    limit = checkpoint.model.config.max_positions
+    pairs = [pair for pair in read_pairs(sentences) if target_limit(source_ids(checkpoint, pair.source)) <= limit]
+    return BenchmarkModel(name=name, checkpoint=checkpoint, pairs=pairs, bundle=bundle if name == "bundled" else None)
 
 
-def read_sentences(checkpoint: Checkpoint, path: Path, *, needed: int) -> tuple[list[Pair], list[list[int]]]:
-    """Read the pairs whose translations fit the model whatever their length.
-
-    Returns:
-        The pairs, and the source ids of each.
+def first_sentences(model: BenchmarkModel, needed: int) -> list[list[int]]:
+    """Return the source ids of the first sentences.
 
     Raises:
-        CorpusError: The file cannot be read, or has fewer of them than needed.
+        CorpusError: There are fewer.
     """
-    limit = checkpoint.model.config.max_positions
-    encoded = [(pair, source_ids(checkpoint, pair.source)) for pair in read_pairs(path)]
-    fitting = [(pair, ids) for pair, ids in encoded if target_limit(ids) <= limit]
-    if len(fitting) < needed:
-        raise CorpusError(f"{path}: {needed} sentences that fit the model are needed, there are {len(fitting)}")
-    return [pair for pair, _ in fitting], [ids for _, ids in fitting]
+    if len(model.pairs) < needed:
+        raise CorpusError(f"{needed} sentences that fit the model are needed, there are {len(model.pairs)}")
+    return [source_ids(model.checkpoint, pair.source) for pair in model.pairs[:needed]]
 
 
-def write_models(checkpoint: Checkpoint, pairs: Sequence[Pair], folder: Path) -> dict[str, dict[str, Path]]:
-    """Write a checkpoint for both engines.
+def write_models(model: BenchmarkModel, precisions: Sequence[str], sentences: Path, folder: Path) -> WrittenModel:
+    """Write a model for both engines: ours as the exporter does, checked and ready to be served.
 
     Args:
-        checkpoint: What both get.
-        pairs: Real sentences, for the ranges of int8.
+        model: What both get.
+        precisions: "int8", "float32" or both.
+        sentences: Pairs to calibrate and check with.
         folder: To write to.
 
-    Returns:
-        Folders by precision, then engine. CTranslate2 has one for all precisions: it quantises when it loads.
+    Raises:
+        ParityError: A bundle does not do what the checkpoint does.
     """
-    save_as_ctranslate2(checkpoint, folder / "ctranslate2")
-    # From the end of the file: what is measured comes from its start.
-    calibration = calibration_ids(checkpoint, pairs[-CALIBRATION_SENTENCES:])
-    precisions: list[Precision] = [Float32(), Int8(calibrate(checkpoint.model, calibration))]
-    for precision in precisions:
-        _write_bundle(checkpoint, precision, folder)
-    return {
-        precision.name: {"xuanzang": folder / precision.name / "1", "ctranslate2": folder / "ctranslate2"}
-        for precision in precisions
-    }
+    save_as_ctranslate2(model.checkpoint, folder / "ctranslate2")
+    bundles = {precision: _bundle(model, precision, sentences, folder) for precision in precisions}
+    return WrittenModel(bundles=bundles, ctranslate2=folder / "ctranslate2")
 
 
-def _write_bundle(checkpoint: Checkpoint, precision: Precision, folder: Path) -> None:
-    """Write graphs and manifest; nothing is certified, for it is measured here and never served."""
+def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path) -> Path:
+    if precision == "int8" and model.bundle:
+        return model.bundle
     settings = ExportSettings.model_validate(
         {
-            "checkpoint": checkpoint.folder,
-            "repository": folder,
-            "model": precision.name,
-            "precision": precision.name,
-            "valid": checkpoint.folder,
+            "checkpoint": model.checkpoint.folder,
+            "repository": folder / precision,
+            "model": "benchmark",
+            "precision": precision,
+            "valid": sentences,
+            "calibration_sentences": CALIBRATION_SENTENCES,
+            # Enough to see that the graphs are right; quality is measured when a model is released.
+            "parity_sentences": 1,
+            "evaluation_sentences": 8,
+            "max_bleu_change": 100,
+            "max_chrf_change": 100,
+            "test_sentences": 1,
+            # Scores of a preset's weights are far apart, and so are their roundings.
+            "max_float32_difference": 1e-3,
         }
     )
-    files = {
-        "encoder.onnx": serialize(encoder_graph(checkpoint.model, precision)),
-        "decoder.onnx": serialize(decoder_graph(checkpoint.model, precision)),
-    }
-    manifest = make_manifest(checkpoint, settings, version=1, tool_versions={})
-    write_bundle(folder / precision.name / "1", files, manifest)
+    return export(settings)
 
 
-def _random_checkpoint(preset: str, tokenizer_file: Path) -> Checkpoint:
-    tokenizer = Tokenizer(tokenizer_file)
-    vocab_size = len(tokenizer)
-    torch.manual_seed(0)
+def _write_preset(preset: str, tokenizer: Path, folder: Path) -> None:
+    vocab_size = len(Tokenizer(tokenizer))
     config = TransformerConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, **PRESETS[preset])
-    metadata = PreparedMetadata(
-        source_language="zh",
-        target_language="en",
-        source_normalization="nfkc",
-        share_vocabulary=True,
-        source_vocab_size=vocab_size,
-        target_vocab_size=vocab_size,
-        corpora=[],
-        weights=[],
-        train_pairs=0,
-        valid_pairs=0,
-        filter_counts={},
-        data_sha256="",
-    )
-    return Checkpoint(
-        model=Transformer(config).eval(),
-        source_tokenizer=tokenizer,
-        target_tokenizer=tokenizer,
-        metadata=metadata,
-        training={},
-        folder=tokenizer_file.parent,
-    )
+    torch.manual_seed(0)
+    model = copying_transformer(config)
+    tokenizers = folder.with_name("tokenizers")
+    write_tokenizers(tokenizers, tokenizer, config)
+    save_checkpoint(folder, dict(model.named_parameters()), config, tokenizers, {"preset": preset})

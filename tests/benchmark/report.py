@@ -1,32 +1,51 @@
-"""What was measured, as a table for people and as JSON for programs."""
+"""What was measured, as tables for people and as JSON for programs."""
 
 from __future__ import annotations
 
+import dataclasses
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from measurement import EngineResult, has_avx512
+from cost import PeakShare, ServerCost
+from load import LoadResult
+from measurement import EngineResult
+from processes import has_avx512
+from served import ServedResult, ServedRow
 from workload import Workload
 
 from xuanzang.server.engine.cores import usable_cores
 
-HEADINGS = (
-    "model",
-    "target length",
-    "precision",
-    "beam",
-    "batch",
-    "ours ms",
-    "CTranslate2 ms",
-    "ratio",
-    "ours tokens/s",
-    "CTranslate2 tokens/s",
-    "workers × threads",
-    "same text",
+ENGINE_HEADINGS = (
+    *("model", "precision", "beam", "batch", "ours ms", "CTranslate2 ms", "ratio", "ours tokens/s"),
+    *("CTranslate2 tokens/s", "workers × threads", "same text"),
+)
+SERVED_HEADINGS = (
+    *("load", "arrivals/s", "ours sentences/s", "p50 ms", "p95 ms", "p99 ms"),
+    *("CTranslate2 sentences/s", "p50 ms", "p95 ms", "p99 ms", "p50 ratio", "errors"),
+)
+COST_HEADINGS = (
+    *("model", "ours start s", "CTranslate2 start s", "ours MB", "CTranslate2 MB"),
+    *("CPU outside onnxruntime", "share of int8 peak"),
+)
+ENGINE_NOTES = (
+    "Milliseconds are those of one batch, medians; ratio is CTranslate2's time divided by ours. Same text: share of "
+    "best hypotheses that are equal; in int8 the engines round differently. Presets have weights that copy the source."
+)
+SERVED_NOTES = (
+    "Closed: 128 callers, each sending its next sentence when it has its answer. Percentages: an open loop with "
+    "Poisson arrivals at that share of the rate at which CTranslate2 is saturated, the same arrivals for both servers; "
+    "latency counts from when a request was due. Medians of the rounds; load generator and server share the cores; p50 "
+    "ratio is ours divided by CTranslate2's."
+)
+COST_NOTES = (
+    "Start: from starting the process to the first translation. MB: VmRSS after the closed load. CPU outside "
+    "onnxruntime: share of our server's CPU time under that load that its threads spent elsewhere than in a session's "
+    "run. Share of int8 peak: multiply-adds with weights per second (int8, beam 4, batch 32) divided by those of large "
+    "products alone."
 )
 
 
@@ -35,7 +54,6 @@ class Row:
     """A model in one precision with one workload, by both engines."""
 
     model: str
-    forced_target_length: int | None
     precision: str
     workload: Workload
     ours: EngineResult
@@ -56,10 +74,23 @@ class Row:
         return 1000 * result.seconds / len(self.workload.batches)
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return the contents of bench.json."""
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """All that a run has measured so far."""
+
+    engine: list[Row] = field(default_factory=list)
+    served: ServedResult | None = None
+    servers: list[ServerCost] = field(default_factory=list)
+    peak_shares: dict[str, PeakShare] = field(default_factory=dict)
+    """By model."""
+    share_of_others: float = 0.0
+    """Of the CPU, used by programs that were not measured: what the figures suffered."""
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the contents of bench.json; a part that was not measured is empty."""
     return {
-        "machine": machine(),
+        "machine": machine() | {"cpu_share_of_other_programs": round(report.share_of_others, 4)},
         "engine": [
             {
                 "model": row.model,
@@ -70,22 +101,30 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
                 "ctranslate2_ms": round(row.milliseconds(row.ctranslate2), 3),
                 "ratio": round(row.ratio, 3),
             }
-            for row in rows
+            for row in report.engine
         ],
+        "served": [
+            {"load": row.load, "ours": _figures(row.results["xuanzang"])}
+            | {"ctranslate2": _figures(row.results["ctranslate2"])}
+            for row in (report.served.rows if report.served else ())
+        ],
+        "cost": _cost(report),
     }
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
-    """Return the table with a line on the machine before it and one on its columns after it."""
+def as_markdown(report: Report) -> str:
+    """Return the tables, each with a line on what it shows."""
     facts = ", ".join(f"{name} {value}" for name, value in machine().items())
-    lines = [f"Machine: {facts}.", "", _line(HEADINGS), _line(["---"] * len(HEADINGS))]
-    lines += [_line(_cells(row)) for row in rows]
-    notes = (
-        "Milliseconds are those of one batch, medians; ratio is CTranslate2's time divided by ours. "
-        "A target length that is forced is the same for every translation in both engines: random weights do not end "
-        "sentences. Same text: share of best hypotheses that are equal; in int8 the engines round differently."
-    )
-    return "\n".join([*lines, "", notes])
+    parts = [f"Machine: {facts}. Other programs used {report.share_of_others:.0%} of the CPU meanwhile."]
+    if report.engine:
+        parts += [_table(ENGINE_HEADINGS, map(_engine_cells, report.engine)), ENGINE_NOTES]
+    if report.served:
+        title = f"Served: {report.served.model}, int8, beam 4; CTranslate2 with {report.served.batching}."
+        parts += [title, _table(SERVED_HEADINGS, map(_served_cells, report.served.rows)), SERVED_NOTES]
+    if report.servers:
+        cells = [_cost_cells(server, report.peak_shares[server.model]) for server in report.servers]
+        parts += [_table(COST_HEADINGS, cells), COST_NOTES]
+    return "\n\n".join(parts)
 
 
 def machine() -> dict[str, Any]:
@@ -99,11 +138,28 @@ def machine() -> dict[str, Any]:
     } | {package: version(package) for package in ("onnxruntime", "ctranslate2")}
 
 
-def _cells(row: Row) -> list[str]:
-    forced = row.forced_target_length
+def _cost(report: Report) -> dict[str, float]:
+    """Start and memory are those of the first model, by default what is shipped; the shares those of the last."""
+    if not report.servers:
+        return {}
+    first, last = report.servers[0], report.servers[-1]
+    return {
+        "start_to_first_translation_s": round(first.start_seconds["xuanzang"], 3),
+        "rss_mb": round(first.resident_megabytes["xuanzang"], 1),
+        "cpu_share_outside_onnxruntime": round(last.share_outside_onnxruntime, 4),
+        "share_of_int8_peak": round(report.peak_shares[last.model].share, 4),
+    }
+
+
+def _figures(result: LoadResult) -> dict[str, float]:
+    names = ("sentences_per_second", "p50_ms", "p95_ms", "p99_ms")
+    values = dataclasses.asdict(result)
+    return {name: round(values[name], 2) for name in names}
+
+
+def _engine_cells(row: Row) -> list[str]:
     return [
         row.model,
-        "the model's own" if forced is None else f"{forced}, forced",
         row.precision,
         str(row.workload.beam_size),
         str(row.batch),
@@ -115,6 +171,29 @@ def _cells(row: Row) -> list[str]:
         f"{_parallelism(row.ours)}, {_parallelism(row.ctranslate2)}",
         f"{_agreement(row.ours, row.ctranslate2):.0%}",
     ]
+
+
+def _served_cells(row: ServedRow) -> list[str]:
+    ours, theirs = row.results["xuanzang"], row.results["ctranslate2"]
+    cells = [row.load, "" if row.rate is None else f"{row.rate:.1f}"]
+    for result in (ours, theirs):
+        cells += [f"{result.sentences_per_second:.1f}"]
+        cells += [f"{value:.0f}" for value in (result.p50_ms, result.p95_ms, result.p99_ms)]
+    return [*cells, f"{ours.p50_ms / theirs.p50_ms:.2f}", str(ours.errors + theirs.errors)]
+
+
+def _cost_cells(server: ServerCost, peak: PeakShare) -> list[str]:
+    return [
+        server.model,
+        *(f"{server.start_seconds[engine]:.2f}" for engine in ("xuanzang", "ctranslate2")),
+        *(f"{server.resident_megabytes[engine]:.0f}" for engine in ("xuanzang", "ctranslate2")),
+        f"{server.share_outside_onnxruntime:.1%}",
+        f"{peak.share:.0%} of {peak.peak / 1e9:.0f} G/s",
+    ]
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join([_line(headings), _line(["---"] * len(headings)), *(_line(cells) for cells in rows)])
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,4 +1,7 @@
-"""Time our engine and CTranslate2 on the same weights and sentences; print a table and write bench.json."""
+"""Measure our engine and server against CTranslate2 on the same weights and sentences.
+
+Prints tables and writes bench.json, bench.md and bench.svg.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,43 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+from chart import draw
+from cost import measure_peak_share, measure_server_cost
 from measurement import measure_interleaved, start_processes
-from models import load_model, read_sentences, write_models
-from report import Row, as_json, as_markdown
+from models import BenchmarkModel, WrittenModel, first_sentences, load_model, write_models
+from processes import cpu_times, share_of_others
+from report import Report, Row, as_json, as_markdown
+from served import FULL, QUICK, ServedModel, measure_served, single_sentences
 from tqdm import tqdm
-from workload import FULL_BATCHES, QUICK_BATCHES, sentences_needed, workloads
+from workload import FULL_BATCHES, QUICK_BATCHES, Workload, sentences_needed, workloads
 
+from xuanzang.export.certificate import ParityError
 from xuanzang.model.checkpoint import CheckpointError
 from xuanzang.model.data.corpus import CorpusError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+PARTS = ("engine", "served", "cost")
 
 
 def main() -> None:
     """Measure every model that the command line names."""
     arguments = parser().parse_args()
-    rows: list[Row] = []
+    report = Report()
+    before = cpu_times()
+    names = arguments.model or ["bundled", "base"]
     try:
-        for name in arguments.model or ["small", "base"]:
-            rows += measure_model(name, arguments)
-    except (CheckpointError, CorpusError, OSError) as error:
+        for name in names:
+            with tempfile.TemporaryDirectory() as scratch:
+                measure_model(name, arguments, Path(scratch), report, serve=name == names[-1])
+    except (ChildProcessError, CheckpointError, CorpusError, ParityError, OSError) as error:
         raise SystemExit(f"benchmark: {error}") from error
-    arguments.output.write_text(json.dumps(as_json(rows), indent=2) + "\n", encoding="utf-8")
-    print(as_markdown(rows))
+    report.share_of_others = share_of_others(before, cpu_times())
+    table = as_markdown(report)
+    arguments.output.write_text(json.dumps(as_json(report), indent=2) + "\n", encoding="utf-8")
+    arguments.output.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
+    draw(report, arguments.output.with_suffix(".svg"))
+    print(table)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,7 +58,13 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--model",
         action="append",
-        help="folder of a checkpoint, or a preset, which gets random weights; may be repeated (small and base)",
+        help="'bundled', a preset, or the folder of a checkpoint; may be repeated, the last is served (bundled, base)",
+    )
+    result.add_argument(
+        "--parts",
+        type=_parts,
+        default=PARTS,
+        help=f"what to measure, of {', '.join(PARTS)}; separated by commas (all)",
     )
     result.add_argument(
         "--sentences",
@@ -51,60 +73,99 @@ def parser() -> argparse.ArgumentParser:
         help="source<TAB>target lines, plain or .gz (those of this folder)",
     )
     result.add_argument(
-        "--tokenizer",
+        "--bundle",
         type=Path,
-        default=ROOT / "server/models/zh-en/1/source.spm",
-        help="SentencePiece model of presets (the bundled model's)",
+        default=ROOT / "server/models/zh-en/1",
+        help="what 'bundled' is; presets take its tokeniser (the default model)",
+    )
+    result.add_argument(
+        "--server-flags", type=str.split, default=[], help="flags of our server (none: it is measured as it comes)"
     )
     result.add_argument("--output", type=Path, default=Path("bench.json"), help="file of the figures (bench.json)")
-    result.add_argument("--rounds", type=int, help="measurements of each figure (5, with --quick 3)")
-    result.add_argument("--quick", action="store_true", help="fewer sentences and rounds: some minutes")
+    result.add_argument("--quick", action="store_true", help="fewer sentences, rounds and seconds: some minutes")
     return result
 
 
-def measure_model(name: str, arguments: argparse.Namespace) -> Iterator[Row]:
-    """Measure one model in both precisions with every workload.
+def _parts(text: str) -> list[str]:
+    parts = text.split(",")
+    if unknown := set(parts) - set(PARTS):
+        raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))} is none of {', '.join(PARTS)}")
+    return parts
+
+
+def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, report: Report, *, serve: bool) -> None:
+    """Measure one model.
 
     Args:
-        name: A preset or the folder of a checkpoint.
+        name: As `load_model` takes it.
         arguments: Of the command line.
-
-    Yields:
-        One row for each precision, beam size and batch size.
+        scratch: Folder for what is made of it.
+        report: Gets the results.
+        serve: Whether to measure it behind gRPC.
 
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
+        ChildProcessError: A process of an engine or server ended.
         CorpusError: The sentences cannot be read, or too few fit.
-        OSError: The tokeniser cannot be loaded, or the process of an engine ended.
+        OSError: A file of the bundle is missing.
+        ParityError: A bundle does not do what the checkpoint does.
     """
-    rounds = arguments.rounds or (3 if arguments.quick else 5)
-    model = load_model(name, arguments.tokenizer)
-    batches = QUICK_BATCHES if arguments.quick else FULL_BATCHES
-    pairs, sentences = read_sentences(model.checkpoint, arguments.sentences, needed=sentences_needed(batches))
-    planned = list(
-        workloads(
-            sentences,
-            batches,
-            forced_target_length=model.forced_target_length,
-            min_seconds=0.1 if arguments.quick else 0.3,
-        )
+    model = load_model(name, bundle=arguments.bundle, sentences=arguments.sentences, scratch=scratch)
+    print(f"{model.name}: writing the models", file=sys.stderr)
+    precisions = ("int8", "float32") if "engine" in arguments.parts else ("int8",)
+    written = write_models(model, precisions, arguments.sentences, scratch)
+    effort = QUICK if arguments.quick else FULL
+    planned = _workloads(model, arguments)
+    if "engine" in arguments.parts:
+        report.engine += measure_engine(model, written, planned, effort.engine_rounds)
+    served = ServedModel(
+        name=model.name,
+        bundle=written.bundles["int8"],
+        ctranslate2=written.ctranslate2,
+        texts=single_sentences(pair.source for pair in model.pairs),
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        print(f"{model.name}: writing the models", file=sys.stderr)
-        folders = write_models(model.checkpoint, pairs, Path(scratch))
-        for precision in ("int8", "float32"):
-            with ExitStack() as stack:
-                processes = start_processes(stack, folders[precision], precision)
-                for workload in tqdm(planned, desc=f"{model.name} {precision}", unit="row"):
-                    results = measure_interleaved(processes, workload, rounds)
-                    yield Row(
-                        model=model.name,
-                        forced_target_length=model.forced_target_length,
-                        precision=precision,
-                        workload=workload,
-                        ours=results["xuanzang"],
-                        ctranslate2=results["ctranslate2"],
-                    )
+    if "served" in arguments.parts and serve:
+        report.served = measure_served(served, effort, scratch, arguments.server_flags)
+    if "cost" in arguments.parts:
+        print(f"{model.name}: measuring its cost", file=sys.stderr)
+        report.servers.append(measure_server_cost(served, effort, scratch, arguments.server_flags))
+        shares = measure_peak_share(
+            written.bundles["int8"], model.checkpoint.model.config, planned[-1], effort.engine_rounds
+        )
+        report.peak_shares[model.name] = shares
+
+
+def _workloads(model: BenchmarkModel, arguments: argparse.Namespace) -> list[Workload]:
+    batches = QUICK_BATCHES if arguments.quick else FULL_BATCHES
+    sentences = first_sentences(model, sentences_needed(batches))
+    return list(workloads(sentences, batches, min_seconds=0.1 if arguments.quick else 0.3))
+
+
+def measure_engine(model: BenchmarkModel, written: WrittenModel, planned: list[Workload], rounds: int) -> Iterator[Row]:
+    """Measure the engines of one model in both precisions with every workload.
+
+    Args:
+        model: To measure.
+        written: Where it is on disk.
+        planned: The workloads.
+        rounds: Measurements of each.
+
+    Yields:
+        One row for each precision, beam size and batch size.
+    """
+    for precision, bundle in written.bundles.items():
+        with ExitStack() as stack:
+            folders = {"xuanzang": bundle, "ctranslate2": written.ctranslate2}
+            processes = start_processes(stack, folders, precision)
+            for workload in tqdm(planned, desc=f"{model.name} {precision}", unit="row"):
+                results = measure_interleaved(processes, workload, rounds)
+                yield Row(
+                    model=model.name,
+                    precision=precision,
+                    workload=workload,
+                    ours=results["xuanzang"],
+                    ctranslate2=results["ctranslate2"],
+                )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 FULL_BATCHES = {1: 32, 8: 8, 32: 4}
 """Batches per pass, by batch size."""
-QUICK_BATCHES = {1: 8, 8: 2, 32: 1}
+QUICK_BATCHES = {1: 6, 8: 1, 32: 1}
 """The same when time is short."""
 
 
@@ -19,8 +19,6 @@ class Workload:
     """Source ids of each sentence, eos included."""
     beam_size: int
     """Hypotheses kept; the best is returned."""
-    min_target_length: int
-    """Target tokens before eos is allowed, eos not counted."""
     max_target_length: int
     """Most target tokens, eos counted."""
     min_seconds: float
@@ -31,7 +29,6 @@ def workloads(
     sentences: Sequence[Sequence[int]],
     batches_by_size: dict[int, int],
     *,
-    forced_target_length: int | None,
     min_seconds: float,
 ) -> Iterator[Workload]:
     """Make the workloads of one model.
@@ -40,7 +37,6 @@ def workloads(
         sentences: Source ids, eos included, `sentences_needed` or more. Their order is kept, so that a batch has the
             lengths of real traffic.
         batches_by_size: Batches of each size.
-        forced_target_length: Target tokens of every translation; None to let the model end its sentences.
         min_seconds: Least duration of a measurement.
 
     Yields:
@@ -52,8 +48,7 @@ def workloads(
             yield Workload(
                 batches=[used[start : start + size] for start in range(0, len(used), size)],
                 beam_size=beam_size,
-                min_target_length=forced_target_length or 0,
-                max_target_length=forced_target_length or max(map(target_limit, used)),
+                max_target_length=max(map(target_limit, used)),
                 min_seconds=min_seconds,
             )
 
@@ -63,6 +58,6 @@ def sentences_needed(batches_by_size: dict[int, int]) -> int:
     return max(size * count for size, count in batches_by_size.items())
 
 
-def target_limit(source_ids: Sequence[int]) -> int:
+def target_limit(source: Sequence[object]) -> int:
     """Return the most tokens that the translation of a sentence may have, as the server limits it by default."""
-    return 2 * len(source_ids) + 20
+    return 2 * len(source) + 20

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from engine import Translated
@@ -13,13 +15,16 @@ from workload import Workload
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
-from xuanzang.server.engine.decoding import Decoder, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.search import SearchOptions
+
+MAX_SENTENCES = 16
+"""That one decoder has at a time, as in the server."""
 
 
 class Xuanzang:
-    """Our engine, used as the server's workers use it: each thread has graphs of its own and takes part of a batch."""
+    """Our engine, used as the server's workers use it: each thread has graphs of its own and takes what is waiting."""
 
     def __init__(self, folder: Path, *, workers: int, threads: int) -> None:
         """Open a bundle without certificate.
@@ -31,7 +36,8 @@ class Xuanzang:
         """
         manifest, digest = read_manifest(folder)
         bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
-        self._runtimes = [Runtime(bundle, provider="cpu", intra_op_threads=threads) for _ in range(workers)]
+        runtimes = [Runtime(bundle, provider="cpu", intra_op_threads=threads) for _ in range(workers)]
+        self._decoders = [Decoder(runtime) for runtime in runtimes]
         self._pool = ThreadPoolExecutor(workers)
 
     def translate(self, batch: Sequence[Sequence[int]], workload: Workload) -> Translated:
@@ -41,25 +47,33 @@ class Xuanzang:
             beam_size=workload.beam_size,
             num_hypotheses=1,
             length_penalty=1.0,
-            min_target_length=workload.min_target_length,
+            min_target_length=0,
             max_target_length=workload.max_target_length,
         )
         sentences = [Sentence(source_ids=list(ids), options=options) for ids in batch]
-        # As the scheduler deals them out: an equal share for each worker, of like lengths.
-        ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
-        share = math.ceil(len(ordered) / len(self._runtimes))
-        parts = [ordered[start : start + share] for start in range(0, len(ordered), share)]
+        # The longest first, so that the threads end together.
+        waiting = deque(sorted(sentences, key=lambda sentence: -len(sentence.source_ids)))
+        share = min(MAX_SENTENCES, math.ceil(len(waiting) / len(self._decoders)))
         found: dict[Sentence, TargetHypothesis] = {}
-        for part in self._pool.map(_decode, self._runtimes, parts):
+        for part in self._pool.map(lambda decoder: _decode(decoder, waiting, share), self._decoders):
             found.update(part)
         seconds = time.perf_counter() - started
         return Translated(seconds, [found[sentence].target_ids for sentence in sentences])
 
 
-def _decode(runtime: Runtime, sentences: Sequence[Sentence]) -> dict[Sentence, TargetHypothesis]:
-    decoder = Decoder(runtime)
-    decoder.admit(sentences)
+def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sentence, TargetHypothesis]:
     best: dict[Sentence, TargetHypothesis] = {}
-    while len(decoder):
+    while True:
+        newcomers = list(_take(waiting, share - len(decoder)))
+        if newcomers:
+            decoder.admit(newcomers)
+        if not len(decoder):
+            return best
         best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.step())
-    return best
+
+
+def _take(waiting: deque[Sentence], count: int) -> Iterator[Sentence]:
+    # Several threads take from the same queue, each step of which is atomic.
+    with suppress(IndexError):
+        for _ in range(count):
+            yield waiting.popleft()

@@ -40,7 +40,8 @@ def open_runtime(
                 "valid": toy_files[1],
                 "parity_sentences": 5,
                 "evaluation_sentences": 8,
-                "max_bleu_loss": 100.0,  # of random weights it means nothing
+                "max_bleu_change": 100.0,  # of random weights it means nothing
+                "max_chrf_change": 100.0,
             }
         )
         return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from google.protobuf import json_format
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.bundle import next_version, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
-from xuanzang.export.certificate import ParityError
+from xuanzang.export.certificate import ParityError, require_quality
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
@@ -46,7 +47,15 @@ def test_an_int8_bundle_lists_every_file_with_its_digest(
 ) -> None:
     # Random weights agree on few translations; more sentences give the samples something to choose from.
     settings = export_settings(
-        tiny_checkpoint, toy_files[1], tmp_path, precision="int8", evaluation_sentences=48, max_bleu_loss=100
+        tiny_checkpoint,
+        toy_files[1],
+        tmp_path,
+        precision="int8",
+        evaluation_sentences=48,
+        test={"train": toy_files[0]},
+        test_sentences=12,
+        max_bleu_change=100,
+        max_chrf_change=100,
     )
     folder = export(settings)
     manifest = read_manifest(folder)
@@ -56,6 +65,27 @@ def test_an_int8_bundle_lists_every_file_with_its_digest(
     for file in manifest.files:
         content = (folder / file.name).read_bytes()
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (file.sha256, file.size_bytes)
+    quality = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["int8_quality"]
+    assert {name: measured["sentences"] for name, measured in quality.items()} == {"valid": 12, "train": 12}
+    assert "| train (12) |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("int8", "fault"),
+    [
+        ((20.0, 45.0), None),
+        ((20.29, 44.81), None),
+        ((20.4, 45.0), r"\+0.40 bleu on web"),
+        ((20, 44.7), "-0.30 chrf on web"),
+    ],
+)
+def test_int8_must_do_as_well_as_float32_and_no_better(
+    tmp_path: Path, int8: tuple[float, float], fault: str | None
+) -> None:
+    quality = {"float32_bleu": 20.0, "float32_chrf": 45.0, "int8_bleu": int8[0], "int8_chrf": int8[1]}
+    settings = export_settings(tmp_path, tmp_path, tmp_path)
+    with pytest.raises(ParityError, match=fault) if fault else nullcontext():
+        require_quality({"web": quality}, settings)
 
 
 def test_the_certificate_holds_parity_quality_speed_and_samples(tiny_bundle_repository: Path) -> None:

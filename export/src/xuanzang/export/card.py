@@ -26,6 +26,18 @@ def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: Expor
         "optimiser steps": f"{checkpoint.training.get('step', 0):,}",
     }
     quality = {name: f"{s['bleu']:.2f} | {s['chrf']:.2f}" for name, s in certificate.quality.items()}
+    precisions = {
+        f"{name} ({q['sentences']:.0f})": f"{q['float32_bleu']:.2f} / {q['float32_chrf']:.2f} | "
+        f"{q['int8_bleu']:.2f} / {q['int8_chrf']:.2f}"
+        for name, q in certificate.int8_quality.items()
+    }
+    compared = f"""
+What 8 bits cost, BLEU / chrF of the same graphs:
+
+| pairs | float32 | int8 |
+|---|---|---|
+{_rows(precisions)}
+"""
     return f"""# {settings.model}, version {version}
 
 Translates from {metadata.source_language} to {metadata.target_language}.
@@ -40,7 +52,7 @@ length penalty {settings.length_penalty}:
 | | BLEU | chrF |
 |---|---|---|
 {_rows(quality)}
-
+{compared if precisions else ""}
 Signatures: {"; ".join(certificate.signatures)}
 
 {notes}"""

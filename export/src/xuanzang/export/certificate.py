@@ -6,6 +6,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +16,7 @@ from xuanzang.export.parity import Parity, compare, step_milliseconds, target_li
 from xuanzang.export.runner import OnnxModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.corpus import Pair
+from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.evaluation import Scores, score_translations, translate_by_length, translate_ids
 from xuanzang.model.search import Hypothesis
 from xuanzang.model.tokenizer import normalize
@@ -50,6 +51,8 @@ class Certificate(BaseModel):
     """By "torch_float32", "onnx_float32" and, if exported, "onnx_int8": BLEU and chrF of the same sentences."""
     quality_sentences: int
     """Sentences translated for it."""
+    int8_quality: dict[str, dict[str, float]]
+    """By name of the pairs: sentences, and BLEU and chrF of the float32 and the int8 graphs; empty for float32."""
     signatures: list[str]
     """sacreBLEU's, for BLEU and chrF."""
     step_milliseconds: dict[str, dict[str, float]]
@@ -83,6 +86,7 @@ def certify(
     """
     sentences = [source_ids(checkpoint, pair.source) for pair in pairs]
     shipped = graphs[-1]
+    tests = {"valid": pairs} | {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
     parity = {
         g.precision: compare(
             checkpoint.model, g.model, sentences[: settings.parity_sentences], beam_size=settings.beam_size
@@ -95,11 +99,13 @@ def certify(
     for g in graphs:
         outputs[f"onnx_{g.precision}"] = _onnx_translations(g.model, sentences[:evaluated], settings)
     scores = {name: _score(checkpoint, found, pairs[:evaluated]) for name, found in outputs.items()}
-    _require_quality(scores, settings)
+    int8_quality = {name: _compare_precisions(checkpoint, graphs, test, settings) for name, test in tests.items()}
+    require_quality(int8_quality, settings)
     return Certificate(
         parity={precision: result._asdict() for precision, result in parity.items()},
         quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
         quality_sentences=evaluated,
+        int8_quality={name: quality for name, quality in int8_quality.items() if quality},
         signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
         step_milliseconds={g.precision: _step_times(g.model) for g in graphs},
         samples=_samples(checkpoint, shipped.model, pairs, outputs, settings),
@@ -129,12 +135,60 @@ def _require_parity(parity: Parity, settings: ExportSettings) -> None:
         )
 
 
-def _require_quality(scores: dict[str, Scores], settings: ExportSettings) -> None:
-    if (
-        "onnx_int8" in scores
-        and (loss := scores["onnx_float32"].bleu - scores["onnx_int8"].bleu) > settings.max_bleu_loss
-    ):
-        raise ParityError(f"int8 loses {loss:.2f} BLEU, the limit is {settings.max_bleu_loss}")
+def read_usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
+    """Read the pairs whose both sides fit the model.
+
+    Raises:
+        CorpusError: The file cannot be read, or no pair fits.
+    """
+    limit = checkpoint.model.config.max_positions
+    pairs = [
+        pair
+        for pair in read_pairs(path)
+        if pair.source
+        and pair.target
+        and len(source_ids(checkpoint, pair.source)) <= limit
+        and len(checkpoint.target_tokenizer.encode(pair.target)) <= limit
+    ]
+    if not pairs:
+        raise CorpusError(f"{path}: no pair fits the model's {limit} positions")
+    return pairs
+
+
+def _compare_precisions(
+    checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pair], settings: ExportSettings
+) -> dict[str, float]:
+    """Return BLEU and chrF of float32 and int8 on the same pairs; nothing if there is no int8."""
+    if len(graphs) == 1:
+        return {}
+    pairs = pairs[: settings.test_sentences]
+    sentences = [source_ids(checkpoint, pair.source) for pair in pairs]
+    quality: dict[str, float] = {"sentences": len(pairs)}
+    for g in graphs:
+        scores = _score(checkpoint, _onnx_translations(g.model, sentences, settings), pairs)
+        quality |= {f"{g.precision}_bleu": round(scores.bleu, 3), f"{g.precision}_chrf": round(scores.chrf, 3)}
+    return quality
+
+
+def require_quality(int8_quality: dict[str, dict[str, float]], settings: ExportSettings) -> None:
+    """Refuse int8 graphs that translate otherwise than the float32 ones.
+
+    Args:
+        int8_quality: As in the certificate.
+        settings: Hold the limits.
+
+    Raises:
+        ParityError: BLEU or chrF of some pairs differ by more than their limit.
+    """
+    limits = {"bleu": settings.max_bleu_change, "chrf": settings.max_chrf_change}
+    faults = [
+        f"{change:+.2f} {metric} on {name}, the limit is {limit}"
+        for name, quality in int8_quality.items()
+        for metric, limit in limits.items()
+        if quality and abs(change := quality[f"int8_{metric}"] - quality[f"float32_{metric}"]) > limit
+    ]
+    if faults:
+        raise ParityError(f"int8 differs from float32: {'; '.join(faults)}")
 
 
 def _torch_translations(

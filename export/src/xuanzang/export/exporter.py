@@ -8,13 +8,12 @@ from pathlib import Path
 from xuanzang.export.bundle import make_manifest, next_version, serialize, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.card import model_card
-from xuanzang.export.certificate import Graphs, certify, source_ids
+from xuanzang.export.certificate import Graphs, certify, read_usable_pairs
 from xuanzang.export.graphs import decoder_graph, encoder_graph
 from xuanzang.export.runner import OnnxModel
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.weights import Float32, Int8, Precision
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
+from xuanzang.model.checkpoint import load_checkpoint
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +27,7 @@ def export(settings: ExportSettings) -> Path:
         ParityError: The graphs do not do what the checkpoint does; nothing is written.
     """
     checkpoint = load_checkpoint(settings.checkpoint)
-    pairs = _usable_pairs(checkpoint, settings.valid)
+    pairs = read_usable_pairs(checkpoint, settings.valid)
     precisions: list[Precision] = [Float32()]
     if settings.precision == "int8":
         # From the end of the file: quality and parity are measured on sentences from its start.
@@ -52,19 +51,3 @@ def export(settings: ExportSettings) -> Path:
     write_bundle(folder, files, manifest)
     logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
     return folder
-
-
-def _usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
-    """Read the pairs whose both sides fit the model."""
-    limit = checkpoint.model.config.max_positions
-    pairs = [
-        pair
-        for pair in read_pairs(path)
-        if pair.source
-        and pair.target
-        and len(source_ids(checkpoint, pair.source)) <= limit
-        and len(checkpoint.target_tokenizer.encode(pair.target)) <= limit
-    ]
-    if not pairs:
-        raise CorpusError(f"{path}: no pair fits the model's {limit} positions")
-    return pairs

@@ -5,8 +5,8 @@
     token_ids, positions, scores, visible, past_key_values┘                                                      │
                                                               past_key_values of the next step ◄─────────────────┘
 
-In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each holding the key and
-the value of one token: `visible` says which slots each may see. A change of beams changes `visible` and copies no cache.
+In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each holding key and value
+of one token: `visible` says which slots each may see. A change of beams changes `visible` and copies no cache.
 """
 
 from __future__ import annotations

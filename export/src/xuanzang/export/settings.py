@@ -37,7 +37,13 @@ class ExportSettings(BaseModel):
     """Default of requests to this model, and of the evaluation."""
     max_float32_difference: float = Field(default=1e-4, gt=0)
     """Greatest allowed difference of a log-probability between torch and the float32 graphs, nats."""
-    max_bleu_loss: float = Field(default=1.0, gt=0)
-    """Most BLEU that int8 may lose against the float32 graphs."""
+    test: dict[str, Path] = Field(default_factory=dict)
+    """Other pairs, by name such as tatoeba=FILE, on which int8 must do as well as float32."""
+    test_sentences: int = Field(default=2000, ge=1)
+    """Pairs of `valid` and of each test translated to compare int8 with float32."""
+    max_bleu_change: float = Field(default=0.3, gt=0)
+    """Most BLEU that int8 may differ from the float32 graphs, on `valid` and on each test."""
+    max_chrf_change: float = Field(default=0.2, gt=0)
+    """Most chrF that int8 may differ from the float32 graphs, on `valid` and on each test."""
     card: Path | None = None
     """Markdown about data, licences and limits, put into the model card."""

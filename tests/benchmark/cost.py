@@ -1,0 +1,142 @@
+"""What serving costs besides time: start, memory, CPU outside onnxruntime; and the share of the peak in int8."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from load import Load
+from measurement import ENGINES, EngineProcess
+from processes import AskedProcess
+from served import CALLERS, HERE, Batching, Callers, Effort, ServedModel, ctranslate2_server, our_server
+from workload import Workload
+
+from xuanzang.model.config import TransformerConfig
+from xuanzang.server.engine.cores import usable_cores
+
+STARTS = 3
+BATCHING = Batching(workers=2, threads=1, max_batch=32, delay=0)
+"""Of CTranslate2's server: start and memory hardly depend on it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCost:
+    """What the servers of one model cost."""
+
+    model: str
+    start_seconds: Mapping[str, float]
+    """From the start of the process to the first translation, median, by engine."""
+    resident_megabytes: Mapping[str, float]
+    """VmRSS after a load that saturates, by engine."""
+    share_outside_onnxruntime: float
+    """Of the CPU time of our server under that load: all but what its threads spent in sessions of onnxruntime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakShare:
+    """How much of what onnxruntime can multiply in int8 the engine multiplies."""
+
+    multiply_adds_per_second: float
+    """Of the engine."""
+    peak: float
+    """Multiply-adds per second of large products."""
+
+    @property
+    def share(self) -> float:
+        """Of the peak, 0 to 1."""
+        return self.multiply_adds_per_second / self.peak
+
+
+def measure_server_cost(model: ServedModel, effort: Effort, scratch: Path, flags: Sequence[str] = ()) -> ServerCost:
+    """Start and load the servers of a model.
+
+    Args:
+        model: What they serve.
+        effort: How long to load them.
+        scratch: Folder for what the load generator reads.
+        flags: Of our server.
+    """
+    starts: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    for _ in range(STARTS):
+        with our_server(model, *flags) as server:
+            starts["xuanzang"].append(server.start_seconds)
+        with ctranslate2_server(model, BATCHING) as server:
+            starts["ctranslate2"].append(server.start_seconds)
+    with ExitStack() as stack:
+        callers = Callers(stack, model.texts, scratch)
+        with our_server(model, *flags, program=[str(HERE / "counted_server.py")]) as server:
+            before = server.ask("seconds so far")
+            callers.call(_saturating(server.address, effort))
+            after = server.ask("seconds so far")
+            resident = {"xuanzang": server.resident_megabytes()}
+        with ctranslate2_server(model, BATCHING) as server:
+            callers.call(_saturating(server.address, effort))
+            resident["ctranslate2"] = server.resident_megabytes()
+    process, inside = (after[name] - before[name] for name in ("process", "onnxruntime"))
+    if not inside:
+        raise ValueError("the server called onnxruntime in a way that is not counted")
+    return ServerCost(
+        model=model.name,
+        start_seconds={engine: statistics.median(found) for engine, found in starts.items()},
+        resident_megabytes=resident,
+        share_outside_onnxruntime=1 - inside / process,
+    )
+
+
+def measure_peak_share(folder: Path, config: TransformerConfig, workload: Workload, rounds: int) -> PeakShare:
+    """Compare the engine's products with the fastest that onnxruntime can do.
+
+    Args:
+        folder: Of the int8 bundle.
+        config: Of its model.
+        workload: Batches of many sentences.
+        rounds: Of both, in turn; medians count.
+    """
+    rates: list[float] = []
+    peaks: list[float] = []
+    with (
+        EngineProcess("xuanzang", folder, "int8", workers=usable_cores(), threads=1) as engine,
+        AskedProcess(str(HERE / "int8_peak.py"), str(usable_cores())) as peak,
+    ):
+        engine.measure(workload)  # a warm-up
+        for _ in range(rounds):
+            measured = engine.measure(workload)
+            sources = [len(ids) for batch in workload.batches for ids in batch]
+            targets = [len(ids) + 1 for ids in measured.target_ids]
+            rates.append(multiply_adds(config, sources, targets, workload.beam_size) / measured.seconds)
+            peaks.append(peak.ask("rate"))
+    return PeakShare(multiply_adds_per_second=statistics.median(rates), peak=statistics.median(peaks))
+
+
+def multiply_adds(
+    config: TransformerConfig, source_lengths: Sequence[int], target_lengths: Sequence[int], beam_size: int
+) -> int:
+    """Count the multiply-adds with weights that some translations need; those of attention are floats and not counted.
+
+    Args:
+        config: Of the model.
+        source_lengths: Tokens of each source, eos counted.
+        target_lengths: Tokens of each best hypothesis, eos counted: the steps of the sentence.
+        beam_size: Hypotheses at each step but the first, which has one.
+    """
+    square, feed_forward = config.d_model**2, 2 * config.d_model * config.d_ff
+    encoder = config.num_encoder_layers * (4 * square + feed_forward)
+    cross_key_values = config.num_decoder_layers * 2 * square
+    # Query, key, value and output of attention to the history; query and output of attention to the source.
+    step = config.num_decoder_layers * (6 * square + feed_forward) + config.d_model * config.target_vocab_size
+    rows = sum(1 + beam_size * (length - 1) for length in target_lengths)
+    return sum(source_lengths) * (encoder + cross_key_values) + rows * step
+
+
+def _saturating(address: str, effort: Effort) -> Load:
+    return Load(
+        address=address,
+        rate=None,
+        callers=CALLERS,
+        seconds=effort.seconds,
+        warm_up_seconds=effort.warm_up_seconds,
+        seed=0,
+    )

@@ -1,0 +1,104 @@
+"""A process of many callers: reads a load from each line of standard input, answers with what the callers saw.
+
+It shares the cores with the server that it measures, so it does little: requests are serialised before the load,
+answers parsed after it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import grpc
+from load import Answer, Load, LoadResult, arrival_times, summarize
+from processes import METHOD
+
+from xuanzang.translation.v1 import translation_pb2
+
+TIMEOUT_SECONDS = 60.0
+"""An answer that takes longer is an error."""
+
+
+class Callers:
+    """All callers of one load."""
+
+    def __init__(self, load: Load, requests: Sequence[bytes]) -> None:
+        """Prepare the callers.
+
+        Args:
+            load: What they do.
+            requests: Serialised, each for one sentence.
+        """
+        self._load = load
+        order = list(requests)
+        random.Random(load.seed).shuffle(order)
+        # Every sentence once before any comes again: short loads have the real mix of lengths too.
+        self._requests: Iterator[bytes] = itertools.cycle(order)
+        self._answers: list[Answer] = []
+        self._contents: list[bytes] = []
+        self._failures = 0
+
+    async def run(self) -> LoadResult:
+        """Call, wait for the last answer and sum up."""
+        async with grpc.aio.insecure_channel(self._load.address) as channel:
+            await channel.channel_ready()
+            # Without serialisers it takes and gives bytes.
+            self._translate: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            self._started = time.perf_counter()
+            await (self._closed_loop() if self._load.rate is None else self._open_loop(self._load.rate))
+        return summarize(self._answers, self._failures + sum(map(_is_empty, self._contents)), self._load)
+
+    async def _closed_loop(self) -> None:
+        async def call_again_and_again() -> None:
+            while (now := self._now()) < self._load.seconds:
+                await self._call(now)
+
+        await asyncio.gather(*(call_again_and_again() for _ in range(self._load.callers)))
+
+    async def _open_loop(self, rate: float) -> None:
+        calls: list[asyncio.Task[None]] = []
+        for due in arrival_times(rate, self._load.seconds, self._load.seed):
+            if (wait := due - self._now()) > 0:
+                await asyncio.sleep(wait)
+            calls.append(asyncio.create_task(self._call(due)))
+        await asyncio.gather(*calls)
+
+    async def _call(self, due: float) -> None:
+        try:
+            content = await self._translate(next(self._requests), timeout=TIMEOUT_SECONDS)
+        except grpc.aio.AioRpcError:
+            self._failures += 1
+            return
+        self._answers.append(Answer(due=due, ended=self._now()))
+        self._contents.append(content)
+
+    def _now(self) -> float:
+        return time.perf_counter() - self._started
+
+
+def _is_empty(content: bytes) -> bool:
+    translations = translation_pb2.TranslateTextResponse.FromString(content).translations
+    return len(translations) != 1 or not translations[0].hypotheses or not translations[0].hypotheses[0].text.strip()
+
+
+def main() -> None:
+    """Read the sentences that the command line names, then one load after the other until standard input ends."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sentences", type=Path, help="JSON list of texts")
+    texts = json.loads(parser.parse_args().sentences.read_text(encoding="utf-8"))
+    requests = [translation_pb2.TranslateTextRequest(contents=[text]).SerializeToString() for text in texts]
+    for line in sys.stdin:
+        result = asyncio.run(Callers(Load(**json.loads(line)), requests).run())
+        print(json.dumps(dataclasses.asdict(result)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Programs that are measured or that measure, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import grpc
+
+START_SECONDS = 120.0
+STOP_SECONDS = 30.0
+RETRY_SECONDS = 0.01
+METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
+
+
+class AskedProcess:
+    """A program that answers each line of JSON on its standard input with one on its standard output."""
+
+    def __init__(self, *command: str) -> None:
+        """Start it.
+
+        Args:
+            command: What the interpreter is given.
+        """
+        self._command = command
+        self._process = subprocess.Popen(
+            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+        )
+
+    def __enter__(self) -> Self:
+        """Return itself; it has started."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the end of its input end it."""
+        self._process.communicate()
+
+    def ask(self, question: object) -> Any:
+        """Send a question and wait for the answer.
+
+        Raises:
+            ChildProcessError: The process has ended; its error is on standard error.
+        """
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin, "a pipe, as asked for"
+        assert stdout, "a pipe, as asked for"
+        stdin.write(json.dumps(question) + "\n")
+        stdin.flush()
+        answer = stdout.readline()
+        if not answer:
+            raise ChildProcessError(f"{' '.join(self._command)} ended with status {self._process.wait()}")
+        return json.loads(answer)
+
+
+class ServerProcess(AskedProcess):
+    """A server of our service, ours or CTranslate2's."""
+
+    def __init__(self, *command: str, address: str, request: bytes) -> None:
+        """Start it.
+
+        Args:
+            command: What the interpreter is given.
+            address: Where it will serve.
+            request: A TranslateTextRequest that it can answer.
+        """
+        self.address = address
+        self.start_seconds = 0.0
+        """From its start to its first translation; known once it is entered."""
+        self._request = request
+        self._started = time.perf_counter()
+        super().__init__(*command)
+
+    def __enter__(self) -> Self:
+        """Wait until it translates.
+
+        Raises:
+            ChildProcessError: It ends, or does not translate in time.
+        """
+        try:
+            self.start_seconds = self._wait_for_translation()
+        except BaseException:
+            self._process.kill()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it as an operator would."""
+        self._process.terminate()
+        try:
+            self._process.communicate(timeout=STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+
+    def resident_megabytes(self) -> float:
+        """Return how much memory it holds, VmRSS."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8").splitlines()
+        line = next(line for line in status if line.startswith("VmRSS:"))
+        return int(line.split()[1]) * 1024 / 1e6
+
+    def _wait_for_translation(self) -> float:
+        # gRPC would wait a second before it tries to connect again.
+        backoff = [(f"grpc.{which}_reconnect_backoff_ms", 20) for which in ("initial", "min", "max")]
+        with grpc.insecure_channel(self.address, options=backoff) as channel:
+            translate: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            while time.perf_counter() - self._started < START_SECONDS:
+                try:
+                    translate(self._request, timeout=START_SECONDS)
+                except grpc.RpcError as error:
+                    if self._process.poll() is not None:
+                        status = self._process.returncode
+                        raise ChildProcessError(f"{' '.join(self._command)} ended with status {status}") from error
+                    time.sleep(RETRY_SECONDS)
+                else:
+                    return time.perf_counter() - self._started
+        raise ChildProcessError(f"the server on {self.address} did not translate within {START_SECONDS} s")
+
+
+class CpuTimes(NamedTuple):
+    """CPU seconds since some moment in the past, of all cores."""
+
+    total: float
+    """That there were, idle ones included."""
+    busy: float
+    """That any program used."""
+    own: float
+    """That this process and the children that it has seen end used."""
+
+
+def cpu_times() -> CpuTimes:
+    """Read how the CPU was used so far."""
+    line = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
+    # The first eight, the time stolen by other machines last; guests are counted among users already.
+    seconds = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in line.split()[1:9]]
+    user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = seconds
+    busy = user + nice + system + interrupts + soft_interrupts + stolen
+    return CpuTimes(total=sum(seconds), busy=busy, own=sum(os.times()[:4]))
+
+
+def share_of_others(before: CpuTimes, after: CpuTimes) -> float:
+    """Return what part of the CPU other programs and machines used in between, 0 to 1."""
+    total, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))
+    return max(0.0, busy - own) / total
+
+
+def free_address() -> str:
+    """Return an address of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of what is measured: unless told to, CTranslate2 leaves AVX-512 unused on many CPUs."""
+    return os.environ | ({"CT2_FORCE_CPU_ISA": "AVX512"} if has_avx512() else {})
+
+
+def has_avx512() -> bool:
+    """Return whether this CPU has AVX-512."""
+    return "avx512f" in Path("/proc/cpuinfo").read_text(encoding="utf-8").split()

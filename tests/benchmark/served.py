@@ -1,0 +1,238 @@
+"""Both engines behind gRPC, under the same load in turn."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from load import Load, LoadResult
+from measurement import ENGINES, PARALLELISM
+from processes import AskedProcess, ServerProcess, free_address
+from tqdm import tqdm
+
+from xuanzang.server.engine.segmentation import split_sentences
+from xuanzang.translation.v1 import translation_pb2
+
+HERE = Path(__file__).resolve().parent
+CALLERS = 128
+"""Of a closed loop: enough for two full batches and as many waiting."""
+SHARES = (0.3, 0.6, 0.9, 1.0)
+"""Arrival rates of the open loops, as shares of the sentences per second at which CTranslate2 is saturated."""
+CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """A model as both servers load it, and what to translate with it."""
+
+    name: str
+    bundle: Path
+    """For our server, which serves all that lie beside it too."""
+    ctranslate2: Path
+    """Folder of the converted model."""
+    texts: Sequence[str]
+    """Sentences, each a request."""
+
+    @property
+    def request(self) -> bytes:
+        """A request for the first sentence."""
+        return translation_pb2.TranslateTextRequest(contents=[self.texts[0]]).SerializeToString()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long to measure."""
+
+    engine_rounds: int
+    """Measurements of each batch by each engine, in turn; medians count."""
+    rounds: int
+    """Of each load, one server after the other; medians count."""
+    seconds: float
+    """Of a load."""
+    warm_up_seconds: float
+    """Of these, at the start, that do not count."""
+    max_batches: Sequence[int]
+    """Batch sizes that are tried for CTranslate2's server."""
+    delays: Sequence[float]
+    """Longest waits for a batch to fill that are tried for it, seconds."""
+
+
+FULL = Effort(
+    engine_rounds=5, rounds=5, seconds=15, warm_up_seconds=3, max_batches=(8, 16, 32, 64), delays=(0, 0.005, 0.02)
+)
+QUICK = Effort(engine_rounds=3, rounds=1, seconds=5, warm_up_seconds=1, max_batches=(16, 32), delays=(0, 0.005))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batching:
+    """Settings of CTranslate2's server."""
+
+    workers: int
+    threads: int
+    max_batch: int
+    delay: float
+    """Seconds."""
+
+    def flags(self) -> list[str]:
+        """Return its command line flags."""
+        return [f"--{name.replace('_', '-')}={value}" for name, value in dataclasses.asdict(self).items()]
+
+    def __str__(self) -> str:
+        """Describe it in a phrase."""
+        return (
+            f"{self.workers} × {self.threads} workers × threads, batches of at most {self.max_batch}, "
+            f"delay {1000 * self.delay:.0f} ms"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRow:
+    """A load on both servers, medians of the rounds."""
+
+    load: str
+    """"closed", or the share of CTranslate2's saturation that arrives in an open loop."""
+    rate: float | None
+    """Arrivals per second of the open loop."""
+    results: Mapping[str, LoadResult]
+    """By engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedResult:
+    """What was measured of one model."""
+
+    model: str
+    batching: Batching
+    """At which CTranslate2's server was best."""
+    rows: Sequence[ServedRow]
+
+
+class Callers:
+    """The load generator's process."""
+
+    def __init__(self, stack: ExitStack, texts: Sequence[str], scratch: Path) -> None:
+        """Start it.
+
+        Args:
+            stack: Ends it.
+            texts: Sentences, each a request.
+            scratch: Folder for them.
+        """
+        path = scratch / "texts.json"
+        path.write_text(json.dumps(texts), encoding="utf-8")
+        self._process = stack.enter_context(AskedProcess(str(HERE / "load_generator.py"), str(path)))
+
+    def call(self, load: Load) -> LoadResult:
+        """Put a load on a server."""
+        return LoadResult(**self._process.ask(dataclasses.asdict(load)))
+
+
+def single_sentences(texts: Iterable[str]) -> list[str]:
+    """Return the texts that our server does not split: CTranslate2's gets each as one sentence."""
+    return [text for text in texts if len(split_sentences(text)) == 1]
+
+
+def our_server(model: ServedModel, *flags: str, program: Sequence[str] = ("-m", "xuanzang.server")) -> ServerProcess:
+    """Start our server, with its default settings where flags say nothing else."""
+    address = free_address()
+    command = [*program, "--models", str(model.bundle.parent.parent), "--address", address, "--log-level", "warning"]
+    command += ["--metrics-address", "127.0.0.1:0", *flags]
+    return ServerProcess(*command, address=address, request=model.request)
+
+
+def ctranslate2_server(model: ServedModel, batching: Batching) -> ServerProcess:
+    """Start CTranslate2's server."""
+    address = free_address()
+    tokenizer = str(model.bundle / "source.spm")
+    command = [str(HERE / "ctranslate2_server.py"), str(model.ctranslate2), tokenizer, address]
+    return ServerProcess(*command, *batching.flags(), address=address, request=model.request)
+
+
+def measure_served(model: ServedModel, effort: Effort, scratch: Path, flags: Sequence[str] = ()) -> ServedResult:
+    """Measure a model behind both servers.
+
+    Args:
+        model: What they serve.
+        effort: How long.
+        scratch: Folder for what the load generator reads.
+        flags: Of our server.
+    """
+    with ExitStack() as stack:
+        callers = Callers(stack, model.texts, scratch)
+        batching = best_batching(model, effort, callers)
+        print(f"{model.name}: CTranslate2 serves best with {batching}", file=sys.stderr)
+        servers = {
+            "xuanzang": stack.enter_context(our_server(model, *flags)),
+            "ctranslate2": stack.enter_context(ctranslate2_server(model, batching)),
+        }
+        rows = [_measure_row(CLOSED, None, servers, effort, callers)]
+        saturated = rows[0].results["ctranslate2"].sentences_per_second
+        rows += [
+            _measure_row(f"{share:.0%}", share * saturated, servers, effort, callers)
+            for share in tqdm(SHARES, desc=f"{model.name} served", unit="load")
+        ]
+    return ServedResult(model=model.name, batching=batching, rows=rows)
+
+
+def best_batching(model: ServedModel, effort: Effort, callers: Callers) -> Batching:
+    """Find the settings at which CTranslate2's server is best.
+
+    Workers, threads and batch size are those of the most sentences per second, the delay the one of the least median
+    latency at 60 % of that.
+    """
+    load = Load(
+        address="", rate=None, callers=CALLERS, seconds=effort.seconds / 2, warm_up_seconds=effort.seconds / 6, seed=0
+    )
+
+    def measure(batching: Batching, rate: float | None) -> LoadResult:
+        with ctranslate2_server(model, batching) as server:
+            return callers.call(dataclasses.replace(load, address=server.address, rate=rate))
+
+    tried = [
+        Batching(workers=workers, threads=threads, max_batch=max_batch, delay=0)
+        for (workers, threads), max_batch in itertools.product(PARALLELISM, effort.max_batches)
+    ]
+    throughputs = {
+        batching: measure(batching, None).sentences_per_second
+        for batching in tqdm(tried, desc=f"{model.name} batching of CTranslate2", unit="setting")
+    }
+    best = max(throughputs, key=throughputs.__getitem__)
+    delayed = [dataclasses.replace(best, delay=delay) for delay in effort.delays]
+    latencies = {batching: measure(batching, 0.6 * throughputs[best]).p50_ms for batching in delayed}
+    return min(latencies, key=latencies.__getitem__)
+
+
+def _measure_row(
+    name: str, rate: float | None, servers: Mapping[str, ServerProcess], effort: Effort, callers: Callers
+) -> ServedRow:
+    results: dict[str, list[LoadResult]] = {engine: [] for engine in ENGINES}
+    for seed in range(effort.rounds):
+        for engine in ENGINES:
+            load = Load(
+                address=servers[engine].address,
+                rate=rate,
+                callers=CALLERS,
+                seconds=effort.seconds,
+                warm_up_seconds=effort.warm_up_seconds,
+                seed=seed,
+            )
+            results[engine].append(callers.call(load))
+    return ServedRow(load=name, rate=rate, results={engine: medians(found) for engine, found in results.items()})
+
+
+def medians(results: Sequence[LoadResult]) -> LoadResult:
+    """Return the median of each figure; requests and errors are added up."""
+    values = {
+        field.name: [getattr(result, field.name) for result in results] for field in dataclasses.fields(LoadResult)
+    }
+    counted = {"requests", "errors"}
+    return LoadResult(
+        **{name: sum(found) if name in counted else statistics.median(found) for name, found in values.items()}
+    )
