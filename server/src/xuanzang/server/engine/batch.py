@@ -12,7 +12,7 @@ from xuanzang.server.engine.cache import Cache
 from xuanzang.server.engine.constraints import no_edits
 from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.search import BeamSearch, Candidates
+from xuanzang.server.engine.search import BeamSearch, Candidates, Ints
 from xuanzang.server.engine.store import Array
 
 # Sentences are encoded together while padding is at most this share of them; longer ones come in the next round.
@@ -60,8 +60,12 @@ class Batch:
         self._no_edits = no_edits(0, kind.beam_size)
         self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: npt.NDArray[np.float32] = np.zeros((0, 0, 0), np.float32)
-        self.sentences: list[Sentence] = []
-        """One per row."""
+        self._sentences: list[Sentence | None] = []
+        """One per row; None for a sentence that has left a place to be taken."""
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self._sentences) - self._sentences.count(None)
 
     @property
     def cache_bytes(self) -> int:
@@ -77,10 +81,12 @@ class Batch:
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
         for group in _groups(ordered):
             ids, lengths = _pad([s.source_ids for s in group], self._runtime.special_ids.source_pad_id)
-            self._cache.join(self._runtime.encode(ids, lengths), lengths)
-            self._search.join([sentence.options for sentence in group])
-            self.sentences += group
-        self._resize()
+            memory = self._runtime.encode(ids, lengths)
+            rows = self._places(len(group))
+            self._cache.join(rows, memory, lengths)
+            self._search.join(rows, [sentence.options for sentence in group])
+            for row, sentence in zip(rows.tolist(), group, strict=True):
+                self._sentences[row] = sentence
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
         """Extend every hypothesis by one token.
@@ -88,58 +94,73 @@ class Batch:
         Returns:
             The sentences that are done and have left, each with its hypotheses, best first.
         """
+        # Here and not when they leave: most places are taken by others at once, and then no array has to move.
+        self._close_gaps()
         search, cache = self._search, self._cache
         cache.advance(search.parents)
-        edits = search.edits() or self._no_edits
+        self._bind()
+        self._binding.run()
+        done = search.advance(self._answer, self._attention)
+        return [(self._leave(row), hypotheses) for row, hypotheses in done]
+
+    def discard(self, sentences: Collection[Sentence]) -> None:
+        """Give up sentences; the others go on."""
+        self._sentences = [None if sentence in sentences else sentence for sentence in self._sentences]
+
+    def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
+        """Return the best hypotheses so far; empty before the first step."""
+        return self._search.partial(self._sentences.index(sentence))
+
+    def committed(self, sentence: Sentence) -> list[int]:
+        """Return the tokens that the best hypothesis is sure to begin with."""
+        return self._search.committed(self._sentences.index(sentence))
+
+    def _places(self, count: int) -> Ints:
+        """Return rows for new sentences: those that others have left, then new ones."""
+        free = [row for row, sentence in enumerate(self._sentences) if sentence is None][:count]
+        size = len(self._sentences)
+        self._sentences += [None] * (count - len(free))
+        return np.array([*free, *range(size, len(self._sentences))], dtype=np.int64)
+
+    def _leave(self, row: int) -> Sentence:
+        sentence = self._sentences[row]
+        if sentence is None:
+            raise RuntimeError("a row without sentence was decoded")
+        self._sentences[row] = None
+        return sentence
+
+    def _close_gaps(self) -> None:
+        """Let the last sentences take the places that others have left."""
+        taken = [row for row, sentence in enumerate(self._sentences) if sentence is not None]
+        if len(taken) == len(self._sentences):
+            return
+        order = np.arange(len(taken))
+        gaps = [row for row, sentence in enumerate(self._sentences[: len(taken)]) if sentence is None]
+        order[gaps] = taken[len(taken) - len(gaps) :]
+        self._search.select(order)
+        self._cache.select(order)
+        self._sentences = [self._sentences[row] for row in order]
+
+    def _bind(self) -> None:
+        """Hand the arrays that are new to the graph."""
+        search, cache = self._search, self._cache
+        batch, beam = search.token_ids.shape
+        shape = (batch, self._candidate_count)
+        if self._answer.scores.shape != shape:
+            self._answer = Candidates(np.zeros(shape, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+            self._no_edits = no_edits(batch, beam)
+        if self._attention.shape != (batch, beam, cache.sources):
+            self._attention = np.zeros((batch, beam, cache.sources), dtype=np.float32)
         inputs: dict[str, Array] = {
             "token_ids": search.token_ids,
             "positions": search.positions,
             "scores": search.scores,
             "candidate_count": self._wanted,
-            **edits._asdict(),
+            **(search.edits() or self._no_edits)._asdict(),
             **cache.inputs,
         }
         answer = {f"candidate_{name}": array for name, array in self._answer._asdict().items()}
         self._binding.bind(inputs, {"attention": self._attention, **answer, **cache.outputs})
-        self._binding.run()
-        done = search.advance(self._answer, self._attention)
-        finished = [(self.sentences[row], hypotheses) for row, hypotheses in done]
-        self._remove({row for row, _ in done})
-        return finished
-
-    def discard(self, sentences: Collection[Sentence]) -> None:
-        """Give up sentences; the others go on."""
-        self._remove({row for row, sentence in enumerate(self.sentences) if sentence in sentences})
-
-    def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
-        """Return the best hypotheses so far; empty before the first step."""
-        return self._search.partial(self.sentences.index(sentence))
-
-    def committed(self, sentence: Sentence) -> list[int]:
-        """Return the tokens that the best hypothesis is sure to begin with."""
-        return self._search.committed(self.sentences.index(sentence))
-
-    def _remove(self, rows: Collection[int]) -> None:
-        """Take rows out; the last ones move into their places."""
-        if not rows:
-            return
-        kept = len(self.sentences) - len(rows)
-        order = np.arange(kept)
-        order[[row for row in rows if row < kept]] = [
-            row for row in range(kept, len(self.sentences)) if row not in rows
-        ]
-        self._search.select(order)
-        self._cache.select(order)
-        self.sentences = [self.sentences[row] for row in order]
-        self._resize()
-
-    def _resize(self) -> None:
-        """Make room for the graph's answers about the sentences that there are now."""
-        batch, beam = len(self.sentences), self._search.beam_size
-        shape = (batch, self._candidate_count)
-        self._answer = Candidates(np.zeros(shape, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-        self._attention = np.zeros((batch, beam, self._cache.sources), dtype=np.float32)
-        self._no_edits = no_edits(batch, beam)
 
 
 def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:

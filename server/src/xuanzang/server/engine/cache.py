@@ -3,7 +3,7 @@
 The hypotheses of a sentence share its slots: each holds key and value of one token, and `visible` says which slots a
 hypothesis may see. A change of hypotheses rearranges a few booleans and copies no key or value. A slot that no living
 hypothesis sees is free again, so that a sentence needs about as many slots as its translation has tokens, not as many
-as all its hypotheses together. Sentences come at the end and leave their place to the last one.
+as all its hypotheses together. A sentence that comes takes the place of one that has left.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ class Cache:
         self._past = Store(shape.past_names, **size, dtype=shape.dtype)
         self._memory = Store(shape.memory_names, **size, dtype=shape.dtype)
         self._source_lengths = np.zeros(0, dtype=np.int64)
+        self._source_mask = np.zeros((0, 0), dtype=bool)
         self._visible = np.zeros((0, beam_size, 0), dtype=bool)
         self._slot_indices = np.zeros((0, beam_size, shape.num_heads, 3), dtype=np.int64)
         self.inputs: dict[str, Array] = {}
@@ -80,21 +81,28 @@ class Cache:
         """Slots of each sentence."""
         return self._past.columns
 
-    def join(self, memory: Mapping[str, Array], source_lengths: Ints) -> None:
-        """Add sentences after those that are there.
+    def join(self, rows: Ints, memory: Mapping[str, Array], source_lengths: Ints) -> None:
+        """Take in sentences.
 
         Args:
+            rows: Of each: places that others have left, or the next ones.
             memory: Of the encoder, by the names of the decoder's inputs; copied.
             source_lengths: [batch].
         """
-        old = len(self._source_lengths)
-        self._source_lengths = np.concatenate([self._source_lengths, source_lengths])
-        new_rows = np.zeros((len(source_lengths), self._beam_size, self.slots), dtype=bool)
-        self._visible = np.concatenate([self._visible, new_rows])
-        expected = int(_SLOTS_PER_SOURCE_TOKEN * source_lengths.max()) + 3 * self._beam_size
-        expected = min(_chunked(expected, _SLOTS_CHUNK), _MOST_SLOTS_AT_ONCE)
-        self._resize(max(expected, self.slots) if old else expected)
-        self._memory.fill(old, memory)
+        more = int(rows.max()) + 1 - len(self._source_lengths)
+        slots = self.slots
+        if more == len(rows) == int(rows.max()) + 1:  # the batch was empty
+            expected = int(_SLOTS_PER_SOURCE_TOKEN * source_lengths.max()) + 3 * self._beam_size
+            slots = min(_chunked(expected, _SLOTS_CHUNK), _MOST_SLOTS_AT_ONCE)
+        if more > 0:
+            self._source_lengths = np.concatenate([self._source_lengths, np.zeros(more, dtype=np.int64)])
+            new_rows = np.zeros((more, self._beam_size, self._visible.shape[2]), dtype=bool)
+            self._visible = np.concatenate([self._visible, new_rows])
+        self._source_lengths[rows] = source_lengths
+        self._visible[rows] = False
+        self._resize(slots)
+        self._memory.fill(rows, memory)
+        self._source_mask[rows] = np.arange(self.sources) < source_lengths[:, None]
 
     def select(self, order: Ints) -> None:
         """Keep only some sentences.
@@ -134,15 +142,20 @@ class Cache:
     def _resize(self, slots: int) -> None:
         """Bring everything to a number of slots, and to the sentences and source positions that there are."""
         count = len(self._source_lengths)
-        self._past.resize(count, slots)
         sources = _chunked(int(self._source_lengths.max(initial=1)), _SOURCE_CHUNK)
         # A shorter memory saves little, so it is cut only when that saves half.
-        self._memory.resize(count, self.sources if sources < self.sources <= 2 * sources else sources)
+        if sources < self.sources <= 2 * sources:
+            sources = self.sources
+        if (self._past.count, self.slots, self.sources) == (count, slots, sources):
+            return
+        self._past.resize(count, slots)
+        self._memory.resize(count, sources)
         if slots != self._visible.shape[2]:
             visible = np.zeros((count, self._beam_size, slots), dtype=bool)
             kept = min(slots, self._visible.shape[2])
             visible[:, :, :kept] = self._visible[:, :, :kept]
             self._visible = visible
+        self._source_mask = np.arange(sources) < self._source_lengths[:, None]
         self._slot_indices = np.zeros((count, self._beam_size, len(self._heads), 3), dtype=np.int64)
         self._slot_indices[..., 0] = np.arange(count)[:, None, None]
         self._slot_indices[..., 1] = self._heads
@@ -150,8 +163,7 @@ class Cache:
 
     def _expose(self) -> None:
         past = self._past.tensors()
-        mask = np.arange(self.sources) < self._source_lengths[:, None]
-        own = {"visible": self._visible, "slot_indices": self._slot_indices, "source_mask": mask}
+        own = {"visible": self._visible, "slot_indices": self._slot_indices, "source_mask": self._source_mask}
         self.inputs = {**past, **self._memory.tensors(), **own}
         self.outputs = {name.replace("past", "present", 1): tensor for name, tensor in past.items()}
 

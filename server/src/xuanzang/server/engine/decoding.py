@@ -19,7 +19,7 @@ class Decoder:
 
     def __len__(self) -> int:
         """Return the number of sentences that are being decoded."""
-        return sum(len(batch.sentences) for batch in self._batches.values())
+        return sum(len(batch) for batch in self._batches.values())
 
     @property
     def cache_bytes(self) -> int:
@@ -39,7 +39,7 @@ class Decoder:
     def _batch(self, kind: Kind) -> Batch:
         """Return the batch of a kind; the memory of an empty one is kept for the next of its kind, but not for ever."""
         if kind not in self._batches:
-            self._batches = {kind: batch for kind, batch in self._batches.items() if batch.sentences}
+            self._batches = {kind: batch for kind, batch in self._batches.items() if len(batch)}
             self._batches[kind] = Batch(self._runtime, kind)
         return self._batches[kind]
 
@@ -49,7 +49,7 @@ class Decoder:
         Returns:
             The sentences that are done, each with its hypotheses, best first.
         """
-        return [found for batch in self._batches.values() if batch.sentences for found in batch.step()]
+        return [found for batch in self._batches.values() if len(batch) for found in batch.step()]
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""

@@ -84,26 +84,31 @@ class BeamSearch:
         """Return the number of sentences."""
         return len(self.rows)
 
-    def join(self, options: Sequence[SearchOptions]) -> None:
-        """Add sentences after those that are there.
+    def join(self, rows: Ints, options: Sequence[SearchOptions]) -> None:
+        """Begin the search for sentences.
 
         Args:
+            rows: Of each: places that others have left, or the next ones.
             options: Of each; the beam size is that of the search.
         """
-        new, beam = len(options), self.beam_size
-        self.rows += [Row(option) for option in options]
-        scores = np.full((new, beam), DEAD_SCORE, dtype=np.float32)
-        scores[:, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
-        self.token_ids = np.concatenate([self.token_ids, np.full((new, beam), self._start_id)])
-        self.scores = np.concatenate([self.scores, scores])
-        self.positions = np.concatenate([self.positions, np.zeros((new, 1), dtype=np.int64)])
-        self.parents = np.concatenate([self.parents, np.tile(np.arange(beam), (new, 1))])
-        empty = np.zeros((new, beam, self._tokens.shape[2]), dtype=np.int32)
-        self._tokens = np.concatenate([self._tokens, empty])
-        limits = [option.max_target_length for option in options]
-        self._limits = np.concatenate([self._limits, np.array(limits, dtype=np.int64)])
+        if (more := int(rows.max()) + 1 - len(self)) > 0:
+            self._extend(more)
+            self.rows += [Row(option) for option in options[-more:]]
+        for row, option in zip(rows.tolist(), options, strict=True):
+            self.rows[row] = Row(option)
+        self.token_ids[rows] = self._start_id
+        self.scores[rows] = DEAD_SCORE
+        self.scores[rows, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
+        self.positions[rows] = 0
+        self.parents[rows] = np.arange(self.beam_size)
+        self._limits[rows] = [option.max_target_length for option in options]
         if self.traces:
-            self.traces.join(new)
+            self.traces.join(rows)
+
+    def _extend(self, more: int) -> None:
+        for name in ("token_ids", "scores", "positions", "parents", "_tokens", "_limits"):
+            array = getattr(self, name)
+            setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
 
     def select(self, order: Ints) -> None:
         """Keep only some sentences, in the order given.

@@ -61,16 +61,17 @@ class Store:
         for tensor in self.tensors().values():
             tensor[target] = tensor[source]
 
-    def fill(self, start: int, values: Mapping[str, Array]) -> None:
+    def fill(self, rows: npt.NDArray[np.int64], values: Mapping[str, Array]) -> None:
         """Write the first columns of some sentences.
 
         Args:
-            start: The first sentence.
+            rows: Of the sentences.
             values: By name, [batch, heads, column, head].
         """
         for name, tensor in self.tensors().items():
             fresh = values[name]
-            tensor[start : start + len(fresh), :, : fresh.shape[2]] = fresh
+            for row, columns in zip(rows.tolist(), fresh, strict=True):
+                tensor[row, :, : fresh.shape[2]] = columns
 
     def _size(self, count: int, columns: int) -> int:
         return count * self._num_heads * columns * self._d_head

@@ -29,11 +29,13 @@ class Traces:
         # Of the step that is being taken, by the hypotheses that stood before it.
         self._now = np.zeros((0, beam_size), dtype=np.int64)
 
-    def join(self, new: int) -> None:
-        """Add sentences at the end."""
+    def join(self, rows: Ints) -> None:
+        """Begin with sentences, at places that others have left or the next ones."""
+        more = max(0, int(rows.max()) + 1 - len(self._sums))
         for name in ("_sums", "_aligned", "_coverage"):
             array = getattr(self, name)
-            setattr(self, name, np.concatenate([array, np.zeros((new, *array.shape[1:]), dtype=array.dtype)]))
+            setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
+        self._coverage[rows] = 0.0
 
     def select(self, order: Ints) -> None:
         """Keep some sentences, in the order given."""
