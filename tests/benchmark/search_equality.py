@@ -1,0 +1,128 @@
+"""Compare our search with CTranslate2's on real sentences, in float32: every hypothesis, and the score of each.
+
+Prints the sentences that differ and says whether their scores are a tie; fails if one is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import ctranslate2
+from models import first_sentences, load_model, write_models
+from tqdm import tqdm
+from workload import target_limit
+
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.manifest import read_manifest
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
+
+HERE = Path(__file__).resolve().parent
+BEAM_SIZE = 4
+BATCH = 16
+TIE = 1e-4
+"""Scores closer than this, in nats, are equal: the order of such hypotheses is rounding."""
+
+Found = list[tuple[list[str], float]]
+"""Pieces and score of each hypothesis of a sentence, best first."""
+
+
+def main() -> None:
+    """Compare as the command line says."""
+    arguments = parser().parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        model = load_model(
+            arguments.model, bundle=arguments.bundle, sentences=arguments.sentences, scratch=Path(scratch)
+        )
+        written = write_models(model, ["float32"], arguments.sentences, Path(scratch))
+        sentences = first_sentences(model, arguments.count)
+        pieces = model.checkpoint.target_tokenizer.pieces
+        ours = [
+            [(pieces(ids), score) for ids, score in found]
+            for found in tqdm(translate(written.bundles["float32"], sentences), total=len(sentences), unit="sentence")
+        ]
+        theirs = list(peer(written.ctranslate2, [pieces(ids) for ids in sentences], sentences))
+    differing = [index for index, pair in enumerate(zip(ours, theirs, strict=True)) if not equal(*pair)]
+    for index in differing:
+        print(f"sentence {index + 1}: {model.pairs[index].source}")
+        for name, found in (("ours", ours[index]), ("CTranslate2", theirs[index])):
+            print("\n".join(f"  {name:12}{score:10.5f}  {''.join(text)}" for text, score in found))
+    print(f"{len(sentences) - len(differing)} of {len(sentences)} sentences have equal hypotheses and scores")
+    untied = [index + 1 for index in differing if not tied(ours[index], theirs[index])]
+    if untied:
+        raise SystemExit(f"no tie: sentences {', '.join(map(str, untied))}")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line."""
+    result = argparse.ArgumentParser(description=__doc__)
+    result.add_argument("--model", default="bundled", help="as for make bench (bundled)")
+    result.add_argument("--bundle", type=Path, default=HERE.parent.parent / "server/models/zh-en/1")
+    result.add_argument("--sentences", type=Path, default=HERE / "sentences.tsv", help="source<TAB>target lines")
+    result.add_argument("--count", type=int, default=200, help="sentences to compare (200)")
+    return result
+
+
+def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list[tuple[list[int], float]]]:
+    """Translate with our engine; yields ids and score of each hypothesis of each sentence."""
+    manifest, digest = read_manifest(folder)
+    bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
+    decoder = Decoder(Runtime(bundle, provider="cpu", intra_op_threads=1))
+    for start in range(0, len(sentences), BATCH):
+        batch = [Sentence(source_ids=list(ids), options=options(ids)) for ids in sentences[start : start + BATCH]]
+        decoder.admit(batch)
+        found: dict[Sentence, list[TargetHypothesis]] = {}
+        while len(decoder):
+            found.update(decoder.step())
+        yield from ([(one.target_ids, one.score) for one in found[sentence]] for sentence in batch)
+
+
+def options(source_ids: Sequence[int]) -> SearchOptions:
+    """Return how both search the translation of a sentence."""
+    return SearchOptions(
+        beam_size=BEAM_SIZE,
+        num_hypotheses=BEAM_SIZE,
+        length_penalty=1.0,
+        min_target_length=0,
+        max_target_length=target_limit(source_ids),
+    )
+
+
+def peer(folder: Path, sources: Sequence[list[str]], sentences: Sequence[Sequence[int]]) -> Iterator[Found]:
+    """Translate with CTranslate2."""
+    translator = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
+    for source, ids in zip(sources, sentences, strict=True):
+        [result] = translator.translate_batch(
+            [source],
+            beam_size=BEAM_SIZE,
+            num_hypotheses=BEAM_SIZE,
+            length_penalty=1.0,
+            min_decoding_length=0,
+            max_decoding_length=target_limit(ids),
+            return_scores=True,
+        )
+        yield list(zip(result.hypotheses, result.scores, strict=True))
+
+
+def equal(ours: Found, theirs: Found) -> bool:
+    """Return whether hypotheses are the same and their scores too, but for rounding."""
+    texts = [[text for text, _ in found] for found in (ours, theirs)]
+    return texts[0] == texts[1] and scores_agree(ours, theirs)
+
+
+def tied(ours: Found, theirs: Found) -> bool:
+    """Return whether each place has the same score, so that only hypotheses of equal score changed places."""
+    return len(ours) == len(theirs) and scores_agree(ours, theirs)
+
+
+def scores_agree(ours: Found, theirs: Found) -> bool:
+    """Return whether the scores of each place are equal but for rounding."""
+    return all(abs(mine[1] - other[1]) < TIE for mine, other in zip(ours, theirs, strict=False))
+
+
+if __name__ == "__main__":
+    main()
