@@ -41,6 +41,19 @@ FIELDS = {
         "model": (4, "string"),
         "model_version": (5, "string"),
     },
+    "TranslateTextProgressivelyRequest": {
+        "content": (1, "string"),
+        "source_language_code": (2, "string"),
+        "target_language_code": (3, "string"),
+        "model": (4, "string"),
+        "options": (5, "message"),
+    },
+    "TranslateTextProgressivelyResponse": {
+        "text_delta": (1, "string"),
+        "translation": (2, "message"),
+        "model": (3, "string"),
+        "model_version": (4, "string"),
+    },
     "ListModelsRequest": {},
     "ListModelsResponse": {"models": (1, "repeated message")},
     "DecodingOptions": {
@@ -50,6 +63,21 @@ FIELDS = {
         "min_target_length": (4, "int32"),
         "max_target_length": (5, "int32"),
         "return_scores": (6, "bool"),
+        "coverage_penalty": (7, "float"),
+        "repetition_penalty": (8, "float"),
+        "no_repeat_ngram_size": (9, "int32"),
+        "target_prefix": (10, "string"),
+        "suppressed_texts": (11, "repeated string"),
+        "sampling": (12, "message"),
+        "return_alternatives": (13, "bool"),
+        "token_details": (14, "bool"),
+        "partial_on_deadline": (15, "bool"),
+    },
+    "SamplingOptions": {
+        "top_k": (1, "int32"),
+        "top_p": (2, "float"),
+        "temperature": (3, "float"),
+        "seed": (4, "int32"),
     },
     "Translation": {"hypotheses": (1, "repeated message")},
     "Hypothesis": {
@@ -57,6 +85,13 @@ FIELDS = {
         "score": (2, "float"),
         "token_count": (3, "int32"),
         "finish_reason": (4, "enum"),
+        "tokens": (5, "repeated message"),
+    },
+    "TokenDetail": {
+        "text": (1, "string"),
+        "score": (2, "float"),
+        "source_start": (3, "int32"),
+        "source_end": (4, "int32"),
     },
     "Model": {
         "name": (1, "string"),
@@ -98,6 +133,44 @@ GOLDENS = [
     ),
     # An option that is set to zero is not an option left out.
     (pb.DecodingOptions(length_penalty=0, return_scores=False), "1d00000000 3000"),
+    (
+        pb.DecodingOptions(
+            coverage_penalty=0,
+            repetition_penalty=1,
+            no_repeat_ngram_size=3,
+            target_prefix="I",
+            suppressed_texts=["a", "b"],
+            sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2, seed=0),
+            return_alternatives=False,
+            token_details=True,
+            partial_on_deadline=True,
+        ),
+        "3d00000000 450000803f 4803 520149 5a0161 5a0162 620e 0805 150000003f 1d00000040 2000 6800 7001 7801",
+    ),
+    # Sampling with nothing chosen is sampling all the same.
+    (pb.DecodingOptions(sampling=pb.SamplingOptions()), "6200"),
+    (
+        pb.TranslateTextProgressivelyRequest(
+            content="a", source_language_code="zh", target_language_code="en", model="m", options=OPTIONS
+        ),
+        "0a0161 12027a68 1a02656e 22016d 2a10" + OPTIONS_BYTES,
+    ),
+    (pb.TranslateTextProgressivelyResponse(text_delta="猫"), "0a03e78cab"),
+    (
+        pb.TranslateTextProgressivelyResponse(
+            translation=pb.Translation(
+                hypotheses=[
+                    pb.Hypothesis(
+                        finish_reason=pb.FINISH_REASON_DEADLINE,
+                        tokens=[pb.TokenDetail(text="a", score=-0.5, source_start=1, source_end=2)],
+                    )
+                ]
+            ),
+            model="m",
+            model_version="1",
+        ),
+        "1212 0a10 2004 2a0c 0a0161 15000000bf 1801 2002 1a016d 220131",
+    ),
     (
         pb.StreamTranslateTextRequest(
             id="7", content="a", source_language_code="zh", target_language_code="en", model="m", options=OPTIONS
@@ -142,7 +215,9 @@ def test_fields_keep_their_numbers_and_types() -> None:
 
 
 def test_options_that_a_model_may_default_know_whether_they_are_set() -> None:
-    assert [field.name for field in pb.DecodingOptions.DESCRIPTOR.fields if not field.has_presence] == []
+    for options in (pb.DecodingOptions, pb.SamplingOptions):
+        fields = [field for field in options.DESCRIPTOR.fields if not field.is_repeated]
+        assert [field.name for field in fields if not field.has_presence] == []
     assert pb.Hypothesis.DESCRIPTOR.fields_by_name["score"].has_presence
 
 
@@ -152,6 +227,7 @@ def test_finish_reasons_keep_their_numbers() -> None:
         "FINISH_REASON_END_OF_SENTENCE": 1,
         "FINISH_REASON_MAX_LENGTH": 2,
         "FINISH_REASON_COPIED": 3,
+        "FINISH_REASON_DEADLINE": 4,
     }
 
 
@@ -165,6 +241,12 @@ def test_methods_keep_their_names_types_and_streaming() -> None:
     assert methods == {
         "TranslateText": ("TranslateTextRequest", False, "TranslateTextResponse", False),
         "StreamTranslateText": ("StreamTranslateTextRequest", True, "StreamTranslateTextResponse", True),
+        "TranslateTextProgressively": (
+            "TranslateTextProgressivelyRequest",
+            False,
+            "TranslateTextProgressivelyResponse",
+            True,
+        ),
         "ListModels": ("ListModelsRequest", False, "ListModelsResponse", False),
     }
 

@@ -12,6 +12,7 @@ from xuanzang.client import (
     InvalidRequestError,
     ModelNotFoundError,
     OverloadedError,
+    SamplingOptions,
     ServerUnavailableError,
     StatusCode,
 )
@@ -31,6 +32,11 @@ LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
         (["好"], {"beam_size": 2, "num_hypotheses": 3}, "options.num_hypotheses", "at most beam_size, 2"),
         (["好"], {"length_penalty": -1.0}, "options.length_penalty", "0 to 10"),
         (["好"], {"max_target_length": 100_000}, "options.max_target_length", "at most"),
+        (["好"], {"sampling": SamplingOptions(top_k=257)}, "options.sampling.top_k", "1 to 256"),
+        (["好"], {"suppressed_texts": [" "]}, "options.suppressed_texts[0]", "only white space"),
+        (["好"], {"target_prefix": "I have", "max_target_length": 3}, "options.target_prefix", "fewer than"),
+        (["好。好。"], {"target_prefix": "I"}, "options.target_prefix", "single sentence"),
+        (["好"] * 1000, LONG, "contents", "tokens together"),
     ],
 )
 async def test_bad_input_names_the_field_and_the_limit(
@@ -57,14 +63,14 @@ async def test_a_model_that_is_not_served_is_not_found(client: AsyncTranslationC
 
 async def test_a_deadline_ends_the_call_and_its_work(client: AsyncTranslationClient, running: Any) -> None:
     with pytest.raises(DeadlineExceededError):
-        await client.translate(["好"] * 500, timeout=0.3, **LONG)
+        await client.translate(["好"] * 150, timeout=0.3, **LONG)
     # One worker serves in turn: once this is answered, nothing of the other is left.
     await client.translate_one("你好。")
     await running.server.rpc.join()
     scrape = await running.scrape()
     assert scrape.value("nmt_request_failures_total") == 1
     assert scrape.value("nmt_requests_running") == 0
-    assert scrape.value("nmt_queue_source_tokens") == 0
+    assert scrape.value("nmt_queue_tokens") == 0
 
 
 async def test_cancelling_frees_the_worker(client: AsyncTranslationClient, running: Any) -> None:
@@ -83,12 +89,12 @@ async def test_cancelling_frees_the_worker(client: AsyncTranslationClient, runni
     scrape = await running.scrape()
     assert scrape.value("nmt_requests_running") == 0
     assert scrape.value("nmt_requests_waiting") == 0
-    assert scrape.value("nmt_queue_source_tokens") == 0
+    assert scrape.value("nmt_queue_tokens") == 0
     assert scrape.value("grpc_server_handled_total", grpc_method="StreamTranslateText", grpc_code="CANCELLED") == 1
 
 
 async def test_a_full_queue_refuses_with_the_time_to_come_back(start_server: Any) -> None:
-    async with start_server(max_queue_source_tokens=64) as running:
+    async with start_server(max_queue_tokens=16_000) as running:
         async with grpc.aio.insecure_channel(running.address) as channel:
             stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
             request = pb.TranslateTextRequest(contents=["你好。"] * 4, options=pb.DecodingOptions(**LONG))
@@ -106,7 +112,7 @@ async def test_a_full_queue_refuses_with_the_time_to_come_back(start_server: Any
 
 
 async def test_the_client_comes_back_when_it_is_told_to(start_server: Any) -> None:
-    async with start_server(max_queue_source_tokens=64) as running, AsyncTranslationClient(running.address) as client:
+    async with start_server(max_queue_tokens=200) as running, AsyncTranslationClient(running.address) as client:
         results = await asyncio.gather(*(client.translate_one("你好。") for _ in range(40)), return_exceptions=True)
     texts = {result.text for result in results if not isinstance(result, BaseException)}
     errors = [result for result in results if isinstance(result, BaseException)]

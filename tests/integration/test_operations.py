@@ -117,7 +117,7 @@ async def test_a_drain_past_its_limit_cuts_off_and_still_exits_with_0(start_proc
     async with start_process("--drain-timeout-seconds=0") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
-            texts = ["我有一只猫。" * 20] * 200
+            texts = ["我有一只猫。" * 20] * 20
             call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=60))
             await server.until_metric("nmt_requests_running")
             assert await server.stop() == 0

@@ -14,6 +14,7 @@ import pytest
 from xuanzang.client import (
     AsyncTranslationClient,
     Model,
+    ProgressiveTranslation,
     StreamedTranslation,
     TLSConfig,
     Translation,
@@ -24,6 +25,7 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 Requests = Iterator[pb.StreamTranslateTextRequest]
 Responses = Iterator[pb.StreamTranslateTextResponse]
+Parts = Iterator[pb.TranslateTextProgressivelyResponse]
 
 
 def translated(text: str) -> pb.Translation:
@@ -47,12 +49,22 @@ def answer(request: pb.StreamTranslateTextRequest) -> pb.StreamTranslateTextResp
     return pb.StreamTranslateTextResponse(id=request.id, translation=translation, model="zh-en", model_version="1")
 
 
+def echo_in_parts(request: pb.TranslateTextProgressivelyRequest, context: grpc.ServicerContext) -> Parts:
+    """Translate letter by letter."""
+    for letter in request.content.upper():
+        yield pb.TranslateTextProgressivelyResponse(text_delta=letter)
+    yield pb.TranslateTextProgressivelyResponse(
+        translation=translated(request.content), model="zh-en", model_version="1"
+    )
+
+
 class Script(translation_pb2_grpc.TranslationServiceServicer):
     """The service, with every method replaceable; it keeps the unary requests and their metadata."""
 
     def __init__(self) -> None:
         self.on_translate: Callable[[Any, Any], Any] = echo
         self.on_stream: Callable[[Any, Any], Any] = echo_stream
+        self.on_progressive: Callable[[Any, Any], Any] = echo_in_parts
         self.models = pb.ListModelsResponse()
         self.requests: list[pb.TranslateTextRequest] = []
         self.address = ""
@@ -63,6 +75,9 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
 
     def StreamTranslateText(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
         return self.on_stream(request_iterator, context)
+
+    def TranslateTextProgressively(self, request: Any, context: Any) -> Any:  # noqa: N802
+        return self.on_progressive(request, context)
 
     def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:  # noqa: N802
         return self.models
@@ -99,8 +114,8 @@ def script(serve: Callable[..., Script]) -> Script:
 class Blocking:
     """Calls through TranslationClient."""
 
-    def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None) -> None:
-        self._open = partial(TranslationClient, address, tls=tls, timeout=20)
+    def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None, client_id: str | None = None) -> None:
+        self._open = partial(TranslationClient, address, tls=tls, timeout=20, client_id=client_id)
 
     def translate(self, texts: list[str], **options: Any) -> list[Translation]:
         with self._open() as client:
@@ -109,6 +124,10 @@ class Blocking:
     def translate_one(self, text: str, **options: Any) -> Translation:
         with self._open() as client:
             return client.translate_one(text, **options)
+
+    def translate_progressively(self, text: str, **options: Any) -> list[ProgressiveTranslation]:
+        with self._open() as client:
+            return list(client.translate_progressively(text, **options))
 
     def translate_stream(self, texts: Iterable[str], **options: Any) -> list[StreamedTranslation]:
         with self._open() as client:
@@ -122,8 +141,8 @@ class Blocking:
 class Asyncio:
     """The same calls through AsyncTranslationClient."""
 
-    def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None) -> None:
-        self._open = partial(AsyncTranslationClient, address, tls=tls, timeout=20)
+    def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None, client_id: str | None = None) -> None:
+        self._open = partial(AsyncTranslationClient, address, tls=tls, timeout=20, client_id=client_id)
 
     def translate(self, texts: list[str], **options: Any) -> list[Translation]:
         async def call() -> list[Translation]:
@@ -136,6 +155,13 @@ class Asyncio:
         async def call() -> Translation:
             async with self._open() as client:
                 return await client.translate_one(text, **options)
+
+        return asyncio.run(call())
+
+    def translate_progressively(self, text: str, **options: Any) -> list[ProgressiveTranslation]:
+        async def call() -> list[ProgressiveTranslation]:
+            async with self._open() as client:
+                return [each async for each in client.translate_progressively(text, **options)]
 
         return asyncio.run(call())
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import pytest
 
 from xuanzang.client._progress import Progress
@@ -106,7 +107,10 @@ def test_options_reach_the_server_and_scores_stand_before_the_text(run: Run, scr
     script.on_stream = remember
     options = "--source zh --target en --model m --beam-size 3 --num-hypotheses 1 --length-penalty 0.5"
     lengths = "--min-target-length 1 --max-target-length 9"
-    code, output, _ = run("translate", "--scores", *options.split(), *lengths.split(), "a")
+    against = "--coverage-penalty 0.25 --repetition-penalty 1.5 --no-repeat-ngram-size 3 --target-prefix I"
+    never = "--suppressed-text cat --suppressed-text dog"
+    given = [word for group in (options, lengths, against, never) for word in group.split()]
+    code, output, _ = run("translate", "--scores", *given, "a")
     assert (code, output) == (0, "-0.2500\tA\n")
     assert seen == [
         pb.StreamTranslateTextRequest(
@@ -122,9 +126,106 @@ def test_options_reach_the_server_and_scores_stand_before_the_text(run: Run, scr
                 min_target_length=1,
                 max_target_length=9,
                 return_scores=True,
+                coverage_penalty=0.25,
+                repetition_penalty=1.5,
+                no_repeat_ngram_size=3,
+                target_prefix="I",
+                suppressed_texts=["cat", "dog"],
             ),
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["--sample"], pb.DecodingOptions(sampling=pb.SamplingOptions())),
+        (
+            ["--top-k", 5, "--top-p", 0.5, "--temperature", 2, "--seed", 0],
+            pb.DecodingOptions(sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2, seed=0)),
+        ),
+        (
+            ["--alternatives", "--num-hypotheses", 3],
+            pb.DecodingOptions(return_alternatives=True, num_hypotheses=3),
+        ),
+        (["--json", "--token-details"], pb.DecodingOptions(token_details=True)),
+        ([], pb.DecodingOptions()),
+    ],
+)
+def test_draws_alternatives_and_details_are_asked_for_by_flags(
+    run: Run, script: Script, arguments: list[Any], options: pb.DecodingOptions
+) -> None:
+    seen = []
+
+    def remember(requests: Any, context: Any) -> Iterator[Any]:
+        for request in requests:
+            seen.append(request.options)
+            yield from refuse_long([request], context)
+
+    script.on_stream = remember
+    assert run("translate", *arguments, "a")[0] == 0
+    assert seen == [options]
+
+
+def test_details_of_tokens_are_in_the_json(run: Run, script: Script) -> None:
+    tokens = [pb.TokenDetail(text="A", score=-0.25, source_start=0, source_end=1)]
+    translation = pb.Translation(hypotheses=[pb.Hypothesis(text="A", tokens=tokens)])
+    script.on_stream = lambda requests, context: (
+        pb.StreamTranslateTextResponse(id=request.id, translation=translation) for request in requests
+    )
+    code, output, _ = run("translate", "--json", "--token-details", "a")
+    assert code == 0
+    [hypothesis] = json.loads(output)["hypotheses"]
+    assert hypothesis["tokens"] == [{"text": "A", "score": -0.25, "source_start": 0, "source_end": 1}]
+
+
+def test_the_name_of_the_caller_is_sent(run: Run, script: Script) -> None:
+    names = []
+    answer = script.on_stream
+
+    def remember(requests: Any, context: Any) -> Any:
+        names.append(dict(context.invocation_metadata())["x-client-id"])
+        return answer(requests, context)
+
+    script.on_stream = remember
+    assert run("translate", "--client-id", "nightly", "a")[0] == 0
+    assert names == ["nightly"]
+
+
+def test_progressive_results_are_the_same_lines(run: Run) -> None:
+    assert run("translate", "--progressive", "猫 a", "b") == (0, "猫 A\nB\n", "")
+    assert run("translate", "--progressive", given="a\n\nb\n") == (0, "A\n\nB\n", "")
+
+
+def test_a_part_is_written_before_the_next_is_known(start: Callable[..., Any], script: Script) -> None:
+    written = threading.Event()
+
+    def half(request: Any, context: Any) -> Iterator[Any]:
+        yield pb.TranslateTextProgressivelyResponse(text_delta="half ")
+        written.wait(30)
+        hypotheses = [pb.Hypothesis(text="half done"), pb.Hypothesis(text="other")]
+        yield pb.TranslateTextProgressivelyResponse(
+            text_delta="done", translation=pb.Translation(hypotheses=hypotheses)
+        )
+
+    script.on_progressive = half
+    process = start("translate", "--progressive", "a")
+    assert process.stdout.read(5) == b"half "
+    written.set()
+    assert process.stdout.read() == b"done\nother\n"
+    assert process.wait(30) == 0
+
+
+def test_a_line_that_is_refused_progressively_is_empty_and_named(run: Run, script: Script) -> None:
+    answer = script.on_progressive
+
+    def refuse_b(request: Any, context: Any) -> Iterator[Any]:
+        if request.content == "b":
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no b")
+        yield from answer(request, context)
+
+    script.on_progressive = refuse_b
+    assert run("translate", "--progressive", given="a\nb\nc\n") == (1, "A\n\nC\n", "xuanzang: line 2: no b\n")
 
 
 def test_a_text_that_came_while_the_server_was_busy_gets_a_second_chance(run: Run, script: Script) -> None:
@@ -166,6 +267,10 @@ def test_an_unreachable_server_is_a_line_and_a_code_of_its_own(run: Run) -> None
         (["translate", "--tls-cert", os.devnull, "a"], b"", "go together"),
         (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
         (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
+        (["translate", "--progressive", "--json", "a"], b"", "leave out --json"),
+        (["translate", "--partial-on-deadline", "a"], b"", "needs --progressive"),
+        (["translate", "--token-details", "a"], b"", "needs --json"),
+        (["translate", "--client-id", "", "a"], b"", "client_id must be 1 to 128"),
         ([], b"", "required: COMMAND"),
     ],
 )

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 import inspect
-import sys
 import types
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import xuanzang.client as sdk
-from xuanzang.client import _messages
+from xuanzang.translation.v1 import translation_pb2 as pb
 
 if TYPE_CHECKING:
     from tests.unit.client.conftest import Script
@@ -39,10 +39,17 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     assert inspect.signature(sdk.TranslationClient) == inspect.signature(sdk.AsyncTranslationClient)
 
 
-def test_every_option_is_a_parameter_of_the_request() -> None:
-    parameters = inspect.signature(_messages.translate_request).parameters
-    options = get_type_hints(sdk.TranslateOptions, vars(sys.modules["xuanzang.client._types"]))
-    assert list(options) == [name for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY]
+def test_every_option_of_the_wire_is_a_keyword_argument() -> None:
+    of_requests = {"source_language", "target_language", "model"}
+    on_the_wire = {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields}
+    assert on_the_wire | of_requests == sdk.TranslateOptions.__optional_keys__
+    sampling = {field.name for field in pb.SamplingOptions.DESCRIPTOR.fields}
+    assert sampling == {field.name for field in dataclasses.fields(sdk.SamplingOptions)}
+
+
+def test_every_finish_reason_of_the_wire_has_its_counterpart() -> None:
+    ours = {f"FINISH_REASON_{reason.name}": reason.value for reason in sdk.FinishReason}
+    assert ours == dict(pb.FinishReason.items())
 
 
 def test_every_error_is_a_translation_error() -> None:
@@ -51,7 +58,7 @@ def test_every_error_is_a_translation_error() -> None:
     assert all(issubclass(error, sdk.TranslationError) for error in errors)
 
 
-@pytest.mark.parametrize("call", ["translate_one", "list_models", "translate_stream"])
+@pytest.mark.parametrize("call", ["translate_one", "list_models", "translate_stream", "translate_progressively"])
 def test_a_closed_client_says_so(script: Script, call: str) -> None:
     client = sdk.TranslationClient(script.address)
     client.close()

@@ -1,12 +1,20 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
 
-from xuanzang.client import FinishReason, InvalidRequestError, ServerFaultError, TranslationClient
+from xuanzang.client import (
+    FinishReason,
+    InvalidRequestError,
+    SamplingOptions,
+    ServerFaultError,
+    TokenDetail,
+    TranslationClient,
+)
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 if TYPE_CHECKING:
@@ -52,6 +60,15 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         min_target_length=0,
         max_target_length=7,
         return_scores=False,
+        coverage_penalty=0.5,
+        repetition_penalty=2.0,
+        no_repeat_ngram_size=3,
+        target_prefix="I",
+        suppressed_texts=("cat", "dog"),
+        sampling=SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=0),
+        return_alternatives=False,
+        token_details=True,
+        partial_on_deadline=True,
     )
     options = pb.DecodingOptions(
         beam_size=5,
@@ -60,6 +77,15 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         min_target_length=0,
         max_target_length=7,
         return_scores=False,
+        coverage_penalty=0.5,
+        repetition_penalty=2.0,
+        no_repeat_ngram_size=3,
+        target_prefix="I",
+        suppressed_texts=["cat", "dog"],
+        sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=0),
+        return_alternatives=False,
+        token_details=True,
+        partial_on_deadline=True,
     )
     assert script.requests[0] == pb.TranslateTextRequest(
         contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=options
@@ -67,15 +93,35 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
     assert {field.name for field, _ in options.ListFields()} == {field.name for field in options.DESCRIPTOR.fields}
 
 
+def test_sampling_with_the_servers_defaults_is_sampling(client: Client, script: Script) -> None:
+    client.translate(["a"], sampling=SamplingOptions())
+    assert script.requests[0].options.HasField("sampling")
+
+
+def test_a_lone_text_to_suppress_is_refused(client: Client, script: Script) -> None:
+    with pytest.raises(TypeError, match="suppressed_texts is a sequence of str"):
+        client.translate(["a"], suppressed_texts="cat")
+    assert not script.requests
+
+
 def test_an_option_that_does_not_exist_is_a_type_error(client: Client) -> None:
     with pytest.raises(TypeError, match="beam_sise"):
         client.translate(["a"], beam_sise=4)
 
 
-def test_an_option_beyond_the_wire_is_refused_by_name(client: Client) -> None:
-    with pytest.raises(InvalidRequestError, match=r"options\.beam_size") as caught:
-        client.translate(["a"], beam_size=2**40)
-    assert [violation.field for violation in caught.value.violations] == ["options.beam_size"]
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"beam_size": 2**40}, "options.beam_size"),
+        ({"sampling": SamplingOptions(seed=2**31)}, "options.sampling.seed"),
+        ({"target_prefix": "\ud800"}, "options.target_prefix"),
+        ({"suppressed_texts": ["a", "\ud800"]}, "options.suppressed_texts[1]"),
+    ],
+)
+def test_an_option_beyond_the_wire_is_refused_by_name(client: Client, options: Any, field: str) -> None:
+    with pytest.raises(InvalidRequestError, match=re.escape(field)) as caught:
+        client.translate(["a"], **options)
+    assert [violation.field for violation in caught.value.violations] == [field]
 
 
 def test_text_that_is_no_unicode_is_refused_by_its_index(client: Client) -> None:
@@ -92,7 +138,13 @@ def test_a_text_that_is_no_str_is_a_type_error_with_its_index(client: Client) ->
 
 def test_hypotheses_keep_scores_counts_and_reasons(client: Client, script: Script) -> None:
     hypotheses = [
-        pb.Hypothesis(text="x", score=-0.5, token_count=3, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE),
+        pb.Hypothesis(
+            text="x",
+            score=-0.5,
+            token_count=3,
+            finish_reason=pb.FINISH_REASON_END_OF_SENTENCE,
+            tokens=[pb.TokenDetail(text="x", score=-0.25, source_start=1, source_end=2), pb.TokenDetail()],
+        ),
         pb.Hypothesis(text="y", token_count=4, finish_reason=pb.FINISH_REASON_MAX_LENGTH),
         pb.Hypothesis(text="", finish_reason=pb.FINISH_REASON_COPIED),
     ]
@@ -106,7 +158,11 @@ def test_hypotheses_keep_scores_counts_and_reasons(client: Client, script: Scrip
         3,
         FinishReason.END_OF_SENTENCE,
     )
-    assert second.score is None
+    assert first.tokens == (
+        TokenDetail(text="x", score=-0.25, source_start=1, source_end=2),
+        TokenDetail(text="", score=0.0, source_start=0, source_end=0),
+    )
+    assert (second.score, second.tokens) == (None, ())
     assert (second.finish_reason, third.finish_reason) == (FinishReason.MAX_LENGTH, FinishReason.COPIED)
 
 
@@ -137,7 +193,7 @@ def test_models_come_with_all_that_the_server_tells(client: Client, script: Scri
         precision="int8",
         manifest_sha256="ab" * 32,
         is_default=True,
-        default_options=pb.DecodingOptions(beam_size=4, length_penalty=1.0),
+        default_options=pb.DecodingOptions(beam_size=4, length_penalty=1.0, coverage_penalty=0.0),
         max_source_length=256,
         max_target_length=300,
     )
@@ -147,7 +203,7 @@ def test_models_come_with_all_that_the_server_tells(client: Client, script: Scri
     assert (read.source_languages, read.target_languages, read.is_default) == (("zh",), ("en",), True)
     assert (read.max_source_length, read.max_target_length) == (256, 300)
     assert (read.defaults.beam_size, read.defaults.length_penalty) == (4, 1.0)
-    assert read.defaults.max_target_length is None
+    assert (read.defaults.max_target_length, read.defaults.coverage_penalty) == (None, 0.0)
 
 
 def test_messages_beyond_the_default_four_megabytes_pass(client: Client, script: Script) -> None:
@@ -183,3 +239,29 @@ def test_the_servers_learn_which_client_calls(client: Client, script: Script) ->
     script.on_translate = remember
     client.translate(["a"])
     assert str(agents[0]).startswith("xuanzang-client/")
+
+
+def test_the_servers_learn_who_calls(client_type: type[Client], script: Script) -> None:
+    callers = []
+
+    def remember(answer: Any) -> Any:
+        def respond(request: Any, context: grpc.ServicerContext) -> Any:
+            callers.append(dict(context.invocation_metadata()).get("x-client-id"))
+            return answer(request, context)
+
+        return respond
+
+    for name in ("translate", "stream", "progressive"):
+        setattr(script, f"on_{name}", remember(getattr(script, f"on_{name}")))
+    for client_id in ("nightly-import", None):
+        client = client_type(script.address, client_id=client_id)
+        client.translate(["a"])
+        client.translate_stream(["a"])
+        client.translate_progressively("a")
+    assert callers == ["nightly-import"] * 3 + [None] * 3
+
+
+@pytest.mark.parametrize("client_id", ["", "x" * 129, "é", "a\nb"])
+def test_a_client_id_that_cannot_be_sent_is_refused(client_id: str) -> None:
+    with pytest.raises(ValueError, match="client_id must be 1 to 128 printable ASCII characters"):
+        TranslationClient("localhost:1", client_id=client_id)

@@ -30,7 +30,7 @@ def ours(registry: CollectorRegistry) -> Iterator[Metric]:
 
 
 def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.register_model("zh-en", 3)
+    metrics.of(("zh-en", "3"))
     model = {"model": "zh-en", "version": "3"}
     for reason in FAILURE_REASONS:
         assert registry.get_sample_value("nmt_request_failures_total", {**model, "reason": reason}) == 0
@@ -41,7 +41,7 @@ def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: Coll
 
 
 def test_labels_come_from_bounded_sets(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.register_model("zh-en", 1)
+    metrics.of(("zh-en", "1"))
     metrics.register_rpc(grpc_type="unary", grpc_service="s", grpc_method="m")
     assert {
         label for family in ours(registry) for sample in family.samples for label in sample.labels
@@ -67,8 +67,8 @@ def test_each_attribute_is_named_after_its_metric(metrics: Metrics) -> None:
 
 
 def test_prometheus_can_read_what_the_endpoint_says(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.register_model("zh-en", 1)
-    metrics.sentences.labels(model="zh-en", version="1").inc(2)
+    metrics.of(("zh-en", "1"))
+    metrics.of(("zh-en", "1")).sentences.inc(2)
     endpoint = MetricsEndpoint(registry, host="127.0.0.1", port=0)
     with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as response:
         families = {family.name: family for family in text_string_to_metric_families(response.read().decode())}

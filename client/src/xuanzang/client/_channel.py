@@ -13,6 +13,8 @@ from xuanzang.client._types import TLSConfig
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
+_MAX_CLIENT_ID = 128
+
 _SERVICE_CONFIG = {
     "loadBalancingConfig": [{"round_robin": {}}],
     "methodConfig": [
@@ -76,6 +78,22 @@ def options(*, max_message_bytes: int, tls: TLSConfig | None) -> list[tuple[str,
 def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
     """Make the channel's TLS credentials."""
     return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
+
+
+def metadata(client_id: str | None) -> tuple[tuple[str, str], ...]:
+    """Make what is sent along with every call.
+
+    Args:
+        client_id: What the caller calls itself, or None.
+
+    Raises:
+        ValueError: The name cannot be sent, or is too long.
+    """
+    if client_id is None:
+        return ()
+    if not (1 <= len(client_id) <= _MAX_CLIENT_ID and client_id.isascii() and client_id.isprintable()):
+        raise ValueError(f"client_id must be 1 to {_MAX_CLIENT_ID} printable ASCII characters, not {client_id!r}")
+    return (("x-client-id", client_id),)
 
 
 def positive_timeout(timeout: float) -> float:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import IO, TextIO
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._errors import TranslationError
+from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
 
 
@@ -60,8 +60,52 @@ def translate(
         result = _second_chance(client, item, options)
         if isinstance(result, TranslationError):
             failures += 1
-            complain(f"{'line' if layout.by_line else 'text'} {item.index + 1}: {result.message}")
+            complain(_complaint(item.index, result, layout))
         output.writelines(line + "\n" for line in _lines(item, result, layout))
+        output.flush()
+        advance()
+    return failures
+
+
+def translate_progressively(
+    client: TranslationClient,
+    texts: Iterable[str],
+    options: TranslateOptions,
+    *,
+    layout: Layout,
+    output: TextIO,
+    complain: Callable[[str], None],
+    advance: Callable[[], None],
+) -> int:
+    """Translate one text after the other and write each part of a result as soon as it is certain.
+
+    Args:
+        client: Where to translate.
+        texts: However many.
+        options: For all of them.
+        layout: How results are written; as lines of text.
+        output: Where to.
+        complain: Told of each text that has no translation, and why.
+        advance: Called after each text.
+
+    Returns:
+        How many texts have no translation.
+
+    Raises:
+        TranslationError: The server could not be reached, or failed.
+    """
+    failures = 0
+    for index, text in enumerate(texts):
+        try:
+            for part in client.translate_progressively(text, **options):
+                output.write(_one_line(part.text_delta, layout))
+                output.flush()
+                if part.translation is not None:
+                    output.writelines("\n" + _plain(other, layout) for other in part.translation.hypotheses[1:])
+        except InvalidRequestError as error:
+            failures += 1
+            complain(_complaint(index, error, layout))
+        output.write("\n")
         output.flush()
         advance()
     return failures
@@ -119,13 +163,28 @@ def _lines(item: StreamedTranslation, result: Translation | TranslationError, la
 
 
 def _plain(hypothesis: Hypothesis, layout: Layout) -> str:
-    text = hypothesis.text.replace("\n", " ") if layout.by_line else hypothesis.text
+    text = _one_line(hypothesis.text, layout)
     return f"{hypothesis.score:.4f}\t{text}" if layout.scores and hypothesis.score is not None else text
+
+
+def _one_line(text: str, layout: Layout) -> str:
+    return text.replace("\n", " ") if layout.by_line else text
+
+
+def _complaint(index: int, error: TranslationError, layout: Layout) -> str:
+    return f"{'line' if layout.by_line else 'text'} {index + 1}: {error.message}"
 
 
 def _as_json(item: StreamedTranslation, result: Translation | TranslationError) -> dict[str, object]:
     about: dict[str, object] = {"index": item.index, "source": item.source}
     if isinstance(result, TranslationError):
         return about | {"error": {"code": result.code.name, "message": result.message}}
-    hypotheses = [asdict(each) | {"finish_reason": each.finish_reason.name} for each in result.hypotheses]
+    hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
     return about | {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+
+
+def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:
+    known = asdict(hypothesis) | {"finish_reason": hypothesis.finish_reason.name}
+    if not hypothesis.tokens:
+        del known["tokens"]
+    return known

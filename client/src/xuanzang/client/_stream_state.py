@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xuanzang.client._errors import InvalidRequestError, ServerFaultError, StatusCode, TranslationError
-from xuanzang.client._messages import stream_request, streamed_result
+from xuanzang.client._requests import stream_request
+from xuanzang.client._responses import streamed_result
 from xuanzang.client._types import StreamedTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
 

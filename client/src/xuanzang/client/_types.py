@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
 from xuanzang.client._errors import TranslationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """How tokens are drawn at random; what is left out or None is the server's default."""
+
+    top_k: int | None = None
+    """Draw among so many tokens, the likeliest, 1 to 256; None: 256."""
+    top_p: float | None = None
+    """Of those, draw among the likeliest whose probabilities reach this sum, above 0 to 1; None: 1, all of them."""
+    temperature: float | None = None
+    """Below 1 likely tokens are drawn even more often, above 1 less often; above 0 to 10; None: 1."""
+    seed: int | None = None
+    """Equal requests with equal seeds get equal draws, 0 to 2147483647; None: another for every request."""
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -19,9 +34,10 @@ class TranslateOptions(TypedDict, total=False):
     model: str | None
     """Name of a model, as `list_models` gives it."""
     beam_size: int | None
-    """Hypotheses kept per sentence at each step, 1 to 16; 1 is greedy search."""
+    """Hypotheses kept per sentence at each step, 1 to 16; 1 is greedy search, and what `sampling` needs and gets."""
     num_hypotheses: int | None
-    """Hypotheses returned per text, 1 to `beam_size`; more than 1 only for texts of a single sentence."""
+    """Hypotheses returned per text: 1 to `beam_size`, with `sampling` or `return_alternatives` 1 to 16; more than 1
+    only for texts of a single sentence."""
     length_penalty: float | None
     """Exponent on the target length that divides the summed log-probability, 0 to 10; 0 is none."""
     min_target_length: int | None
@@ -30,6 +46,25 @@ class TranslateOptions(TypedDict, total=False):
     """Most target tokens per sentence, the end token counted."""
     return_scores: bool | None
     """Whether hypotheses carry their score."""
+    coverage_penalty: float | None
+    """Weight of the penalty on hypotheses that leave out a part of the source, 0 to 10; 0 is none."""
+    repetition_penalty: float | None
+    """Makes tokens that a hypothesis already has less likely if above 1, more likely if below; 0.1 to 10, 1 is none."""
+    no_repeat_ngram_size: int | None
+    """No sequence of so many tokens occurs twice in a sentence, 0 to 16; 0: any may."""
+    target_prefix: str | None
+    """What every hypothesis begins with, at most 2000 characters; only for texts of a single sentence."""
+    suppressed_texts: Sequence[str] | None
+    """What no hypothesis may hold, at most 64, each of 1 to 100 characters, in their usual spelling as tokens."""
+    sampling: SamplingOptions | None
+    """Draw each token at random instead of searching; several hypotheses are several draws."""
+    return_alternatives: bool | None
+    """Whether the hypotheses differ in the token right after `target_prefix`, each continued by a search of its own."""
+    token_details: bool | None
+    """Whether hypotheses carry their tokens with scores and places in the source."""
+    partial_on_deadline: bool | None
+    """Whether to answer shortly before the timeout with the best found so far, finish reason DEADLINE; without effect
+    in `translate_stream`, whose texts have no timeout of their own."""
 
 
 class FinishReason(enum.Enum):
@@ -43,6 +78,22 @@ class FinishReason(enum.Enum):
     """`max_target_length` was reached: the text may be incomplete."""
     COPIED = 3
     """Nothing to translate: the text is empty or white space."""
+    DEADLINE = 4
+    """Time ran out, and `partial_on_deadline` was set: the text is what had been found by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenDetail:
+    """One token of a hypothesis."""
+
+    text: str
+    """What it adds to its sentence, spaces included; empty for the end token and for an incomplete character."""
+    score: float
+    """Log-probability in nats, at most 0."""
+    source_start: int
+    """First character of the source text that it attends to most."""
+    source_end: int
+    """The character after the last one; equal to `source_start` if it attends to the end of its sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +108,8 @@ class Hypothesis:
     """Target tokens generated, end tokens counted; 0 for texts that were answered as they are."""
     finish_reason: FinishReason
     """Why the search stopped."""
+    tokens: tuple[TokenDetail, ...] = ()
+    """In the order of the text, end tokens too; empty unless `token_details` was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +158,16 @@ class StreamedTranslation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressiveTranslation:
+    """What became certain of a translation since the one before."""
+
+    text_delta: str
+    """To be appended to those before; nothing of it changes later. All together are the text of the best hypothesis."""
+    translation: Translation | None
+    """The whole translation with the last one, before it None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingDefaults:
     """What a model does where a request leaves an option out; None where that depends on the text."""
 
@@ -113,6 +176,9 @@ class DecodingDefaults:
     length_penalty: float | None
     min_target_length: int | None
     max_target_length: int | None
+    coverage_penalty: float | None
+    repetition_penalty: float | None
+    no_repeat_ngram_size: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

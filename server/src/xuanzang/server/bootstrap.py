@@ -45,10 +45,10 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         provider=settings.provider,
         workers=settings.workers,
         intra_op_threads=settings.intra_op_threads,
+        shortlists=frozenset(name.strip() for name in settings.shortlist.split(",")) - {""},
         max_batch_sentences=settings.max_batch_sentences,
-        max_batch_source_tokens=settings.max_batch_source_tokens,
-        batch_delay_seconds=settings.batch_delay_seconds,
-        max_queue_source_tokens=settings.max_queue_source_tokens,
+        max_join_source_tokens=settings.max_join_source_tokens,
+        max_queue_tokens=settings.max_queue_tokens,
         max_content_characters=settings.max_content_characters,
     )
 

@@ -7,8 +7,10 @@ exist at 0 from the moment it is registered, so that a rate over them is never m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.gc_collector import GCCollector
@@ -37,14 +39,53 @@ DURATION_BUCKETS = (
 )
 TOKEN_BUCKETS = tuple(2**power for power in range(15))
 COUNT_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
-RATIO_BUCKETS = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1)
 
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
 _MODEL = ("model", "version")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMetrics:
+    """The series of one model. Looking them up by their labels takes as long as counting, so it is done once."""
+
+    requests: Mapping[str, Counter]
+    """By finish reason."""
+    request_failures: Mapping[str, Counter]
+    """By reason."""
+    request_source_tokens: Histogram
+    request_target_tokens: Histogram
+    request_sentences: Histogram
+    request_beam_size: Histogram
+    request_num_hypotheses: Histogram
+    requests_running: Gauge
+    requests_waiting: Gauge
+    request_duration_seconds: Histogram
+    first_text_duration_seconds: Histogram
+    queue_duration_seconds: Histogram
+    tokenize_duration_seconds: Histogram
+    encode_duration_seconds: Histogram
+    decode_duration_seconds: Histogram
+    decode_step_duration_seconds: Histogram
+    detokenize_duration_seconds: Histogram
+    batch_rows: Histogram
+    batch_source_tokens: Histogram
+    rows_joined: Counter
+    rows_retired: Mapping[str, Counter]
+    """By reason."""
+    cache_bytes: Gauge
+    source_tokens: Counter
+    target_tokens: Counter
+    sentences: Counter
+    wasted_decode_tokens: Counter
+    queue_tokens: Gauge
+    estimated_queue_wait_seconds: Gauge
+    model_ready: Gauge
+    model_load_duration_seconds: Gauge
+    warmup_duration_seconds: Gauge
+
+
 class Metrics:
-    """The server's metrics; each attribute is the metric of that name without its `nmt_` prefix and `_total` suffix."""
+    """The server's metrics. Names are those of the metrics, without the prefix `nmt_` and the suffix `_total`."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Declare every metric in a registry of the caller's.
@@ -53,8 +94,9 @@ class Metrics:
             registry: Where the metrics are collected; one `Metrics` per registry.
         """
         self.registry = registry
-        self._of_models: list[Counter | Gauge | Histogram] = []
-        self._by_reason: list[tuple[Counter, Sequence[str]]] = []
+        self._of_models: dict[str, Counter | Gauge | Histogram] = {}
+        self._by_reason: dict[str, tuple[Counter, Sequence[str]]] = {}
+        self._models: dict[tuple[str, str], ModelMetrics] = {}
         self._declare_rpcs()
         self._declare_requests()
         self._declare_stages()
@@ -77,19 +119,18 @@ class Metrics:
         for code in STATUS_CODES:
             self.grpc_server_handled.labels(*rpc, code)
 
-    def register_model(self, name: str, version: int | str) -> None:
-        """Create every series of a model at 0.
+    def of(self, labels: tuple[str, str]) -> ModelMetrics:
+        """Return the series of a model; the first time creates them at 0.
 
         Args:
-            name: Model name, such as "zh-en".
-            version: Its version.
+            labels: Name of the model, such as "zh-en", and its version.
         """
-        labels = {"model": name, "version": str(version)}
-        for metric in self._of_models:
-            metric.labels(**labels)
-        for counter, reasons in self._by_reason:
-            for reason in reasons:
-                counter.labels(*labels.values(), reason)
+        if labels not in self._models:
+            series: dict[str, Any] = {name: family.labels(*labels) for name, family in self._of_models.items()}
+            for name, (family, reasons) in self._by_reason.items():
+                series[name] = {reason: family.labels(*labels, reason) for reason in reasons}
+            self._models[labels] = ModelMetrics(**series)
+        return self._models[labels]
 
     def _declare_rpcs(self) -> None:
         # Names and labels of go-grpc-prometheus, so that dashboards made for it work here.
@@ -124,70 +165,49 @@ class Metrics:
         )
 
     def _declare_requests(self) -> None:
-        self.requests = self._reasons(
+        self._reasons(
             "requests_total",
             "Requests ended: one unary RPC with all its texts, or one text of a stream.",
             "finish_reason",
             FINISH_REASONS,
         )
-        self.request_failures = self._reasons(
-            "request_failures_total", "Requests without a translation, by reason.", "reason", FAILURE_REASONS
-        )
-        self.request_source_tokens = self._tokens(
-            "request_source_tokens", "Source tokens of a request, end tokens counted."
-        )
-        self.request_target_tokens = self._tokens(
-            "request_target_tokens", "Target tokens of the best hypotheses of a request, end tokens counted."
-        )
-        self.request_sentences = self._count("request_sentences", "Sentences that a request was split into.")
-        self.request_beam_size = self._count("request_beam_size", "Beam size of a request.")
-        self.request_num_hypotheses = self._count("request_num_hypotheses", "Hypotheses per text of a request.")
-        self.requests_running = self._gauge("requests_running", "Requests with at least one sentence in a batch.")
-        self.requests_waiting = self._gauge("requests_waiting", "Requests with all their sentences in the queue.")
+        self._reasons("request_failures_total", "Requests without a translation, by reason.", "reason", FAILURE_REASONS)
+        self._tokens("request_source_tokens", "Source tokens of a request, end tokens counted.")
+        self._tokens("request_target_tokens", "Target tokens of the best hypotheses of a request, end tokens counted.")
+        self._count("request_sentences", "Sentences that a request was split into.")
+        self._count("request_beam_size", "Beam size of a request.")
+        self._count("request_num_hypotheses", "Hypotheses per text of a request.")
+        self._gauge("requests_running", "Requests with at least one sentence in a batch.")
+        self._gauge("requests_waiting", "Requests with all their sentences in the queue.")
 
     def _declare_stages(self) -> None:
-        self.request_duration_seconds = self._duration(
-            "request_duration_seconds", "Time from accepting a request to its answer."
+        self._duration("request_duration_seconds", "Time from accepting a request to its answer.")
+        self._duration(
+            "first_text_duration_seconds", "Time from accepting a progressive request to the first of its text."
         )
-        self.queue_duration_seconds = self._duration(
-            "queue_duration_seconds", "Time that a sentence waited for a worker."
+        self._duration("queue_duration_seconds", "Time that a sentence waited for a worker.")
+        self._duration("tokenize_duration_seconds", "Time to split and tokenise the texts of a request.")
+        self._duration(
+            "encode_duration_seconds", "Time to encode sentences that begin or join together; others wait for it."
         )
-        self.tokenize_duration_seconds = self._duration(
-            "tokenize_duration_seconds", "Time to split and tokenise the texts of a request."
-        )
-        self.encode_duration_seconds = self._duration("encode_duration_seconds", "Time of one run of the encoder.")
-        self.decode_duration_seconds = self._duration(
-            "decode_duration_seconds", "Time from a sentence's first decoder step to its last."
-        )
-        self.decode_step_duration_seconds = self._duration(
-            "decode_step_duration_seconds", "Time of one decoder step of a batch, search included."
-        )
-        self.detokenize_duration_seconds = self._duration(
-            "detokenize_duration_seconds", "Time to make the target text of a sentence."
-        )
+        self._duration("decode_duration_seconds", "Time from letting a sentence join a batch to its last step.")
+        self._duration("decode_step_duration_seconds", "Time of one decoder step of a batch, search included.")
+        self._duration("detokenize_duration_seconds", "Time to make the target text of a sentence.")
 
     def _declare_batches(self) -> None:
-        self.batch_rows = self._count("batch_rows", "Sentences in a batch when it was formed.")
-        self.batch_beam_rows = self._count("batch_beam_rows", "Live hypotheses in a batch when it was formed.")
-        self.batch_source_tokens = self._tokens(
-            "batch_source_tokens", "Source tokens in a batch when it was formed, padding not counted."
-        )
-        self.batch_padding_ratio = self._histogram(
-            "batch_padding_ratio", "Share of a batch's source positions that is padding, 0 to 1.", RATIO_BUCKETS
-        )
-        self.source_tokens = self._counter("source_tokens_total", "Source tokens encoded, end tokens counted.")
-        self.target_tokens = self._counter(
-            "target_tokens_total", "Target tokens of best hypotheses returned, end tokens counted."
-        )
-        self.sentences = self._counter("sentences_total", "Sentences translated.")
-        self.rows_retired = self._reasons(
-            "rows_retired_total", "Sentences that left their batch, by reason.", "reason", RETIRE_REASONS
-        )
-        self.wasted_decode_tokens = self._counter(
+        self._count("batch_rows", "Sentences decoded together, at each step.")
+        self._tokens("batch_source_tokens", "Source tokens of the sentences that began or joined a batch together.")
+        self._counter("rows_joined_total", "Sentences that joined others that were being decoded already.")
+        self._gauge("cache_bytes", "Memory held for keys and values, of all workers.")
+        self._counter("source_tokens_total", "Source tokens encoded, end tokens counted.")
+        self._counter("target_tokens_total", "Target tokens of best hypotheses returned, end tokens counted.")
+        self._counter("sentences_total", "Sentences translated.")
+        self._reasons("rows_retired_total", "Sentences that left their batch, by reason.", "reason", RETIRE_REASONS)
+        self._counter(
             "wasted_decode_tokens_total", "Decoder steps spent on sentences that were cancelled or ran out of time."
         )
-        self.queue_source_tokens = self._gauge("queue_source_tokens", "Source tokens waiting in the queue.")
-        self.estimated_queue_wait_seconds = self._gauge(
+        self._gauge("queue_tokens", "Tokens waiting in the queue: source, and expected target times beam size.")
+        self._gauge(
             "estimated_queue_wait_seconds", "Estimated time until the queue is empty; RetryInfo tells it to callers."
         )
 
@@ -202,42 +222,34 @@ class Metrics:
             "nmt_build_info", "1, with the version of the server.", ("version",), registry=self.registry
         )
         self.build_info.labels(version=distribution_version("xuanzang-server")).set(1)
-        self.model_ready = self._gauge("model_ready", "1 while a model is warm and answers requests, else 0.")
-        self.model_load_duration_seconds = self._gauge(
-            "model_load_duration_seconds", "Time to verify a bundle and open its graphs."
-        )
-        self.warmup_duration_seconds = self._gauge(
-            "warmup_duration_seconds", "Time to warm a model up and replay its samples."
-        )
+        self._gauge("model_ready", "1 while a model is warm and answers requests, else 0.")
+        self._gauge("model_load_duration_seconds", "Time to verify a bundle and open its graphs.")
+        self._gauge("warmup_duration_seconds", "Time to warm a model up and replay its samples.")
 
-    def _counter(self, name: str, documentation: str) -> Counter:
+    def _counter(self, name: str, documentation: str) -> None:
         counter = Counter(f"nmt_{name}", documentation, _MODEL, registry=self.registry)
-        self._of_models.append(counter)
-        return counter
+        self._of_models[name.removesuffix("_total")] = counter
 
-    def _reasons(self, name: str, documentation: str, label: str, reasons: Sequence[str]) -> Counter:
+    def _reasons(self, name: str, documentation: str, label: str, reasons: Sequence[str]) -> None:
         counter = Counter(f"nmt_{name}", documentation, (*_MODEL, label), registry=self.registry)
-        self._by_reason.append((counter, reasons))
-        return counter
+        self._by_reason[name.removesuffix("_total")] = counter, reasons
 
-    def _gauge(self, name: str, documentation: str) -> Gauge:
+    def _gauge(self, name: str, documentation: str) -> None:
         gauge = Gauge(f"nmt_{name}", documentation, _MODEL, registry=self.registry)
-        self._of_models.append(gauge)
-        return gauge
+        self._of_models[name] = gauge
 
-    def _histogram(self, name: str, documentation: str, buckets: Sequence[float]) -> Histogram:
+    def _histogram(self, name: str, documentation: str, buckets: Sequence[float]) -> None:
         histogram = Histogram(f"nmt_{name}", documentation, _MODEL, buckets=buckets, registry=self.registry)
-        self._of_models.append(histogram)
-        return histogram
+        self._of_models[name] = histogram
 
-    def _duration(self, name: str, documentation: str) -> Histogram:
-        return self._histogram(name, documentation, DURATION_BUCKETS)
+    def _duration(self, name: str, documentation: str) -> None:
+        self._histogram(name, documentation, DURATION_BUCKETS)
 
-    def _tokens(self, name: str, documentation: str) -> Histogram:
-        return self._histogram(name, documentation, TOKEN_BUCKETS)
+    def _tokens(self, name: str, documentation: str) -> None:
+        self._histogram(name, documentation, TOKEN_BUCKETS)
 
-    def _count(self, name: str, documentation: str) -> Histogram:
-        return self._histogram(name, documentation, COUNT_BUCKETS)
+    def _count(self, name: str, documentation: str) -> None:
+        self._histogram(name, documentation, COUNT_BUCKETS)
 
 
 class MetricsEndpoint:

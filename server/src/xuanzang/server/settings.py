@@ -83,15 +83,22 @@ class Settings(BaseSettings):
         0, ge=0, le=256, description="Threads that translate, each with the models of its own; 0: one per usable core."
     )
     intra_op_threads: int = Field(1, ge=1, le=256, description="Threads that each worker uses inside one operation.")
-    max_batch_sentences: int = Field(32, ge=1, le=1024, description="Most sentences decoded together by one worker.")
-    max_batch_source_tokens: int = Field(
-        2048, ge=1, le=1_000_000, description="Most source tokens decoded together by one worker, padding counted."
+    shortlist: str = Field(
+        "",
+        description="Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one.",
     )
-    batch_delay_seconds: float = Field(
-        0.005, ge=0, le=1, description="Longest that a sentence waits for others to share its batch."
+    max_batch_sentences: int = Field(16, ge=1, le=1024, description="Most sentences decoded together by one worker.")
+    max_join_source_tokens: int = Field(
+        600,
+        ge=1,
+        le=1_000_000,
+        description="Most source tokens of the sentences that join others at one step, who wait meanwhile.",
     )
-    max_queue_source_tokens: int = Field(
-        65_536, ge=1, le=100_000_000, description="Most source tokens waiting; beyond it RESOURCE_EXHAUSTED."
+    max_queue_tokens: int = Field(
+        1_000_000,
+        ge=1,
+        le=1_000_000_000,
+        description="Most tokens waiting, source and expected target times beam size; beyond it RESOURCE_EXHAUSTED.",
     )
     max_content_characters: int = Field(
         20_000, ge=1, le=1_000_000, description="Most characters of one text; a longer one gets INVALID_ARGUMENT."

@@ -17,8 +17,8 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.decoding import Decoder
 from xuanzang.server.engine.engine import Engine, EngineSettings
 from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.lane import NewDecoder
 from xuanzang.server.engine.values import DecodingOptions
-from xuanzang.server.engine.worker import NewDecoder
 from xuanzang.server.metrics import Metrics
 
 
@@ -72,10 +72,13 @@ class EchoDecoder(Decoder):
         self._wrong = bundle.manifest.version in script.wrong_versions
         self._left: dict[Sentence, int] = {}
 
+    @property
+    def cache_bytes(self) -> int:
+        return 100 * len(self._left)
+
     def admit(self, sentences: Sequence[Sentence]) -> None:
-        assert not self._left
         self._script.batches.append([len(sentence.source_ids) for sentence in sentences])
-        self._left = {sentence: self._length(sentence) for sentence in sentences}
+        self._left |= {sentence: self._length(sentence) for sentence in sentences}
 
     @staticmethod
     def _length(sentence: Sentence) -> int:

@@ -29,7 +29,7 @@ Script = Any
 MakeEngine = Callable[[EngineSettings], Engine]
 Translate = Callable[..., Awaitable[list[list[Hypothesis]]]]
 LABELS = {"model": "small", "version": "1"}
-SETTINGS = EngineSettings(workers=1, batch_delay_seconds=0.0)
+SETTINGS = EngineSettings(workers=1)
 
 
 @pytest.fixture
@@ -114,16 +114,16 @@ async def test_several_hypotheses_of_several_sentences_are_refused_by_the_name_o
 async def test_a_request_that_no_queue_could_hold_is_bad_input_and_not_overload(
     make_engine: MakeEngine, options: Any
 ) -> None:
-    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_source_tokens=10))
+    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_tokens=10))
     await engine.start()
-    with pytest.raises(InvalidInputError, match="contents: must have at most 10 source tokens together"):
+    with pytest.raises(InvalidInputError, match="contents: must need at most 5 tokens together"):
         await engine.translate(["我有一只猫。"] * 5, model=engine.models[0], options=options, deadline=None)
 
 
 async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted(
     make_engine: MakeEngine, script: Script, options: Any, metrics: Metrics
 ) -> None:
-    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_source_tokens=16, max_batch_sentences=1))
+    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_tokens=120, max_batch_sentences=1))
     await engine.start()
     script.allow(0)
 
@@ -136,7 +136,7 @@ async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted
     await script.until(lambda script: script.blocked)
     waiting = [translate() for _ in range(16)]
     refused, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_EXCEPTION)
-    assert value(metrics, "queue_source_tokens") <= 16
+    assert value(metrics, "queue_tokens") <= 120
     script.allow(math.inf)
     outcomes = await asyncio.gather(*waiting, return_exceptions=True)
     overloads = [outcome for outcome in outcomes if isinstance(outcome, OverloadedError)]
@@ -158,7 +158,7 @@ async def test_a_deadline_ends_a_sentence_in_the_queue_which_is_never_started(
     await script.until(lambda script: script.blocked)
     with pytest.raises(DeadlineExceededError, match="waited in the queue"):
         await translate("a cat", deadline=time.monotonic() + 0.05)
-    assert value(metrics, "queue_source_tokens") == 0
+    assert value(metrics, "queue_tokens") == 0
     script.allow(math.inf)
     assert (await running)[0][0].text == "hello world"
     assert len(script.batches) == 1
@@ -220,7 +220,7 @@ async def test_a_request_that_is_cancelled_in_the_queue_is_never_started(
     cancelled.cancel()
     with pytest.raises(asyncio.CancelledError):
         await cancelled
-    assert value(metrics, "queue_source_tokens") == 0
+    assert value(metrics, "queue_tokens") == 0
     script.allow(math.inf)
     await running
     assert len(script.batches) == 1
@@ -271,7 +271,7 @@ async def test_what_is_not_done_when_the_time_is_up_is_answered_with_an_error(
 async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answered(
     make_engine: MakeEngine, options: Any, metrics: Metrics
 ) -> None:
-    engine = make_engine(EngineSettings(workers=3, batch_delay_seconds=0.0, max_batch_sentences=4))
+    engine = make_engine(EngineSettings(workers=3, max_batch_sentences=4))
     await engine.start()
     random_source = random.Random(7)
     words = ["hello", "world", "a cat", "the weather is fine", "我有一只猫。你好！"]
@@ -297,7 +297,7 @@ async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answ
     answered = await asyncio.gather(*(call(number) for number in range(300)))
     assert 0 < sum(answered) < 300
     assert await engine.join(60)
-    for gauge in ("requests_waiting", "requests_running", "queue_source_tokens"):
+    for gauge in ("requests_waiting", "requests_running", "queue_tokens"):
         assert value(metrics, gauge) == 0
     ended = [value(metrics, "requests_total", finish_reason=reason) for reason in ("eos", "deadline", "cancelled")]
     assert sum(ended) == 300
@@ -323,6 +323,42 @@ async def test_the_highest_version_is_the_default_and_the_others_can_be_named(
     assert engine.resolve(model="small/9", source_language="zh", target_language="en").version == 9
     with pytest.raises(ModelNotFoundError):
         engine.resolve(model="small/2", source_language="", target_language="")
+
+
+async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Callable[..., None], script: Script, options: Any
+) -> None:
+    await add_version(repository, 2, edit_manifest)
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    script.allow(0)
+    calls = [
+        asyncio.ensure_future(engine.translate(["hello world"], model=model, options=options, deadline=None))
+        for model in engine.models * 2
+    ]
+    await script.until(lambda script: script.blocked)
+    script.allow(math.inf)
+    assert [answer[0][0].text for answer in await asyncio.gather(*calls)] == ["hello world"] * 4
+
+
+async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
+    engine: Engine, script: Script, options: Any, metrics: Metrics
+) -> None:
+    script.allow(0)
+
+    def translate(texts: list[str], caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
+        call = engine.translate(texts, model=engine.models[0], options=options, deadline=None, caller=caller)
+        return asyncio.ensure_future(call)
+
+    many = translate(["hello world"] * 500, "many")
+    await script.until(lambda script: script.blocked)
+    one = translate(["a cat"], "one")
+    await until_waiting(metrics, 1)
+    script.allow(60)  # the many take hundreds
+    assert (await one)[0][0].text == "a cat"
+    assert not many.done()
+    script.allow(math.inf)
+    assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
 
 
 async def test_a_bundle_that_translates_otherwise_than_its_certificate_is_refused_and_others_are_served(

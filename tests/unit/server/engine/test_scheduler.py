@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from xuanzang.server.engine.engine import EngineSettings
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
 from xuanzang.server.engine.model import LoadedModel
-from xuanzang.server.engine.request import QueuedSentence, Request
+from xuanzang.server.engine.request import Request, Terms
 from xuanzang.server.engine.scheduler import Scheduler
 from xuanzang.server.engine.values import DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -22,99 +24,106 @@ def model(repository: Path) -> LoadedModel:
 
 
 class Queue:
-    """A scheduler whose requests are told by the lengths of their sentences."""
+    """A scheduler whose requests are told by the lengths of their sentences; beam size 1, so these cost twice that."""
 
-    def __init__(
-        self, model: LoadedModel, options: DecodingOptions, metrics: Metrics, settings: EngineSettings
-    ) -> None:
-        self.scheduler = Scheduler(settings, workers=2, metrics=metrics)
+    def __init__(self, scheduler: Scheduler, model: LoadedModel, options: DecodingOptions) -> None:
+        self.scheduler = scheduler
         self._model = model
         self._options = options
 
-    def submit(self, *lengths: int, model: LoadedModel | None = None) -> Request:
-        model = model or self._model
-        request = Request(model, [model.sentence((5,) * length, self._options) for length in lengths])
-        self.scheduler.submit(request)
+    def submit(
+        self, *lengths: int, follows: bool = False, caller: str = "", deadline: float = math.inf
+    ) -> Request[object]:
+        terms = Terms(model=self._model, caller=caller, deadline=deadline)
+        sentences = [self._model.sentence((5,) * length, self._options) for length in lengths]
+        request = Request[object](terms, sentences, render=lambda _position, found, _cut: found)
+        self.scheduler.submit(request, follows=follows)
         return request
 
-    def take(self) -> list[int]:
-        return lengths(self.scheduler.take())
+    def take(self, worker: int = 0) -> list[int] | None:
+        taken = self.scheduler.take(worker)
+        return None if taken is None else [queued.source_tokens for queued in taken]
 
 
-def lengths(batch: list[QueuedSentence]) -> list[int]:
-    return [queued.source_tokens for queued in batch]
+MakeQueue = Callable[..., Queue]
 
 
 @pytest.fixture
-def make_queue(model: LoadedModel, options: DecodingOptions, metrics: Metrics) -> Any:
-    def make(**settings: Any) -> Queue:
-        return Queue(model, options, metrics, EngineSettings(**{"batch_delay_seconds": 0.0} | settings))
+def make_queue(model: LoadedModel, metrics: Metrics) -> MakeQueue:
+    options = DecodingOptions(
+        beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+    )
+
+    def make(workers: int = 2, **settings: Any) -> Queue:
+        scheduler = Scheduler(EngineSettings(**settings), workers=workers, metrics=metrics)
+        return Queue(scheduler, model, options)
 
     return make
 
 
-async def test_a_batch_is_the_oldest_sentence_and_the_nearest_in_length_of_all_requests(make_queue: Any) -> None:
-    queue = make_queue(max_batch_sentences=3)
-    queue.submit(10, 30)
-    queue.submit(11, 2)
-    queue.submit(9)
-    assert queue.take() == [10, 11, 9]
-    assert queue.take() == [30, 2]
+async def test_idle_workers_split_what_waits(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=2)
+    queue.submit(*[3] * 9)
+    assert queue.take(0) == [3] * 5
+    assert queue.take(1) == [3] * 4
 
 
-async def test_a_batch_keeps_to_its_source_tokens_padding_counted(make_queue: Any) -> None:
-    queue = make_queue(max_batch_source_tokens=40)
-    queue.submit(10, 20, 5, 5, 5)
-    assert queue.take() == [10, 5, 5, 5]
-    assert queue.take() == [20]
-
-
-async def test_a_sentence_longer_than_the_budget_is_a_batch_by_itself(make_queue: Any) -> None:
-    queue = make_queue(max_batch_source_tokens=8)
-    queue.submit(20, 1)
-    assert queue.take() == [20]
-
-
-async def test_idle_workers_share_what_waits(make_queue: Any) -> None:
-    queue = make_queue()
-    first, second = (asyncio.ensure_future(asyncio.to_thread(queue.take)) for _ in range(2))
-    while queue.scheduler._idle_workers < 2:  # noqa: ASYNC110 - threads arriving at a lock have no event
-        await asyncio.sleep(0)
-    queue.submit(3, 3, 3, 3, 3)
-    assert sorted(await asyncio.gather(first, second)) == [[3, 3], [3, 3, 3]]
-
-
-async def test_a_full_batch_does_not_wait_for_more(make_queue: Any) -> None:
-    queue = make_queue(max_batch_sentences=2, batch_delay_seconds=3600)
+async def test_a_worker_with_more_than_its_share_leaves_what_is_new_to_the_others(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=2)
+    queue.submit(*[3] * 6)
+    assert queue.take(0) == [3] * 3
+    assert queue.take(1) == [3] * 3
+    queue.scheduler.report(1, running=0)
     queue.submit(4, 4)
-    assert queue.take() == [4, 4]
+    assert queue.take(0) == []
+    assert queue.take(1) == [4, 4]
 
 
-async def test_an_idle_worker_waits_for_more_until_the_batch_is_full(make_queue: Any) -> None:
-    queue = make_queue(max_batch_sentences=2, batch_delay_seconds=3600)
+async def test_who_waits_joins_at_once_while_there_is_room_for_all(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1, max_batch_sentences=8)
+    queue.submit(*[3] * 7)
+    assert queue.take() == [3] * 7
     queue.submit(4)
-    taking = asyncio.ensure_future(asyncio.to_thread(queue.take))
-    while not queue.scheduler._idle_workers:  # noqa: ASYNC110 - a thread arriving at a lock has no event
-        await asyncio.sleep(0)
-    assert not taking.done()
-    queue.submit(6)
-    assert await taking == [4, 6]
+    assert queue.take() == [4]
+    assert queue.take() == []
 
 
-async def test_a_batch_has_one_model_and_the_model_that_waits_longest_is_first(
-    make_queue: Any, repository: Path
-) -> None:
-    other = LoadedModel(repository / "small" / "1")
+async def test_a_crowd_joins_in_groups_of_a_quarter_of_a_batch(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1, max_batch_sentences=8)
+    queue.submit(*[3] * 20)
+    assert queue.take() == [3] * 8
+    queue.scheduler.report(0, running=7)
+    assert queue.take() == []
+    queue.scheduler.report(0, running=6)
+    assert queue.take() == [3, 3]
+
+
+async def test_newcomers_keep_to_their_source_tokens_so_that_others_do_not_wait_long(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1, max_join_source_tokens=25)
+    queue.submit(10, 10, 10, 30, 1)
+    assert [queue.take() for _ in range(4)] == [[10, 10], [10], [30], [1]]
+
+
+async def test_an_idle_worker_waits_for_the_next_sentence(make_queue: MakeQueue) -> None:
     queue = make_queue()
+    taking = asyncio.ensure_future(asyncio.to_thread(queue.take))
     queue.submit(4)
-    queue.submit(5, model=other)
-    queue.submit(6)
-    assert queue.take() == [4, 6]
-    assert queue.take() == [5]
+    assert await taking == [4]
 
 
-async def test_what_is_closed_leaves_the_queue_and_makes_room(make_queue: Any) -> None:
-    queue = make_queue(max_queue_source_tokens=10)
+async def test_callers_take_turns(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1, max_batch_sentences=1, max_queue_tokens=10**6)
+    queue.submit(*[20] * 200, caller="many")
+    queue.submit(5, caller="one")
+    waited = 0
+    while queue.take() != [5]:
+        queue.scheduler.report(0, running=0)
+        waited += 1
+    assert waited < 40
+
+
+async def test_what_is_closed_leaves_the_queue_and_makes_room(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_queue_tokens=40)
     gone = queue.submit(5, 4)
     with pytest.raises(OverloadedError):
         queue.submit(2)
@@ -123,36 +132,68 @@ async def test_what_is_closed_leaves_the_queue_and_makes_room(make_queue: Any) -
     assert queue.take() == [10]
 
 
-async def test_a_full_queue_gives_the_measured_time_until_there_is_room(make_queue: Any) -> None:
-    queue = make_queue(max_queue_source_tokens=100)
-    queue.submit(90)
-    with pytest.raises(OverloadedError, match=r"90 of at most 100 source tokens wait, .* for 30") as refusal:
-        queue.submit(30)
+async def test_a_caller_may_have_as_much_waiting_as_it_leaves_free(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_queue_tokens=80)
+    queue.submit(*[5] * 4, caller="many")
+    with pytest.raises(OverloadedError, match=r"40 of at most 80 tokens wait, 40 of them from this caller, .* need 10"):
+        queue.submit(5, caller="many")
+    queue.submit(5, 5, caller="other")
+    with pytest.raises(OverloadedError):
+        queue.submit(5, caller="other")
+    queue.submit(2, 2, caller="third")
+
+
+async def test_a_full_queue_gives_the_measured_time_until_there_is_room(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_queue_tokens=100)
+    queue.submit(20)
+    with pytest.raises(OverloadedError) as refusal:
+        queue.submit(20)
     assert refusal.value.retry_after_seconds == 1.0  # nothing has been measured
     queue.scheduler.record(50, 2.0)
     with pytest.raises(OverloadedError) as refusal:
-        queue.submit(30)
-    # 20 source tokens too many, two workers of 25 a second.
-    assert math.isclose(refusal.value.retry_after_seconds, 0.4)
+        queue.submit(20)
+    # 60 tokens too many: 80 of the caller, and 20 less free than it may have. Two workers of 25 a second.
+    assert math.isclose(refusal.value.retry_after_seconds, 1.2)
 
 
-async def test_a_blank_request_is_never_overload(make_queue: Any) -> None:
-    queue = make_queue(max_queue_source_tokens=10)
+async def test_what_cannot_begin_before_its_deadline_is_refused_at_once(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.scheduler.record(10, 10.0)
+    queue.submit(100)
+    with pytest.raises(OverloadedError, match="132 tokens that wait come first"):
+        queue.submit(1, deadline=time.monotonic() + 30)
+    queue.submit(1, deadline=time.monotonic() + 30, caller="newcomer")
+    queue.submit(1, deadline=time.monotonic() + 3000)
+
+
+async def test_the_second_part_of_what_was_accepted_is_accepted(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1, max_queue_tokens=10)
+    queue.submit(4)
+    queue.submit(5, follows=True)
+    assert queue.take() == [4, 5]
+
+
+async def test_a_blank_request_is_never_overload(make_queue: MakeQueue) -> None:
+    queue = make_queue(max_queue_tokens=20)
     queue.submit(10)
-    queue.scheduler.require_room(0)
+    queue.scheduler.require_room("", 0)
     with pytest.raises(OverloadedError):
-        queue.scheduler.require_room(1)
+        queue.scheduler.require_room("", 1)
 
 
-async def test_stopping_sends_every_waiting_worker_home(make_queue: Any) -> None:
-    queue = make_queue()
-    taking = [asyncio.ensure_future(asyncio.to_thread(queue.take)) for _ in range(2)]
+async def test_stopping_sends_every_idle_worker_home_and_busy_ones_when_they_are_done(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=3)
+    queue.submit(3)
+    assert queue.take(2) == [3]
+    taking = [asyncio.ensure_future(asyncio.to_thread(queue.take, worker)) for worker in range(2)]
     queue.scheduler.stop()
-    assert await asyncio.gather(*taking) == [[], []]
-    assert queue.take() == []
+    assert await asyncio.gather(*taking) == [None, None]
+    assert queue.take(2) == []
+    queue.scheduler.report(2, running=0)
+    assert queue.take(2) is None
 
 
-async def test_after_stopping_no_request_is_taken_that_nobody_would_answer(make_queue: Any) -> None:
+async def test_after_stopping_no_request_is_taken_that_nobody_would_answer(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.scheduler.stop()
     with pytest.raises(DrainingError):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.segmentation import join_pieces, split_long_sentence, split_sentences
+from xuanzang.server.engine.segmentation import Joiner, split_long_sentence, split_sentences
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))
@@ -68,10 +68,20 @@ def test_stretches_stay_short_when_joined_atoms_have_more_tokens_than_their_sum(
     assert split_long_sentence("a, b, c, d,", superadditive, 12) == ["a, b,", " ", "c, d,"]
 
 
+def join(*pieces: str, spaced: bool) -> str:
+    joiner = Joiner(spaced=spaced)
+    return "".join(joiner.add(piece) for piece in pieces)
+
+
 def test_a_space_is_added_between_sentences_only_where_there_was_none() -> None:
-    assert join_pieces(["A.", "B.", "\n", "C.", " ", "D."], spaced=True) == "A. B.\nC. D."
-    assert join_pieces(["甲。", "乙。", "\n", "丙。"], spaced=False) == "甲。乙。\n丙。"
+    assert join("A.", "B.", "\n", "C.", " ", "D.", spaced=True) == "A. B.\nC. D."
+    assert join("甲。", "乙。", "\n", "丙。", spaced=False) == "甲。乙。\n丙。"
 
 
 def test_a_sentence_translated_to_nothing_adds_no_space() -> None:
-    assert join_pieces(["A.", "", "B."], spaced=True) == "A. B."
+    assert join("A.", "", "B.", spaced=True) == "A. B."
+
+
+def test_what_extends_a_piece_is_joined_to_it_and_decides_what_follows() -> None:
+    joiner = Joiner(spaced=True)
+    assert joiner.add("A") + joiner.extend(" b. ") + joiner.extend("") + joiner.add("C") == "A b. C"

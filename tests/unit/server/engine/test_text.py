@@ -84,7 +84,50 @@ def test_sentences_are_joined_as_the_target_language_is_written(
 ) -> None:
     directory = repository / "small" / "1"
     edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=[language]))
-    assert TextCodec(load_bundle(directory)).join(["A.", "B.", "\n", "C."]) == joined
+    joiner = TextCodec(load_bundle(directory)).joiner()
+    assert "".join(joiner.add(part) for part in ("A.", "B.", "\n", "C.")) == joined
+
+
+def test_spans_are_the_characters_of_each_source_token_in_the_whole_text(codec: TextCodec) -> None:
+    text = "hello world。 我有一只猫。"
+    pieces = codec.split(text)
+    spans = codec.spans(pieces)
+    sentences = [piece for piece in pieces if piece.source_ids]
+    assert [len(of_sentence) for of_sentence in spans] == [len(sentence.source_ids) for sentence in sentences]
+    for sentence, of_sentence in zip(sentences, spans, strict=True):
+        characters = [text[start:end] for start, end in dict.fromkeys(of_sentence)]
+        assert "".join(characters) == sentence.text
+
+
+def test_spans_are_those_of_the_text_before_it_is_normalised(codec: TextCodec) -> None:
+    text = "ｈｅｌｌｏ ㈱"
+    [spans] = codec.spans(codec.split(text))
+    assert spans[-1] == (len(text), len(text))
+    assert text[spans[-2][0] : spans[-2][1]] == "㈱"
+    assert all(0 <= start <= end <= len(text) for start, end in spans)
+
+
+def test_each_token_adds_its_part_of_the_text(codec: TextCodec) -> None:
+    target_ids = codec.encode_target("hello world 猫 🐈")
+    texts = codec.token_texts(target_ids)
+    assert "".join(texts) == codec.decode(target_ids) == "hello world 猫 🐈"
+    assert len(texts) == len(target_ids)
+    assert "🐈" in texts
+
+
+def test_a_text_is_suppressed_at_the_start_of_a_word_and_within_one(codec: TextCodec) -> None:
+    sequences = codec.sequences("猫")
+    whole = codec.encode_target("有猫")
+    assert any(tuple(whole[-len(sequence) :]) == sequence for sequence in sequences)
+    assert all(codec.decode(sequence).strip() == "猫" for sequence in sequences)
+    assert codec.sequences("") == []
+    bytes_only = codec.sequences("🐈")
+    assert [codec.decode(sequence) for sequence in bytes_only] == ["🐈"]
+
+
+def test_what_the_model_cannot_write_is_the_unknown_token(codec: TextCodec) -> None:
+    assert codec.can_write(codec.encode_target("hello 🐈"))
+    assert not codec.can_write([5, 3])
 
 
 def test_a_tokeniser_of_another_size_than_the_vocabulary_is_refused(repository: Path, edit_manifest: Edit) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -33,6 +33,7 @@ class FakeEngine:
         self.cancelled: list[str] = []
         self.deadlines: list[float | None] = []
         self.options: list[DecodingOptions] = []
+        self.callers: list[str] = []
         self._changed = asyncio.Condition()
 
     def hold(self, text: str) -> asyncio.Event:
@@ -53,11 +54,33 @@ class FakeEngine:
         return self.models[0]
 
     async def translate(
-        self, texts: Sequence[str], *, model: ServedModel, options: DecodingOptions, deadline: float | None
+        self,
+        texts: Sequence[str],
+        *,
+        model: ServedModel,
+        options: DecodingOptions,
+        deadline: float | None,
+        caller: str = "",
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
+        self.callers.append(caller)
         return [[await self._translate(text)] for text in texts]
+
+    async def translate_progressively(
+        self,
+        text: str,
+        *,
+        model: ServedModel,
+        options: DecodingOptions,
+        deadline: float | None,
+        caller: str = "",
+    ) -> AsyncGenerator[str | list[Hypothesis], None]:
+        """Be certain of the first character at once, and of the second when the text is done."""
+        yield text[:1].upper()
+        [hypotheses] = await self.translate([text], model=model, options=options, deadline=deadline, caller=caller)
+        yield text[1:2].upper()
+        yield hypotheses
 
     async def _translate(self, text: str) -> Hypothesis:
         await self._move(text, into=self.running)

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, ServedModel
+from xuanzang.server.engine.values import FinishReason, Hypothesis, ServedModel, TokenDetail
 from xuanzang.server.rpc import messages
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -30,57 +29,6 @@ def read(resolve: messages.Resolve, **options: Any) -> messages.TranslationReque
 
 def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
     return {fault.field: fault.description for fault in caught.value.violations}
-
-
-def test_unset_options_are_the_models_defaults(resolve: messages.Resolve, served_model: ServedModel) -> None:
-    assert read(resolve).options == served_model.default_options
-
-
-def test_set_options_win_even_when_they_are_zero(resolve: messages.Resolve) -> None:
-    request = read(
-        resolve, beam_size=8, num_hypotheses=8, length_penalty=0.0, min_target_length=0, max_target_length=256
-    )
-    assert request.options == DecodingOptions(
-        beam_size=8, num_hypotheses=8, length_penalty=0.0, min_target_length=0, max_target_length=256
-    )
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "limit"),
-    [
-        ("beam_size", 0, "1 to 16"),
-        ("beam_size", 17, "1 to 16"),
-        ("num_hypotheses", 0, "at least 1"),
-        ("num_hypotheses", 5, "at most beam_size, 4"),
-        ("length_penalty", -0.5, "0 to 10"),
-        ("length_penalty", 10.5, "0 to 10"),
-        ("length_penalty", math.nan, "0 to 10"),
-        ("length_penalty", math.inf, "0 to 10"),
-        ("min_target_length", -1, "at least 0"),
-        ("min_target_length", 257, "at most 256"),
-        ("max_target_length", 0, "at least 1"),
-        ("max_target_length", 257, "at most 256"),
-    ],
-)
-def test_an_option_outside_its_range_is_refused_with_its_limit(
-    resolve: messages.Resolve, option: str, value: float, limit: str
-) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        read(resolve, **{option: value})
-    assert f"must be {limit}" in faults(caught)[f"options.{option}"]
-    assert f"is {value:g}" in faults(caught)[f"options.{option}"]
-
-
-@pytest.mark.parametrize("options", [{"beam_size": 16}, {"beam_size": 1}, {"length_penalty": 10.0}])
-def test_options_at_their_limits_are_accepted(resolve: messages.Resolve, options: dict[str, Any]) -> None:
-    accepted = read(resolve, **options).options
-    assert {name: getattr(accepted, name) for name in options} == options
-
-
-def test_a_minimum_above_the_maximum_is_refused(resolve: messages.Resolve) -> None:
-    with pytest.raises(InvalidInputError) as caught:
-        read(resolve, min_target_length=6, max_target_length=5)
-    assert faults(caught) == {"options.min_target_length": "must be at most 5, is 6"}
 
 
 @pytest.mark.parametrize("count", [0, 1025])
@@ -121,14 +69,14 @@ def test_an_id_of_a_stream_is_limited_in_bytes(resolve: messages.Resolve) -> Non
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
 
 
-def test_faults_in_a_streams_text_are_named_as_its_message_has_them() -> None:
+def test_faults_in_a_lone_text_are_named_as_its_message_has_them() -> None:
     error = InvalidInputError(
         [
             FieldViolation(field="contents[0]", description="too long"),
             FieldViolation(field="options.num_hypotheses", description="must be 1, contents[0] has 2 sentences"),
         ]
     )
-    assert messages.of_stream(error).violations == (
+    assert messages.of_single_text(error).violations == (
         FieldViolation(field="content", description="too long"),
         FieldViolation(field="options.num_hypotheses", description="must be 1, content has 2 sentences"),
     )
@@ -140,3 +88,17 @@ def test_every_finish_reason_has_its_name_on_the_wire(resolve: messages.Resolve,
     response = messages.unary_response(read(resolve), [[hypothesis]])
     sent = response.translations[0].hypotheses[0].finish_reason
     assert pb.FinishReason.Name(sent) == f"FINISH_REASON_{reason.name}"
+
+
+def test_tokens_carry_their_scores_and_places(resolve: messages.Resolve) -> None:
+    tokens = (
+        TokenDetail(text="I", score=-0.5, source_start=0, source_end=1),
+        TokenDetail(text="", score=-0.25, source_start=4, source_end=4),
+    )
+    reason = FinishReason.END_OF_SENTENCE
+    hypothesis = Hypothesis(text="I", score=0.0, token_count=2, finish_reason=reason, tokens=tokens)
+    [translation] = messages.unary_response(read(resolve), [[hypothesis]]).translations
+    assert list(translation.hypotheses[0].tokens) == [
+        pb.TokenDetail(text="I", score=-0.5, source_start=0, source_end=1),
+        pb.TokenDetail(text="", score=-0.25, source_start=4, source_end=4),
+    ]

@@ -34,6 +34,8 @@ class _FinishReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     """`max_target_length` was reached: the text may be incomplete."""
     FINISH_REASON_COPIED: _FinishReason.ValueType  # 3
     """Nothing to translate: the text is empty or white space."""
+    FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 4
+    """Time ran out, and `partial_on_deadline` was set: the text is what had been found by then."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Why the search for a hypothesis stopped."""
@@ -46,6 +48,8 @@ FINISH_REASON_MAX_LENGTH: FinishReason.ValueType  # 2
 """`max_target_length` was reached: the text may be incomplete."""
 FINISH_REASON_COPIED: FinishReason.ValueType  # 3
 """Nothing to translate: the text is empty or white space."""
+FINISH_REASON_DEADLINE: FinishReason.ValueType  # 4
+"""Time ran out, and `partial_on_deadline` was set: the text is what had been found by then."""
 global___FinishReason = FinishReason
 
 @typing.final
@@ -62,13 +66,16 @@ class TranslateTextRequest(google.protobuf.message.Message):
     source_language_code: builtins.str
     """BCP-47 code of the texts' language, such as "zh". May be empty if `model` is set or only one model is served."""
     target_language_code: builtins.str
-    """BCP-47 code of the language to translate into, such as "en". May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the language to translate into, such as "en". May be empty if `model` is set or only one model is
+    served.
+    """
     model: builtins.str
     """Name of the model, as ListModels gives it. Empty: the model that serves the language pair."""
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts in the source language, 1 to 1024. Each may hold many sentences and line breaks, which are kept.
-        Empty and white-space texts are answered as they are.
+        Empty and white-space texts are answered as they are. How many characters one text may have and how much work one
+        request may be are settings of the server, as for every RPC.
         """
 
     @property
@@ -199,6 +206,78 @@ class StreamTranslateTextResponse(google.protobuf.message.Message):
 global___StreamTranslateTextResponse = StreamTranslateTextResponse
 
 @typing.final
+class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
+    """A text to translate while the caller watches."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    content: builtins.str
+    """Text in the source language. It may hold many sentences; they are sent in order."""
+    source_language_code: builtins.str
+    """BCP-47 code of the text's language. May be empty if `model` is set or only one model is served."""
+    target_language_code: builtins.str
+    """BCP-47 code of the language to translate into. May be empty if `model` is set or only one model is served."""
+    model: builtins.str
+    """Name of the model. Empty: the model that serves the language pair."""
+    @property
+    def options(self) -> global___DecodingOptions:
+        """How to search. Unset fields take the model's defaults."""
+
+    def __init__(
+        self,
+        *,
+        content: builtins.str = ...,
+        source_language_code: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        model: builtins.str = ...,
+        options: global___DecodingOptions | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+
+global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
+
+@typing.final
+class TranslateTextProgressivelyResponse(google.protobuf.message.Message):
+    """What became certain since the message before."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEXT_DELTA_FIELD_NUMBER: builtins.int
+    TRANSLATION_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    MODEL_VERSION_FIELD_NUMBER: builtins.int
+    text_delta: builtins.str
+    """To be appended to what was sent before; nothing that was sent changes later. All of them together are the text of
+    the best hypothesis.
+    """
+    model: builtins.str
+    """Name of the model that translated, in the last message."""
+    model_version: builtins.str
+    """Version of that model, in the last message."""
+    @property
+    def translation(self) -> global___Translation:
+        """The whole translation, in the last message and in no other."""
+
+    def __init__(
+        self,
+        *,
+        text_delta: builtins.str = ...,
+        translation: global___Translation | None = ...,
+        model: builtins.str = ...,
+        model_version: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["translation", b"translation"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["model", b"model", "model_version", b"model_version", "text_delta", b"text_delta", "translation", b"translation"]) -> None: ...
+
+global___TranslateTextProgressivelyResponse = TranslateTextProgressivelyResponse
+
+@typing.final
 class ListModelsRequest(google.protobuf.message.Message):
     """Asks for the models being served."""
 
@@ -242,10 +321,21 @@ class DecodingOptions(google.protobuf.message.Message):
     MIN_TARGET_LENGTH_FIELD_NUMBER: builtins.int
     MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
     RETURN_SCORES_FIELD_NUMBER: builtins.int
+    COVERAGE_PENALTY_FIELD_NUMBER: builtins.int
+    REPETITION_PENALTY_FIELD_NUMBER: builtins.int
+    NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: builtins.int
+    TARGET_PREFIX_FIELD_NUMBER: builtins.int
+    SUPPRESSED_TEXTS_FIELD_NUMBER: builtins.int
+    SAMPLING_FIELD_NUMBER: builtins.int
+    RETURN_ALTERNATIVES_FIELD_NUMBER: builtins.int
+    TOKEN_DETAILS_FIELD_NUMBER: builtins.int
+    PARTIAL_ON_DEADLINE_FIELD_NUMBER: builtins.int
     beam_size: builtins.int
-    """Hypotheses kept per sentence at each step, 1 to 16. 1 is greedy search."""
+    """Hypotheses kept per sentence at each step, 1 to 16. 1 is greedy search. With `sampling` it can only be 1, and is."""
     num_hypotheses: builtins.int
-    """Hypotheses returned per text, 1 to `beam_size`, best first. More than 1 only for texts of a single sentence."""
+    """Hypotheses returned per text, best first: 1 to `beam_size`, with `sampling` or `return_alternatives` 1 to 16. More
+    than 1 only for texts of a single sentence.
+    """
     length_penalty: builtins.float
     """Exponent on the target length that divides the summed log-probability, 0 to 10. 0: no normalisation."""
     min_target_length: builtins.int
@@ -254,6 +344,42 @@ class DecodingOptions(google.protobuf.message.Message):
     """Most target tokens per sentence, the end token counted. 1 to the model's limit."""
     return_scores: builtins.bool
     """Whether hypotheses carry their score."""
+    coverage_penalty: builtins.float
+    """Weight of the sum over source tokens of log(min(attention received, 1)), added to scores: above 0 hypotheses that
+    leave out a part of the source lose. 0 to 10; 0: none. Needs `beam_size` above 1 to matter.
+    """
+    repetition_penalty: builtins.float
+    """Makes tokens that a hypothesis already has less likely if above 1, more likely if below: positive logits are
+    divided by it, negative ones multiplied. 0.1 to 10; 1: no change.
+    """
+    no_repeat_ngram_size: builtins.int
+    """No sequence of so many tokens occurs twice in a sentence. 0 to 16; 0: any may."""
+    target_prefix: builtins.str
+    """What every hypothesis begins with: at most 2000 characters, and so many tokens that `max_target_length` leaves room
+    for another and the end token. Only for texts of a single sentence.
+    """
+    return_alternatives: builtins.bool
+    """Whether the hypotheses are alternatives: those `num_hypotheses` that differ in the token right after
+    `target_prefix`, each continued by a search of its own. Not together with `sampling`.
+    """
+    token_details: builtins.bool
+    """Whether hypotheses carry their tokens, each with its score and the part of the source that it translates."""
+    partial_on_deadline: builtins.bool
+    """Whether, if time runs out, the best that was found so far is the answer instead of DEADLINE_EXCEEDED; its finish
+    reason is DEADLINE. It is sent before the deadline, by 5 % of the time that the call had when it came and at least
+    by 20 ms. If some sentence of the text has not begun by then, the answer is DEADLINE_EXCEEDED all the same.
+    """
+    @property
+    def suppressed_texts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """What no hypothesis may hold after `target_prefix`, at most 64, each of 1 to 100 characters and not only white
+        space. Excluded are the tokens that each is usually written with, at the start of a word and within one; a
+        hypothesis that comes to the same text by other tokens is not.
+        """
+
+    @property
+    def sampling(self) -> global___SamplingOptions:
+        """Draw each token at random instead of searching for the likeliest translation. Several hypotheses are several draws."""
+
     def __init__(
         self,
         *,
@@ -263,11 +389,22 @@ class DecodingOptions(google.protobuf.message.Message):
         min_target_length: builtins.int | None = ...,
         max_target_length: builtins.int | None = ...,
         return_scores: builtins.bool | None = ...,
+        coverage_penalty: builtins.float | None = ...,
+        repetition_penalty: builtins.float | None = ...,
+        no_repeat_ngram_size: builtins.int | None = ...,
+        target_prefix: builtins.str | None = ...,
+        suppressed_texts: collections.abc.Iterable[builtins.str] | None = ...,
+        sampling: global___SamplingOptions | None = ...,
+        return_alternatives: builtins.bool | None = ...,
+        token_details: builtins.bool | None = ...,
+        partial_on_deadline: builtins.bool | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_num_hypotheses", b"_num_hypotheses", "_return_scores", b"_return_scores", "beam_size", b"beam_size", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "num_hypotheses", b"num_hypotheses", "return_scores", b"return_scores"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_num_hypotheses", b"_num_hypotheses", "_return_scores", b"_return_scores", "beam_size", b"beam_size", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "num_hypotheses", b"num_hypotheses", "return_scores", b"return_scores"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "suppressed_texts", b"suppressed_texts", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_beam_size", b"_beam_size"]) -> typing.Literal["beam_size"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_coverage_penalty", b"_coverage_penalty"]) -> typing.Literal["coverage_penalty"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_length_penalty", b"_length_penalty"]) -> typing.Literal["length_penalty"] | None: ...
     @typing.overload
@@ -275,11 +412,64 @@ class DecodingOptions(google.protobuf.message.Message):
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_min_target_length", b"_min_target_length"]) -> typing.Literal["min_target_length"] | None: ...
     @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]) -> typing.Literal["no_repeat_ngram_size"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_num_hypotheses", b"_num_hypotheses"]) -> typing.Literal["num_hypotheses"] | None: ...
     @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_partial_on_deadline", b"_partial_on_deadline"]) -> typing.Literal["partial_on_deadline"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_repetition_penalty", b"_repetition_penalty"]) -> typing.Literal["repetition_penalty"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_return_alternatives", b"_return_alternatives"]) -> typing.Literal["return_alternatives"] | None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_return_scores", b"_return_scores"]) -> typing.Literal["return_scores"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_target_prefix", b"_target_prefix"]) -> typing.Literal["target_prefix"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_token_details", b"_token_details"]) -> typing.Literal["token_details"] | None: ...
 
 global___DecodingOptions = DecodingOptions
+
+@typing.final
+class SamplingOptions(google.protobuf.message.Message):
+    """How tokens are drawn."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TOP_K_FIELD_NUMBER: builtins.int
+    TOP_P_FIELD_NUMBER: builtins.int
+    TEMPERATURE_FIELD_NUMBER: builtins.int
+    SEED_FIELD_NUMBER: builtins.int
+    top_k: builtins.int
+    """Draw among so many tokens, the likeliest. 1 to 256; unset: 256."""
+    top_p: builtins.float
+    """Of those, draw among the likeliest whose probabilities reach this sum. Above 0, at most 1; unset: 1, all of them."""
+    temperature: builtins.float
+    """Divides log-probabilities before the draw: below 1 likely tokens are drawn even more often, above 1 less often.
+    Above 0, at most 10; unset: 1.
+    """
+    seed: builtins.int
+    """Requests that are equal, seed included, get equal draws. 0 to 2147483647; unset: another for every request."""
+    def __init__(
+        self,
+        *,
+        top_k: builtins.int | None = ...,
+        top_p: builtins.float | None = ...,
+        temperature: builtins.float | None = ...,
+        seed: builtins.int | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_seed", b"_seed"]) -> typing.Literal["seed"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_temperature", b"_temperature"]) -> typing.Literal["temperature"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_top_k", b"_top_k"]) -> typing.Literal["top_k"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_top_p", b"_top_p"]) -> typing.Literal["top_p"] | None: ...
+
+global___SamplingOptions = SamplingOptions
 
 @typing.final
 class Translation(google.protobuf.message.Message):
@@ -311,16 +501,22 @@ class Hypothesis(google.protobuf.message.Message):
     SCORE_FIELD_NUMBER: builtins.int
     TOKEN_COUNT_FIELD_NUMBER: builtins.int
     FINISH_REASON_FIELD_NUMBER: builtins.int
+    TOKENS_FIELD_NUMBER: builtins.int
     text: builtins.str
     """The text in the target language."""
     score: builtins.float
-    """Summed log-probability in nats divided by length ** length_penalty; higher is better, at most 0. For a text of many
-    sentences the mean of theirs, weighted by tokens. Set only if `return_scores` was asked for.
+    """Summed log-probability in nats divided by length ** length_penalty, and the coverage penalty; higher is better, at
+    most 0. For a text of many sentences the mean of theirs, weighted by tokens. Set only if `return_scores` was asked
+    for.
     """
     token_count: builtins.int
     """Target tokens generated, end tokens counted. 0 for texts that were answered as they are."""
     finish_reason: global___FinishReason.ValueType
     """Why the search stopped. For a text of many sentences the first that is not END_OF_SENTENCE, if there is one."""
+    @property
+    def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TokenDetail]:
+        """The tokens in the order of the text, end tokens too. Set only if `token_details` was asked for."""
+
     def __init__(
         self,
         *,
@@ -328,12 +524,45 @@ class Hypothesis(google.protobuf.message.Message):
         score: builtins.float | None = ...,
         token_count: builtins.int = ...,
         finish_reason: global___FinishReason.ValueType = ...,
+        tokens: collections.abc.Iterable[global___TokenDetail] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["_score", b"_score", "score", b"score"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "score", b"score", "text", b"text", "token_count", b"token_count"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_score", b"_score"]) -> typing.Literal["score"] | None: ...
 
 global___Hypothesis = Hypothesis
+
+@typing.final
+class TokenDetail(google.protobuf.message.Message):
+    """One token of a hypothesis."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: builtins.int
+    SCORE_FIELD_NUMBER: builtins.int
+    SOURCE_START_FIELD_NUMBER: builtins.int
+    SOURCE_END_FIELD_NUMBER: builtins.int
+    text: builtins.str
+    """What the token adds to its sentence, spaces included. Empty for the end token and for a part of a character that
+    later tokens complete.
+    """
+    score: builtins.float
+    """Log-probability in nats, at most 0."""
+    source_start: builtins.int
+    """First character of the content that the token attends to most, counted from 0."""
+    source_end: builtins.int
+    """The character after the last one. Equal to `source_start` if the token attends to the end of its sentence."""
+    def __init__(
+        self,
+        *,
+        text: builtins.str = ...,
+        score: builtins.float = ...,
+        source_start: builtins.int = ...,
+        source_end: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["score", b"score", "source_end", b"source_end", "source_start", b"source_start", "text", b"text"]) -> None: ...
+
+global___TokenDetail = TokenDetail
 
 @typing.final
 class Model(google.protobuf.message.Message):

@@ -30,6 +30,9 @@ class TranslationServiceStub(object):
 
     Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
     RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+
+    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
+    characters, or else the network address. Lengths in characters are in Unicode code points.
     """
 
     def __init__(self, channel):
@@ -48,6 +51,11 @@ class TranslationServiceStub(object):
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.StreamTranslateTextRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.StreamTranslateTextResponse.FromString,
                 _registered_method=True)
+        self.TranslateTextProgressively = channel.unary_stream(
+                '/xuanzang.translation.v1.TranslationService/TranslateTextProgressively',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.FromString,
+                _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/xuanzang.translation.v1.TranslationService/ListModels',
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsRequest.SerializeToString,
@@ -60,6 +68,9 @@ class TranslationServiceServicer(object):
 
     Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
     RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+
+    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
+    characters, or else the network address. Lengths in characters are in Unicode code points.
     """
 
     def TranslateText(self, request, context):
@@ -72,6 +83,14 @@ class TranslationServiceServicer(object):
     def StreamTranslateText(self, request_iterator, context):
         """Translates texts as they arrive. Answers come as each finishes, in any order, tagged with the caller's id.
         A text that cannot be translated gets an answer with `error`; the stream goes on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TranslateTextProgressively(self, request, context):
+        """Translates one text and sends each part of the best hypothesis as soon as it is certain, then the whole
+        translation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -97,6 +116,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.StreamTranslateTextRequest.FromString,
                     response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.StreamTranslateTextResponse.SerializeToString,
             ),
+            'TranslateTextProgressively': grpc.unary_stream_rpc_method_handler(
+                    servicer.TranslateTextProgressively,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.SerializeToString,
+            ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
                     request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsRequest.FromString,
@@ -115,6 +139,9 @@ class TranslationService(object):
 
     Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
     RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+
+    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
+    characters, or else the network address. Lengths in characters are in Unicode code points.
     """
 
     @staticmethod
@@ -161,6 +188,33 @@ class TranslationService(object):
             '/xuanzang.translation.v1.TranslationService/StreamTranslateText',
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.StreamTranslateTextRequest.SerializeToString,
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.StreamTranslateTextResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TranslateTextProgressively(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/TranslateTextProgressively',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.FromString,
             options,
             channel_credentials,
             insecure,

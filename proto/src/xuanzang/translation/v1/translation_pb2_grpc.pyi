@@ -22,6 +22,9 @@ class TranslationServiceStub:
 
     Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
     RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+
+    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
+    characters, or else the network address. Lengths in characters are in Unicode code points.
     """
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
@@ -39,6 +42,14 @@ class TranslationServiceStub:
     A text that cannot be translated gets an answer with `error`; the stream goes on.
     """
 
+    TranslateTextProgressively: grpc.UnaryStreamMultiCallable[
+        xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyRequest,
+        xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse,
+    ]
+    """Translates one text and sends each part of the best hypothesis as soon as it is certain, then the whole
+    translation.
+    """
+
     ListModels: grpc.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.ListModelsRequest,
         xuanzang.translation.v1.translation_pb2.ListModelsResponse,
@@ -50,6 +61,9 @@ class TranslationServiceAsyncStub:
 
     Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
     RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+
+    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
+    characters, or else the network address. Lengths in characters are in Unicode code points.
     """
 
     TranslateText: grpc.aio.UnaryUnaryMultiCallable[
@@ -66,6 +80,14 @@ class TranslationServiceAsyncStub:
     A text that cannot be translated gets an answer with `error`; the stream goes on.
     """
 
+    TranslateTextProgressively: grpc.aio.UnaryStreamMultiCallable[
+        xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyRequest,
+        xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse,
+    ]
+    """Translates one text and sends each part of the best hypothesis as soon as it is certain, then the whole
+    translation.
+    """
+
     ListModels: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.ListModelsRequest,
         xuanzang.translation.v1.translation_pb2.ListModelsResponse,
@@ -77,6 +99,9 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
 
     Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
     RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+
+    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
+    characters, or else the network address. Lengths in characters are in Unicode code points.
     """
 
     @abc.abstractmethod
@@ -95,6 +120,16 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse]]:
         """Translates texts as they arrive. Answers come as each finishes, in any order, tagged with the caller's id.
         A text that cannot be translated gets an answer with `error`; the stream goes on.
+        """
+
+    @abc.abstractmethod
+    def TranslateTextProgressively(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse]]:
+        """Translates one text and sends each part of the best hypothesis as soon as it is certain, then the whole
+        translation.
         """
 
     @abc.abstractmethod

@@ -36,9 +36,11 @@ def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
     token_count = sum(sentence.token_count for sentence in sentences)
     weighted = sum(sentence.score * sentence.token_count for sentence in sentences)
     unusual = (s.finish_reason for s in sentences if s.finish_reason is not FinishReason.END_OF_SENTENCE)
+    joiner = codec.joiner()
     return Hypothesis(
-        text=codec.join([part.text for part in parts]),
+        text="".join(joiner.add(part.text) for part in parts),
         score=sentences[0].score if len(sentences) == 1 else weighted / token_count,
         token_count=token_count,
         finish_reason=next(unusual, FinishReason.END_OF_SENTENCE),
+        tokens=tuple(token for sentence in sentences for token in sentence.tokens),
     )

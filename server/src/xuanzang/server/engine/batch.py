@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.cache import Cache
+from xuanzang.server.engine.choices import Choices
 from xuanzang.server.engine.constraints import no_edits
 from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
@@ -57,6 +58,10 @@ class Batch:
         self._binding = runtime.new_binding()
         self._candidate_count = min(kind.candidate_count, dimensions.target_vocab_size)
         self._wanted = np.array([self._candidate_count])
+        # Without a shortlist every sentence chooses from all pieces.
+        self._choices = (
+            Choices(dimensions.target_vocab_size, least=self._candidate_count) if runtime.has_shortlist else None
+        )
         self._no_edits = no_edits(0, kind.beam_size)
         self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: npt.NDArray[np.float32] = np.zeros((0, 0, 0), np.float32)
@@ -85,6 +90,9 @@ class Batch:
             rows = self._places(len(group))
             self._cache.join(rows, memory, lengths)
             self._search.join(rows, [sentence.options for sentence in group])
+            if self._choices:
+                prefixes = [sentence.options.prefix_ids for sentence in group]
+                self._choices.join(rows, self._runtime.suggest(ids), prefixes)
             for row, sentence in zip(rows.tolist(), group, strict=True):
                 self._sentences[row] = sentence
 
@@ -139,6 +147,8 @@ class Batch:
         order[gaps] = taken[len(taken) - len(gaps) :]
         self._search.select(order)
         self._cache.select(order)
+        if self._choices:
+            self._choices.select(order)
         self._sentences = [self._sentences[row] for row in order]
 
     def _bind(self) -> None:
@@ -151,12 +161,17 @@ class Batch:
             self._no_edits = no_edits(batch, beam)
         if self._attention.shape != (batch, beam, cache.sources):
             self._attention = np.zeros((batch, beam, cache.sources), dtype=np.float32)
+        choices = self._choices.inputs() if self._choices else {}
+        edits = search.edits()
+        if edits and self._choices:
+            edits = self._choices.placed(edits)
         inputs: dict[str, Array] = {
             "token_ids": search.token_ids,
             "positions": search.positions,
             "scores": search.scores,
             "candidate_count": self._wanted,
-            **(search.edits() or self._no_edits)._asdict(),
+            **(edits or self._no_edits)._asdict(),
+            **choices,
             **cache.inputs,
         }
         answer = {f"candidate_{name}": array for name, array in self._answer._asdict().items()}

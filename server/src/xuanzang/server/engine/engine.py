@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -13,20 +14,19 @@ from pathlib import Path
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import routing
-from xuanzang.server.engine.assembly import assemble
 from xuanzang.server.engine.cores import usable_cores
 from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, ModelNotFoundError
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
+from xuanzang.server.engine.lane import NewDecoder
 from xuanzang.server.engine.loading import load_models
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.outcome import count_answer, count_outcome
-from xuanzang.server.engine.preparation import prepare
-from xuanzang.server.engine.request import Reason, Request
+from xuanzang.server.engine.request import Terms
 from xuanzang.server.engine.runtime import Runtime, resolve_provider
 from xuanzang.server.engine.scheduler import Scheduler
-from xuanzang.server.engine.text import Piece
+from xuanzang.server.engine.translation import Facilities, Tell, Translation
 from xuanzang.server.engine.values import DecodingOptions, EngineSettings, Hypothesis, ServedModel
-from xuanzang.server.engine.worker import NewDecoder, Worker
+from xuanzang.server.engine.worker import Worker
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "EngineSettings", "ServedModel"]
@@ -37,13 +37,16 @@ _LOGGER = logging.getLogger(__name__)
 _TOKENIZING_THREADS = 2
 # A worker looks up after each step, which takes milliseconds; far more is a fault, and no reason to hang.
 _STOP_SECONDS = 5.0
+# What has been found is sent this long before the deadline, so that the caller has it in time.
+_LEAST_MARGIN_SECONDS = 0.02
+_MARGIN_SHARE = 0.05
 
 
 class Engine:
     """Translates texts with the models of a repository.
 
-    All methods belong to one event loop, and none computes on it: texts are split and tokenised in a small pool of
-    threads, decoded and made text again by the workers.
+    All methods belong to one event loop, and none computes on it for long: texts are split and tokenised in a small pool
+    of threads unless they are short, decoded and made text again by the workers.
     """
 
     def __init__(self, models: Path, *, settings: EngineSettings, metrics: Metrics) -> None:
@@ -64,13 +67,15 @@ class Engine:
         self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
         self._scheduler = Scheduler(settings, workers=self._worker_count, metrics=metrics)
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
+        self._facilities = Facilities(
+            scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings, metrics=metrics
+        )
         self._workers: list[Worker] = []
         self._models: dict[ServedModel, LoadedModel] = {}
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._requests: set[Request] = set()
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
@@ -104,7 +109,8 @@ class Engine:
         """
         models, refusals = await load_models(self._repository, self._tokenizing)
         for model in models:
-            self._metrics.register_model(model.name, model.version)
+            # Every series is there at 0 from now on.
+            self._metrics.of(model.labels)
         self._workers = [self._start_worker(number, models) for number in range(self._worker_count)]
         failures = await asyncio.gather(*(asyncio.wrap_future(worker.ready) for worker in self._workers))
         failed = {model: error for failure in failures for model, error in failure.items()}
@@ -112,7 +118,7 @@ class Engine:
 
     def _start_worker(self, number: int, models: Sequence[LoadedModel]) -> Worker:
         return Worker(
-            f"worker-{number}",
+            number,
             models=models,
             open_graphs=self._open_graphs,
             scheduler=self._scheduler,
@@ -120,7 +126,9 @@ class Engine:
         )
 
     def _open_graphs(self, bundle: Bundle) -> NewDecoder:
-        runtime = Runtime(bundle, provider=self._provider, intra_op_threads=self._settings.intra_op_threads)
+        settings = self._settings
+        wanted = bundle.manifest.model in settings.shortlists or ("*" in settings.shortlists and bundle.has_shortlist)
+        runtime = Runtime(bundle, provider=self._provider, intra_op_threads=settings.intra_op_threads, shortlist=wanted)
         return partial(Decoder, runtime)
 
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
@@ -133,10 +141,16 @@ class Engine:
         for served, model in self._models.items():
             facts = (served.manifest_sha256, served.precision, self._provider)
             self._metrics.model_info.labels(*model.labels, *facts).set(1)
-            self._metrics.model_ready.labels(*model.labels).set(1)
+            self._metrics.of(model.labels).model_ready.set(1)
 
     async def translate(
-        self, texts: Sequence[str], *, model: ServedModel, options: DecodingOptions, deadline: float | None
+        self,
+        texts: Sequence[str],
+        *,
+        model: ServedModel,
+        options: DecodingOptions,
+        deadline: float | None,
+        caller: str = "",
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -145,6 +159,7 @@ class Engine:
             model: One of `models`.
             options: Within the ranges of the API and the limits of the model.
             deadline: On the clock of `time.monotonic`; None for no limit.
+            caller: Who asks; callers take turns. It is neither logged nor counted.
 
         Returns:
             Hypotheses of each text, best first.
@@ -152,88 +167,83 @@ class Engine:
         Raises:
             InvalidInputError: If texts are over a limit; the fields are "contents[i]" or options.
             ModelNotFoundError: If the model is not served.
-            OverloadedError: If the queue is full.
+            OverloadedError: If the queue is full, or too full for the deadline.
             DrainingError: If the engine is stopping.
             DeadlineExceededError: If the deadline passed first.
         """
+        return await self._run(texts, self._terms(model, options, deadline, caller), options)
+
+    async def translate_progressively(
+        self, text: str, *, model: ServedModel, options: DecodingOptions, deadline: float | None, caller: str = ""
+    ) -> AsyncGenerator[str | list[Hypothesis], None]:
+        """Translate a text and tell its beginning as soon as it is sure; closing the generator gives the work up.
+
+        Args:
+            text: In the source language.
+            model: One of `models`.
+            options: Within the ranges of the API and the limits of the model.
+            deadline: On the clock of `time.monotonic`; None for no limit.
+            caller: Who asks.
+
+        Yields:
+            What comes next of the best translation, never taken back, and at the end all hypotheses, best first. With
+            several draws or alternatives nothing is sure before the end.
+
+        Raises:
+            The same as `translate`.
+        """
+        terms = self._terms(model, options, deadline, caller)
+        started: float | None = time.monotonic()
+        told: asyncio.Queue[str | None] = asyncio.Queue()
+        running = asyncio.ensure_future(self._run([text], terms, options, told.put_nowait))
+        running.add_done_callback(lambda _: told.put_nowait(None))
+        try:
+            while (more := await told.get()) is not None:
+                if started is not None:
+                    first_text = self._metrics.of(terms.model.labels).first_text_duration_seconds
+                    first_text.observe(time.monotonic() - started)
+                    started = None
+                yield more
+            [hypotheses] = await running
+            yield hypotheses
+        finally:
+            running.cancel()
+            # Nobody else would see its error if the caller has gone.
+            await asyncio.gather(running, return_exceptions=True)
+
+    def _terms(self, model: ServedModel, options: DecodingOptions, deadline: float | None, caller: str) -> Terms:
         loaded = self._models.get(model)
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
-        with count_outcome(self._metrics, loaded):
+        if deadline is None:
+            return Terms(model=loaded, caller=caller)
+        margin = max(_LEAST_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
+        cutoff = deadline - margin if options.partial_on_deadline else math.inf
+        return Terms(model=loaded, caller=caller, deadline=deadline, cutoff=cutoff)
+
+    async def _run(
+        self, texts: Sequence[str], terms: Terms, options: DecodingOptions, tell: Tell | None = None
+    ) -> list[list[Hypothesis]]:
+        """Translate, and count the call from its beginning to its end."""
+        with count_outcome(self._metrics.of(terms.model.labels)):
             if self._draining:
                 raise DrainingError("the server is stopping")
             self._active += 1
             self._idle.clear()
             try:
-                answer = await self._translate(texts, loaded, options, deadline)
+                answer = await Translation(self._facilities, terms, options, tell).run(texts)
             finally:
                 self._active -= 1
                 if not self._active:
                     self._idle.set()
-            count_answer(self._metrics, loaded, answer)
+            count_answer(self._metrics.of(terms.model.labels), answer)
             return answer
-
-    async def _translate(
-        self, texts: Sequence[str], model: LoadedModel, options: DecodingOptions, deadline: float | None
-    ) -> list[list[Hypothesis]]:
-        """Translate within the deadline."""
-        remaining = None if deadline is None else deadline - time.monotonic()
-        if remaining is not None and remaining <= 0:
-            raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
-        request: Request | None = None
-        try:
-            async with asyncio.timeout(remaining) as limit:
-                prepared = await self._prepare(texts, model, options)
-                sentences = [piece.source_ids for pieces in prepared for piece in pieces if piece.source_ids]
-                translated: Sequence[Sequence[Hypothesis]] = []
-                if sentences:
-                    request = Request(model, [model.sentence(source_ids, options) for source_ids in sentences])
-                    self._observe(request, options)
-                    translated = await self._decode(request, limit)
-        except TimeoutError:
-            in_queue = request is None or not request.started
-            place = "waited in the queue" if in_queue else "was being translated"
-            raise DeadlineExceededError(f"the deadline passed while the request {place}", in_queue=in_queue) from None
-        results = iter(translated)
-        return [assemble(pieces, results, model.text) for pieces in prepared]
-
-    async def _prepare(self, texts: Sequence[str], model: LoadedModel, options: DecodingOptions) -> list[list[Piece]]:
-        # Every text that is not blank has an end token and at least one more.
-        self._scheduler.require_room(sum(2 for text in texts if text and not text.isspace()))
-        loop = asyncio.get_running_loop()
-        started = time.monotonic()
-        work = partial(prepare, texts, codec=model.text, options=options, settings=self._settings)
-        prepared = await loop.run_in_executor(self._tokenizing, work)
-        self._metrics.tokenize_duration_seconds.labels(*model.labels).observe(time.monotonic() - started)
-        return prepared
-
-    async def _decode(self, request: Request, limit: asyncio.Timeout) -> Sequence[Sequence[Hypothesis]]:
-        self._scheduler.submit(request)
-        self._requests.add(request)
-        abandoned: Reason | None = "error"
-        try:
-            translated = await request.done
-            abandoned = None
-        except asyncio.CancelledError:
-            abandoned = "deadline" if limit.expired() else "cancelled"
-            raise
-        finally:
-            self._requests.discard(request)
-            self._scheduler.close(request, abandoned)
-        return translated
-
-    def _observe(self, request: Request, options: DecodingOptions) -> None:
-        metrics, labels = self._metrics, request.model.labels
-        metrics.request_source_tokens.labels(*labels).observe(request.source_tokens)
-        metrics.request_sentences.labels(*labels).observe(len(request.sentences))
-        metrics.request_beam_size.labels(*labels).observe(options.beam_size)
-        metrics.request_num_hypotheses.labels(*labels).observe(options.num_hypotheses)
 
     def drain(self) -> None:
         """Refuse new work from now on; what was accepted goes on."""
         self._draining = True
         for model in self._models.values():
-            self._metrics.model_ready.labels(*model.labels).set(0)
+            self._metrics.of(model.labels).model_ready.set(0)
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - what is not done by then is answered with an error
         """Wait for the accepted work, then stop the threads.
@@ -251,7 +261,7 @@ class Engine:
         except TimeoutError:
             _LOGGER.warning("requests cut off", extra={"requests": self._active})
         done = self._active == 0
-        for request in self._requests:
+        for request in self._facilities.requests:
             request.fail(DrainingError("the server stopped before the translation was done"))
         self._scheduler.stop()
         # Requests that are being tokenised go on to find the scheduler stopped.

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence
 from xuanzang.server.engine.text import TextCodec
 from xuanzang.server.engine.values import DecodingOptions, ServedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetLimits:
+    """What the texts in the options of a request mean to the search."""
+
+    prefix_ids: tuple[int, ...] = ()
+    """What every hypothesis begins with."""
+    suppressed_sequences: tuple[tuple[int, ...], ...] = ()
+    """What no hypothesis may hold."""
+
+
+NO_LIMITS = TargetLimits()
+"""Of requests that say nothing of the target."""
 
 
 class LoadedModel:
@@ -73,31 +89,43 @@ class LoadedModel:
             max_target_length=manifest.dimensions.max_target_length,
         )
 
-    def sentence(self, source_ids: tuple[int, ...], options: DecodingOptions) -> Sentence:
+    def sentence(
+        self, source_ids: tuple[int, ...], options: DecodingOptions, limits: TargetLimits = NO_LIMITS
+    ) -> Sentence:
         """Make what the decoder takes.
 
         Args:
             source_ids: End token included.
             options: As the caller wants them.
+            limits: What they say of the target, as ids.
 
         Returns:
             The sentence with the options that hold for it.
         """
+        sampling = options.sampling
         resolved = SearchOptions(
             beam_size=options.beam_size,
             num_hypotheses=options.num_hypotheses,
             length_penalty=options.length_penalty,
             min_target_length=options.min_target_length,
-            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options),
+            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options, limits),
+            coverage_penalty=options.coverage_penalty,
+            repetition_penalty=options.repetition_penalty,
+            no_repeat_ngram_size=options.no_repeat_ngram_size,
+            prefix_ids=limits.prefix_ids,
+            suppressed_sequences=limits.suppressed_sequences,
+            sampling=Sampling(**dataclasses.asdict(sampling)) if sampling else None,
+            traced=options.token_details,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
 
-    def _target_limit(self, source_tokens: int, options: DecodingOptions) -> int:
+    def _target_limit(self, source_tokens: int, options: DecodingOptions, limits: TargetLimits) -> int:
         manifest = self.bundle.manifest
         defaults = manifest.generation_defaults
         limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset)
-        # A least length that the caller asked for makes room for itself and the end token.
-        return min(max(limit, options.min_target_length + 1), manifest.dimensions.max_target_length)
+        # What the caller asked for makes room for itself and the end token.
+        least = max(options.min_target_length, len(limits.prefix_ids) + 1) + 1
+        return min(max(limit, least), manifest.dimensions.max_target_length)
 
     def sample_sentence(self, sample: Sample) -> Sentence:
         """Make what the decoder takes of a sample."""

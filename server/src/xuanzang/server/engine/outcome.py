@@ -8,18 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, InvalidInputError, OverloadedError
-from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.values import FinishReason, Hypothesis
-from xuanzang.server.metrics import Metrics
+from xuanzang.server.metrics import ModelMetrics
+
+# In the order in which they tell of a request whose texts ended differently.
+_CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
 
 
 @contextmanager
-def count_outcome(metrics: Metrics, model: LoadedModel) -> Iterator[None]:
+def count_outcome(metrics: ModelMetrics) -> Iterator[None]:
     """Count a request that fails, and the time of any.
 
     Args:
-        metrics: That count.
-        model: That the request is for.
+        metrics: Of the model that the request is for.
 
     Yields:
         While the request is worked on.
@@ -29,14 +30,14 @@ def count_outcome(metrics: Metrics, model: LoadedModel) -> Iterator[None]:
         yield
     except BaseException as error:
         reason = _failure_reason(error)
-        metrics.request_failures.labels(*model.labels, reason).inc()
+        metrics.request_failures[reason].inc()
         finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
         if finish_reason not in ("deadline", "cancelled"):
             finish_reason = "error"
-        metrics.requests.labels(*model.labels, finish_reason).inc()
+        metrics.requests[finish_reason].inc()
         raise
     finally:
-        metrics.request_duration_seconds.labels(*model.labels).observe(time.monotonic() - started)
+        metrics.request_duration_seconds.observe(time.monotonic() - started)
 
 
 def _failure_reason(error: BaseException) -> str:
@@ -54,16 +55,15 @@ def _failure_reason(error: BaseException) -> str:
     return "backend"
 
 
-def count_answer(metrics: Metrics, model: LoadedModel, answer: Iterable[Sequence[Hypothesis]]) -> None:
+def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> None:
     """Count a request that is answered.
 
     Args:
-        metrics: That count.
-        model: That translated.
+        metrics: Of the model that translated.
         answer: Hypotheses of each text, best first.
     """
     best = [hypotheses[0] for hypotheses in answer]
-    cut = any(hypothesis.finish_reason is FinishReason.MAX_LENGTH for hypothesis in best)
-    metrics.requests.labels(*model.labels, "length" if cut else "eos").inc()
+    reasons = {hypothesis.finish_reason for hypothesis in best}
+    metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
     tokens = sum(hypothesis.token_count for hypothesis in best)
-    metrics.request_target_tokens.labels(*model.labels).observe(tokens)
+    metrics.request_target_tokens.observe(tokens)

@@ -3,55 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+from xuanzang.server.engine.cost import predicted_cost
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.text import Piece, TextCodec
+from xuanzang.server.engine.hypotheses import Sentence
+from xuanzang.server.engine.model import LoadedModel, TargetLimits
+from xuanzang.server.engine.spans import Span
+from xuanzang.server.engine.text import Piece
 from xuanzang.server.engine.values import DecodingOptions, EngineSettings
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The texts of a request, ready to be searched."""
+
+    texts: list[list[Piece]]
+    sentences: list[Sentence]
+    """One for each piece with source ids."""
+    spans: list[tuple[Span, ...]]
+    """For each sentence which characters of its text its source ids stand for; empty if nobody asks."""
+
+
 def prepare(
-    texts: Sequence[str], *, codec: TextCodec, options: DecodingOptions, settings: EngineSettings
-) -> list[list[Piece]]:
+    texts: Sequence[str], *, model: LoadedModel, options: DecodingOptions, settings: EngineSettings
+) -> Prepared:
     """Split and tokenise the texts of a request.
 
     Args:
         texts: In the source language.
-        codec: Of the model.
+        model: That is to translate.
         options: Of the request.
         settings: Hold the limits.
 
     Returns:
-        Pieces of each text.
+        Pieces and sentences.
 
     Raises:
-        InvalidInputError: If texts are over a limit; all of them are named.
+        InvalidInputError: If texts or options are over a limit; all of them are named.
     """
-    prepared: list[list[Piece]] = []
-    violations: list[FieldViolation] = []
-    tokens = 0
+    limits, violations = _target_limits(model, options)
+    prepared = Prepared(texts=[], sentences=[], spans=[])
+    cost = 0
     for index, text in enumerate(texts):
         field = f"contents[{index}]"
         if len(text) > settings.max_content_characters:
             violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
             continue
-        pieces = codec.split(text)
-        violations += _piece_violations(field, pieces, codec.max_source_length)
-        violations += _hypothesis_violations(field, pieces, options)
-        prepared.append(pieces)
-        tokens += sum(len(piece.source_ids) for piece in pieces)
-        if tokens > settings.max_queue_source_tokens:
+        pieces = model.text.split(text)
+        violations += _piece_violations(field, pieces, model.text.max_source_length)
+        violations += _sentence_violations(field, pieces, options)
+        sentences = [model.sentence(piece.source_ids, options, limits) for piece in pieces if piece.source_ids]
+        prepared.texts.append(pieces)
+        prepared.sentences.extend(sentences)
+        if options.token_details:
+            prepared.spans.extend(model.text.spans(pieces))
+        cost += _searches(options) * sum(predicted_cost(sentence) for sentence in sentences)
+        if cost > settings.max_queue_tokens // 2:
             # It could never be accepted, so the rest is not worth tokenising.
-            limit = settings.max_queue_source_tokens
-            so_far = f"must have at most {limit} source tokens together, {field} and those before it have {tokens}"
-            violations.append(FieldViolation(field="contents", description=so_far))
+            violations.append(_too_costly(field, cost, settings.max_queue_tokens // 2))
             break
     if violations:
         raise InvalidInputError(violations)
     return prepared
 
 
+def _searches(options: DecodingOptions) -> int:
+    """Searches that are made for one sentence."""
+    return options.num_hypotheses if options.return_alternatives or options.sampling else 1
+
+
+def _target_limits(model: LoadedModel, options: DecodingOptions) -> tuple[TargetLimits, list[FieldViolation]]:
+    """Tokenise what the options say of the target."""
+    prefix_ids = tuple(model.text.encode_target(options.target_prefix))
+    suppressed = [model.text.sequences(text) for text in options.suppressed_texts]
+    violations = [
+        FieldViolation(field=f"options.suppressed_texts[{index}]", description="holds nothing but white space")
+        for index, (text, sequences) in enumerate(zip(options.suppressed_texts, suppressed, strict=True))
+        if text.isspace() or not sequences
+    ]
+    limit = options.max_target_length or model.bundle.manifest.dimensions.max_target_length
+    if prefix_ids and len(prefix_ids) >= limit:
+        description = f"must have fewer than {limit} target tokens, has {len(prefix_ids)}"
+        violations.append(FieldViolation(field="options.target_prefix", description=description))
+    if not model.text.can_write(prefix_ids):
+        description = "has characters that the model cannot write"
+        violations.append(FieldViolation(field="options.target_prefix", description=description))
+    sequences = tuple(sequence for of_text in suppressed for sequence in of_text)
+    return TargetLimits(prefix_ids=prefix_ids, suppressed_sequences=sequences), violations
+
+
 def _too_long(field: str, length: int, limit: int, unit: str) -> FieldViolation:
     return FieldViolation(field=field, description=f"must have at most {limit} {unit}, has {length}")
+
+
+def _too_costly(field: str, cost: int, limit: int) -> FieldViolation:
+    description = (
+        f"must need at most {limit} tokens together, source and expected target times beam size; {field} and those "
+        f"before it need {cost}"
+    )
+    return FieldViolation(field="contents", description=description)
 
 
 def _piece_violations(field: str, pieces: Iterable[Piece], limit: int) -> Iterable[FieldViolation]:
@@ -61,8 +112,13 @@ def _piece_violations(field: str, pieces: Iterable[Piece], limit: int) -> Iterab
         yield _too_long(field, longest, limit, unit)
 
 
-def _hypothesis_violations(field: str, pieces: Iterable[Piece], options: DecodingOptions) -> Iterable[FieldViolation]:
+def _sentence_violations(field: str, pieces: Iterable[Piece], options: DecodingOptions) -> Iterable[FieldViolation]:
     sentences = sum(1 for piece in pieces if piece.source_ids)
-    if options.num_hypotheses > 1 and sentences > 1:
+    if sentences < 2:
+        return
+    if options.num_hypotheses > 1:
         description = f"more than 1 only for texts of a single sentence, {field} has {sentences}"
         yield FieldViolation(field="options.num_hypotheses", description=description)
+    if options.target_prefix:
+        description = f"only for texts of a single sentence, {field} has {sentences}"
+        yield FieldViolation(field="options.target_prefix", description=description)

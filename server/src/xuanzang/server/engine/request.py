@@ -8,13 +8,15 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, TypeVarTuple
+from typing import Any, Generic, Literal, Protocol, TypeVar, TypeVarTuple
 
 from xuanzang.server.engine.cost import predicted_cost
 from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.model import LoadedModel
+from xuanzang.server.engine.values import FinishReason
 
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 Ts = TypeVarTuple("Ts")
 
 _LOGGER = logging.getLogger(__name__)
@@ -22,12 +24,19 @@ _LOGGER = logging.getLogger(__name__)
 Reason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
 
-Render = Callable[[int, Sequence[TargetHypothesis], bool], T]
-"""Makes the result of the sentence at a position of what was found, best first; the last argument tells whether the
-search was cut short. Called in the thread of a worker."""
+Render = Callable[[int, Sequence[TargetHypothesis], FinishReason], T]
+"""Makes the result of the sentence at a position of what was found, best first; the last argument tells why those
+hypotheses ended that the model did not end. Called in the thread of a worker."""
 
-OnProgress = Callable[[int, str], None]
-"""Takes the beginning of the text of the sentence at a position, in the event loop."""
+
+class Listener(Protocol[T_contra]):
+    """Is told, in the event loop, what becomes of each sentence."""
+
+    def begun(self, position: int, text: str) -> None:
+        """Take the text that the sentence at a position is sure to begin with."""
+
+    def finished(self, position: int, result: T_contra) -> None:
+        """Take the result of the sentence at a position."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -74,7 +83,7 @@ class Request(Generic[T]):
         sentences: Sequence[Sentence],
         *,
         render: Render[T],
-        on_progress: OnProgress | None = None,
+        listener: Listener[T] | None = None,
     ) -> None:
         """Make a request of the running event loop.
 
@@ -82,7 +91,7 @@ class Request(Generic[T]):
             terms: Of the caller.
             sentences: At least one.
             render: Makes the results.
-            on_progress: Told what each sentence is sure to begin with, if given.
+            listener: Of what becomes of the sentences.
         """
         self.terms = terms
         self.sentences = [
@@ -92,10 +101,10 @@ class Request(Generic[T]):
         self.cost = sum(queued.cost for queued in self.sentences)
         self.abandoned: Reason | None = None
         self.started = False
-        self.followed = on_progress is not None
-        """Whether `tell` has a listener."""
+        self.followed = listener is not None
+        """Whether anybody listens to what is told."""
         self._render = render
-        self._on_progress = on_progress
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._results: dict[int, T] = {}
         self.done: asyncio.Future[list[T]] = self._loop.create_future()
@@ -111,15 +120,15 @@ class Request(Generic[T]):
         """Who asks."""
         return self.terms.caller
 
-    def deliver(self, position: int, hypotheses: Sequence[TargetHypothesis], *, interrupted: bool = False) -> None:
+    def deliver(self, position: int, hypotheses: Sequence[TargetHypothesis], *, cut: FinishReason) -> None:
         """Hand over what was found for a sentence, from any thread.
 
         Args:
             position: Of the sentence.
             hypotheses: Best first, at least one.
-            interrupted: Whether the search was cut short.
+            cut: Why those of them ended that are not finished.
         """
-        self._call_in_loop(self._keep, position, self._render(position, hypotheses, interrupted))
+        self._call_in_loop(self._keep, position, self._render(position, hypotheses, cut))
 
     def tell(self, position: int, target_ids: Sequence[int]) -> None:
         """Hand over what a sentence is sure to begin with, from any thread.
@@ -128,8 +137,8 @@ class Request(Generic[T]):
             position: Of the sentence.
             target_ids: More than were told before.
         """
-        if self._on_progress:
-            self._call_in_loop(self._on_progress, position, self.model.text.decode(target_ids))
+        if self._listener:
+            self._call_in_loop(self._listener.begun, position, self.model.text.decode(target_ids))
 
     def fail(self, error: Exception) -> None:
         """Answer with an error what is not answered yet, from any thread.
@@ -148,6 +157,8 @@ class Request(Generic[T]):
 
     def _keep(self, position: int, result: T) -> None:
         self._results[position] = result
+        if self._listener:
+            self._listener.finished(position, result)
         if len(self._results) == len(self.sentences) and not self.done.done():
             self.done.set_result([self._results[position] for position in range(len(self.sentences))])
 

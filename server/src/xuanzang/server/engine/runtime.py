@@ -42,28 +42,34 @@ def resolve_provider(wanted: str) -> str:
 class Runtime:
     """Encoder and decoder of one bundle. Belongs to one thread."""
 
-    def __init__(self, bundle: Bundle, *, provider: str, intra_op_threads: int) -> None:
+    def __init__(self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False) -> None:
         """Open the graphs.
 
         Args:
             bundle: Verified.
             provider: "cpu", "cuda" or "auto".
             intra_op_threads: Threads inside one operation.
+            shortlist: Whether sentences choose only among the pieces that their sources suggest.
 
         Raises:
             ProviderUnavailableError: If cuda is wanted and not there.
-            BundleError: If a graph cannot be opened, or its inputs and outputs are not those of the manifest.
+            BundleError: If a graph cannot be opened, its inputs and outputs are not those of the manifest, or the
+                bundle has no shortlist and should have.
         """
         self._device = resolve_provider(provider)
         manifest = bundle.manifest
         self.dimensions, self.special_ids = manifest.dimensions, manifest.special_ids
-        self._encoder, self._decoder = (
-            _open(bundle.directory / graph.file, self._device, intra_op_threads)
-            for graph in (manifest.encoder, manifest.decoder)
-        )
+        self.has_shortlist = shortlist
+        if shortlist and not bundle.has_shortlist:
+            raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
+        decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
+        graphs = [manifest.encoder, decoder, *([manifest.shortlist.suggestions] if shortlist else [])]
+        sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads) for graph in graphs]
+        self._encoder, self._decoder = sessions[:2]
+        self._suggestions = sessions[-1]
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
-            for session, graph in ((self._encoder, manifest.encoder), (self._decoder, manifest.decoder))
+            for session, graph in zip(sessions, graphs, strict=True)
             if [value.name for value in (*session.get_inputs(), *session.get_outputs())]
             != [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
         ]
@@ -92,6 +98,18 @@ class Runtime:
         """
         outputs = self._encoder.run(self._encoder_outputs, {"source_ids": source_ids, "source_lengths": source_lengths})
         return dict(zip(self._encoder_outputs, outputs, strict=True))
+
+    def suggest(self, source_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """Look up which target pieces sentences may choose from; only if there is a shortlist.
+
+        Args:
+            source_ids: Padded, [batch, source].
+
+        Returns:
+            True at the ids of these pieces, [batch, vocab].
+        """
+        [suggested] = self._suggestions.run(["suggested"], {"source_ids": source_ids})
+        return np.array(suggested)
 
     def new_binding(self) -> Binding:
         """Return a binding for the steps of one batch."""

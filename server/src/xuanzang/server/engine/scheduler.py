@@ -1,31 +1,31 @@
-"""The queue of sentences between the event loop and the workers, and how batches are made of it."""
+"""The queue of sentences between the event loop and the workers, and which worker gets how many of them."""
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Iterable
-from itertools import islice
+from typing import Any
 
-from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.engine.admission import Admission
+from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.engine.fairness import FairQueue
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.request import QueuedSentence, Reason, Request
 from xuanzang.server.engine.throughput import Throughput
 from xuanzang.server.engine.values import EngineSettings
 from xuanzang.server.metrics import Metrics
 
-# What callers are told before the first batch has been timed.
-_UNMEASURED_WAIT_SECONDS = 1.0
-# A batch is chosen among this many times its size: enough for like lengths, and bounded while the lock is held.
-_LOOK_AHEAD = 8
+# Share of a batch that is free before the next sentences join a worker that is never idle.
+_GROUP_SHARE = 0.25
 
 
 class Scheduler:
-    """Sentences of all callers wait here until a worker takes a batch of them.
+    """Sentences of all callers wait here until a worker has room for them.
 
-    The event loop puts requests in and takes them out again; workers take batches. Everything is guarded by one
-    condition, which is held for short work only and waited on without ticks.
+    The event loop puts requests in and takes them out again; workers ask before each of their steps. Everything is
+    guarded by one condition, which is held for short work only, waited on without ticks, and left alone by workers as
+    long as there is nothing for them.
     """
 
     def __init__(self, settings: EngineSettings, *, workers: int, metrics: Metrics) -> None:
@@ -37,62 +37,54 @@ class Scheduler:
             metrics: That tell what waits.
         """
         self._settings = settings
-        self._workers = workers
         self._metrics = metrics
         self._changed = threading.Condition()
-        # Oldest first in each; a model without waiting sentences has no entry.
-        self._waiting: dict[LoadedModel, dict[QueuedSentence, None]] = {}
-        self._waiting_tokens = 0
-        self._throughput = Throughput()
-        self._idle_workers = 0
+        self._queue = FairQueue()
+        self._throughput = Throughput(workers=workers)
+        self._admission = Admission(self._queue, self._throughput, max_tokens=settings.max_queue_tokens)
+        # Sentences that each worker decodes; each number is changed by its worker only.
+        self._running = [0] * workers
         self._stopped = False
 
-    def require_room(self, source_tokens: int) -> None:
+    def require_room(self, caller: str, cost: int) -> None:
         """Refuse early what could not be put in.
 
         Args:
-            source_tokens: That a request has, or has at least.
+            caller: Who asks.
+            cost: Predicted tokens of the request, or fewer.
 
         Raises:
             OverloadedError: If they would not fit now.
         """
         with self._changed:
-            self._require_room(source_tokens)
+            self._admission.require_room(caller, cost)
 
-    def _require_room(self, source_tokens: int) -> None:
-        limit = self._settings.max_queue_source_tokens
-        excess = self._waiting_tokens + source_tokens - limit
-        if source_tokens == 0 or excess <= 0:
-            return
-        wait = self._throughput.seconds_for(excess, workers=self._workers)
-        raise OverloadedError(
-            f"the queue is full: {self._waiting_tokens} of at most {limit} source tokens wait, and the request needs "
-            f"room for {source_tokens}",
-            retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
-        )
-
-    def submit(self, request: Request) -> None:
+    def submit(self, request: Request[Any], *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
 
         Args:
             request: Whose `close` follows, whatever happens.
+            follows: Whether it is the second part of one that was accepted, so that it must be too.
 
         Raises:
-            OverloadedError: If they do not fit.
-            DrainingError: If no batches are given any more.
+            OverloadedError: If they do not fit, or cannot be begun before the deadline.
+            DrainingError: If no sentences are given any more.
         """
+        terms = request.terms
         with self._changed:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
-            self._require_room(request.source_tokens)
-            self._waiting.setdefault(request.model, {}).update(dict.fromkeys(request.sentences))
-            self._waiting_tokens += request.source_tokens
-            self._metrics.requests_waiting.labels(*request.model.labels).inc()
-            self._metrics.queue_source_tokens.labels(*request.model.labels).inc(request.source_tokens)
+            if not follows:
+                self._admission.require_room(terms.caller, request.cost)
+                self._admission.require_time(terms.caller, min(terms.deadline, terms.cutoff) - time.monotonic())
+            self._queue.add(request.sentences)
+            metrics = self._metrics.of(request.model.labels)
+            metrics.requests_waiting.inc()
+            metrics.queue_tokens.inc(request.cost)
             self._tell_wait(request.model)
             self._changed.notify_all()
 
-    def close(self, request: Request, abandoned: Reason | None) -> None:
+    def close(self, request: Request[Any], abandoned: Reason | None) -> None:
         """Take out of the queue what is left of a submitted request; what is being decoded leaves at the next step.
 
         Args:
@@ -101,99 +93,91 @@ class Scheduler:
         """
         request.abandoned = abandoned
         with self._changed:
-            self._remove(queued for queued in request.sentences if queued in self._waiting.get(request.model, ()))
-            state = self._metrics.requests_running if request.started else self._metrics.requests_waiting
-            state.labels(*request.model.labels).dec()
+            self._forget(self._queue.remove(request.sentences))
+            metrics = self._metrics.of(request.model.labels)
+            (metrics.requests_running if request.started else metrics.requests_waiting).dec()
 
-    def take(self) -> list[QueuedSentence]:
-        """Wait for a batch of one model's sentences.
-
-        Returns:
-            The oldest sentence and others of similar length; empty when the scheduler has been stopped.
-        """
-        with self._changed:
-            self._idle_workers += 1
-            try:
-                while not self._stopped:
-                    delay = self._delay()
-                    if delay is not None and delay <= 0:
-                        return self._form_batch()
-                    self._changed.wait(delay)
-                return []
-            finally:
-                self._idle_workers -= 1
-
-    def record(self, source_tokens: int, seconds: float) -> None:
-        """Count a batch that was decoded.
+    def take(self, worker: int) -> list[QueuedSentence] | None:
+        """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
 
         Args:
-            source_tokens: That it had.
-            seconds: That it took.
+            worker: Its number, from 0.
+
+        Returns:
+            Sentences of any models, none if the worker had better go on with what it has; None when the scheduler has
+            been stopped and the worker is done.
+        """
+        running = self._running[worker]
+        if running and self._room(worker) <= 0:
+            return []
+        with self._changed:
+            while not running and not self._queue.count and not self._stopped:
+                self._changed.wait()
+            if self._stopped:
+                return [] if running else None
+            room = max(0, self._room(worker))
+            taken = self._queue.take(sentences=room, source_tokens=self._settings.max_join_source_tokens)
+            self._running[worker] += len(taken)
+            self._forget(taken)
+            self._start(taken)
+            return taken
+
+    def _room(self, worker: int) -> int:
+        """Sentences that a worker may take: its fair share, since two cores with half of the work are done sooner."""
+        waiting = self._queue.count
+        if not waiting:
+            return 0
+        limit, running = self._settings.max_batch_sentences, sum(self._running)
+        share = -(-(running + waiting) // len(self._running))
+        room = min(share, limit) - self._running[worker]
+        # While more wait than have room anywhere they join in groups, because each joining holds the others up.
+        crowded = running + waiting > limit * len(self._running)
+        return 0 if crowded and room < limit * _GROUP_SHARE and self._running[worker] else room
+
+    def report(self, worker: int, *, running: int) -> None:
+        """Keep how many sentences a worker decodes.
+
+        Args:
+            worker: Its number; it reports itself.
+            running: Sentences.
+        """
+        self._running[worker] = running
+
+    def record(self, cost: int, seconds: float) -> None:
+        """Count what a worker has done.
+
+        Args:
+            cost: Predicted tokens of the sentences that are done.
+            seconds: That it was busy since it last recorded.
         """
         with self._changed:
-            self._throughput.record(source_tokens, seconds)
+            self._throughput.record(cost, seconds)
 
     def stop(self) -> None:
-        """Give no batches and take no requests any more."""
+        """Give no sentences and take no requests any more."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
-    def _oldest(self) -> QueuedSentence | None:
-        heads = (next(iter(queue)) for queue in self._waiting.values())
-        return min(heads, key=lambda queued: queued.queued_at, default=None)
-
-    def _delay(self) -> float | None:
-        """Seconds until a batch should start, 0 or less for now; None if nothing waits."""
-        oldest = self._oldest()
-        if oldest is None:
-            return None
-        if len(self._waiting[oldest.request.model]) >= self._settings.max_batch_sentences:
-            return 0.0
-        if self._waiting_tokens >= self._settings.max_batch_source_tokens:
-            return 0.0
-        return oldest.queued_at + self._settings.batch_delay_seconds - time.monotonic()
-
-    def _form_batch(self) -> list[QueuedSentence]:
-        oldest = self._oldest()
-        if oldest is None:
-            return []
-        # Workers that are idle too get their share: two cores with half of the work each are done sooner.
-        waiting = sum(len(queue) for queue in self._waiting.values())
-        limit = min(self._settings.max_batch_sentences, math.ceil(waiting / self._idle_workers))
-        queue = self._waiting[oldest.request.model]
-        candidates = list(islice(queue, 1, _LOOK_AHEAD * self._settings.max_batch_sentences))
-        candidates.sort(key=lambda queued: abs(queued.source_tokens - oldest.source_tokens))
-        batch, longest = [oldest], oldest.source_tokens
-        for queued in candidates:
-            padded = (len(batch) + 1) * max(longest, queued.source_tokens)
-            if len(batch) < limit and padded <= self._settings.max_batch_source_tokens:
-                batch.append(queued)
-                longest = max(longest, queued.source_tokens)
-        self._remove(batch)
-        self._start(batch)
-        return batch
-
-    def _remove(self, sentences: Iterable[QueuedSentence]) -> None:
-        for queued in list(sentences):
-            model = queued.request.model
-            del self._waiting[model][queued]
-            if not self._waiting[model]:
-                del self._waiting[model]
-            self._waiting_tokens -= queued.source_tokens
-            self._metrics.queue_source_tokens.labels(*model.labels).dec(queued.source_tokens)
+    def _forget(self, sentences: Iterable[QueuedSentence]) -> None:
+        """Count what is in the queue no longer."""
+        costs: dict[LoadedModel, int] = {}
+        for queued in sentences:
+            costs[queued.request.model] = costs.get(queued.request.model, 0) + queued.cost
+        for model, cost in costs.items():
+            self._metrics.of(model.labels).queue_tokens.dec(cost)
             self._tell_wait(model)
 
-    def _start(self, batch: Iterable[QueuedSentence]) -> None:
+    def _start(self, sentences: Iterable[QueuedSentence]) -> None:
         now = time.monotonic()
-        for queued in batch:
-            labels = queued.request.model.labels
-            self._metrics.queue_duration_seconds.labels(*labels).observe(now - queued.queued_at)
+        for queued in sentences:
+            metrics = self._metrics.of(queued.request.model.labels)
+            metrics.queue_duration_seconds.observe(now - queued.queued_at)
             if not queued.request.started:
                 queued.request.started = True
-                self._metrics.requests_waiting.labels(*labels).dec()
-                self._metrics.requests_running.labels(*labels).inc()
+                metrics.requests_waiting.dec()
+                metrics.requests_running.inc()
 
     def _tell_wait(self, model: LoadedModel) -> None:
-        wait = self._throughput.seconds_for(self._waiting_tokens, workers=self._workers)
-        self._metrics.estimated_queue_wait_seconds.labels(*model.labels).set(wait or 0.0)
+        wait = self._throughput.seconds_for(self._queue.cost)
+        self._metrics.of(model.labels).estimated_queue_wait_seconds.set(wait or 0.0)

@@ -150,21 +150,31 @@ def _halve_until_short(atoms: Sequence[str], count_tokens: Callable[[str], int],
     return [part for half in halves for part in _halve_until_short(half, count_tokens, max_tokens)]
 
 
-def join_pieces(pieces: Sequence[str], *, spaced: bool) -> str:
-    """Join translated sentences and the white space of the source.
+class Joiner:
+    """Joins translated sentences and the white space of the source, piece by piece."""
 
-    Args:
-        pieces: White space as it was and sentences translated, in the order of the source.
-        spaced: Whether the language puts a space between sentences; if so, one is added where the source had none.
+    def __init__(self, *, spaced: bool) -> None:
+        """Start a text.
 
-    Returns:
-        The text.
-    """
-    if not spaced:
-        return "".join(pieces)
-    joined: list[str] = []
-    for piece in filter(None, pieces):
-        if joined and not joined[-1][-1].isspace() and not piece[0].isspace():
-            joined.append(" ")
-        joined.append(piece)
-    return "".join(joined)
+        Args:
+            spaced: Whether the language puts a space between sentences; if so, one is added where the source had none.
+        """
+        self._spaced = spaced
+        self._end = " "
+
+    def add(self, piece: str) -> str:
+        """Return what a piece adds to the text: white space as it was, or a translated sentence.
+
+        Args:
+            piece: The next in the order of the source.
+        """
+        if not piece:
+            return ""
+        space = " " if self._spaced and not self._end.isspace() and not piece[0].isspace() else ""
+        self._end = piece[-1]
+        return space + piece
+
+    def extend(self, text: str) -> str:
+        """Return what more of the piece that was added last adds to the text."""
+        self._end = text[-1:] or self._end
+        return text

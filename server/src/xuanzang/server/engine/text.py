@@ -5,16 +5,20 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.segmentation import join_pieces, split_long_sentence, split_sentences
+from xuanzang.server.engine.segmentation import Joiner, split_long_sentence, split_sentences
+from xuanzang.server.engine.spans import Span, before_nfkc, filled, moved
 
 # Primary subtags of languages that are written without spaces between sentences.
 _UNSPACED_LANGUAGES = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my", "bo", "dz"})
+# What SentencePiece writes for the space before a word.
+_WORD_START = "\u2581"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +82,64 @@ class TextCodec:
         Returns:
             Source ids, end token included.
         """
+        return [*self._source.encode(self._normalized(sentence)), self._source_eos_id]
+
+    def _normalized(self, sentence: str) -> str:
+        return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
+
+    def spans(self, pieces: Sequence[Piece]) -> list[tuple[Span, ...]]:
+        """Find which characters the source ids stand for.
+
+        Args:
+            pieces: Of a text.
+
+        Returns:
+            For each piece with source ids the characters of the text for each of them; none for the end token.
+        """
+        starts = accumulate((len(piece.text) for piece in pieces), initial=0)
+        return [
+            moved(self._sentence_spans(piece.text), start)
+            for piece, start in zip(pieces, starts, strict=False)
+            if piece.source_ids
+        ]
+
+    def _sentence_spans(self, sentence: str) -> list[Span]:
+        offsets: list[Span] = self._source.encode(self._normalized(sentence), return_type="offset_mapping")["offsets"]
+        spans = filled(offsets)
         if self._normalization == "nfkc":
-            sentence = unicodedata.normalize("NFKC", sentence)
-        return [*self._source.encode(sentence), self._source_eos_id]
+            spans = before_nfkc(sentence, spans)
+        return [*spans, (len(sentence), len(sentence))]
+
+    def encode_target(self, text: str) -> list[int]:
+        """Tokenise the beginning of a translation.
+
+        Args:
+            text: In the target language.
+
+        Returns:
+            Target ids, without start and end token.
+        """
+        target_ids: list[int] = self._target.encode(text)
+        return target_ids
+
+    def can_write(self, target_ids: Sequence[int]) -> bool:
+        """Return whether no token stands for anything unknown."""
+        return self._target.unk_id() not in target_ids
+
+    def sequences(self, text: str) -> list[tuple[int, ...]]:
+        """Return the usual target ids of a text, at the start of a word and within one."""
+        target_ids = tuple(self.encode_target(text))
+        if not target_ids:
+            return []
+        first = self._target.id_to_piece(target_ids[0]).removeprefix(_WORD_START)
+        within = self._target.piece_to_id(first)
+        if not first:
+            variants = [target_ids[1:]]
+        elif within != self._target.unk_id():
+            variants = [target_ids, (within, *target_ids[1:])]
+        else:
+            variants = [target_ids]
+        return [variant for variant in dict.fromkeys(variants) if variant]
 
     def decode(self, target_ids: Sequence[int]) -> str:
         """Make text of a hypothesis.
@@ -94,9 +153,14 @@ class TextCodec:
         sentence: str = self._target.decode(list(target_ids))
         return sentence
 
-    def join(self, parts: Sequence[str]) -> str:
-        """Join translated sentences and white space as the target language is written."""
-        return join_pieces(parts, spaced=self._spaced)
+    def token_texts(self, target_ids: Sequence[int]) -> list[str]:
+        """Return what each token adds to the text; the bytes of a character add it with the last of them."""
+        decoded = self._target.decode(list(target_ids), return_type="offset_mapping")
+        return [decoded["text"][start:end] for start, end in decoded["offsets"]]
+
+    def joiner(self) -> Joiner:
+        """Return what joins translated sentences and white space as the target language is written."""
+        return Joiner(spaced=self._spaced)
 
 
 def _open(directory: Path, name: str, vocab_size: int) -> SentencePieceProcessor:

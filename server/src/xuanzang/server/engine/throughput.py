@@ -1,38 +1,44 @@
-"""How fast the workers get through the queue, as measured."""
+"""How fast the workers get through what waits, as measured."""
 
 from __future__ import annotations
 
-# Each batch makes older ones count this much less: the last ten or so decide.
-_DECAY = 0.9
+# What was measured this many seconds of work ago counts half.
+_HALF_LIFE_SECONDS = 5.0
 
 
 class Throughput:
-    """Source tokens per second of one busy worker: tokens and seconds of past batches, old ones fading."""
+    """Predicted tokens per second of all workers while they are busy: past tokens and seconds, old ones fading."""
 
-    def __init__(self) -> None:
-        self._source_tokens = 0.0
+    def __init__(self, *, workers: int) -> None:
+        """Know nothing yet.
+
+        Args:
+            workers: Working side by side.
+        """
+        self._workers = workers
+        self._tokens = 0.0
         self._seconds = 0.0
 
-    def record(self, source_tokens: int, seconds: float) -> None:
-        """Count a batch.
+    def record(self, tokens: int, seconds: float) -> None:
+        """Count what one worker has done.
 
         Args:
-            source_tokens: That it had.
-            seconds: That it took, greater than 0.
+            tokens: Predicted for the sentences that are done.
+            seconds: That the worker was busy since it last recorded.
         """
-        self._source_tokens = self._source_tokens * _DECAY + source_tokens
-        self._seconds = self._seconds * _DECAY + seconds
+        fading = 0.5 ** (seconds / _HALF_LIFE_SECONDS)
+        self._tokens = self._tokens * fading + tokens
+        self._seconds = self._seconds * fading + seconds
 
-    def seconds_for(self, source_tokens: int, *, workers: int) -> float | None:
-        """Estimate how long a number of workers takes.
+    def seconds_for(self, tokens: int) -> float | None:
+        """Estimate how long all workers take.
 
         Args:
-            source_tokens: To get through.
-            workers: Working side by side.
+            tokens: To get through.
 
         Returns:
             Seconds; None before the first measurement.
         """
-        if not self._source_tokens:
+        if not self._tokens:
             return None
-        return source_tokens * self._seconds / self._source_tokens / workers
+        return tokens * self._seconds / self._tokens / self._workers

@@ -15,6 +15,22 @@ class FinishReason(enum.Enum):
     """The target length limit was reached: the text may be incomplete."""
     COPIED = "copied"
     """Nothing to translate: the text is empty or white space."""
+    DEADLINE = "deadline"
+    """The caller's time was up: the text is what had been found by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """Drawing tokens at random instead of searching for the best ones."""
+
+    top_k: int
+    """Tokens among which each is drawn, the likeliest, 1 to 256."""
+    top_p: float
+    """Of those, the likeliest whose probabilities together reach this are drawn from; over 0, 1 for all."""
+    temperature: float
+    """Over 0, at most 10: below 1 likely tokens are drawn even more often, above 1 less often."""
+    seed: int
+    """Equal seeds give equal draws, 0 or greater."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +40,45 @@ class DecodingOptions:
     beam_size: int
     """Hypotheses kept per sentence at each step, 1 to 16; 1 is greedy search."""
     num_hypotheses: int
-    """Hypotheses returned per text, 1 to beam_size."""
+    """Hypotheses returned per text: 1 to beam_size, or to 16 with sampling or return_alternatives."""
     length_penalty: float
     """Exponent on the target length that divides the summed log-probability; 0 for none."""
     min_target_length: int
     """Target tokens that a sentence must have before it may end, the end token not counted."""
     max_target_length: int | None
     """Most target tokens per sentence, the end token counted; None for a limit that grows with the source."""
+    coverage_penalty: float = 0.0
+    """Weight of the penalty on source tokens that got little attention, 0 to 10; 0 for none."""
+    repetition_penalty: float = 1.0
+    """Makes tokens that a hypothesis has less likely if over 1, more likely if under; over 0, at most 10."""
+    no_repeat_ngram_size: int = 0
+    """Sequences of this many tokens occur at most once in a sentence, 0 to 16; 0 for no limit."""
+    target_prefix: str = ""
+    """What every hypothesis begins with; only for texts of a single sentence."""
+    suppressed_texts: tuple[str, ...] = ()
+    """What no hypothesis may hold, at most 64, each of 1 to 100 characters: their usual sequences of tokens."""
+    sampling: SamplingOptions | None = None
+    """Draw instead of search; needs a beam_size of 1. Of several hypotheses each is drawn by itself."""
+    return_alternatives: bool = False
+    """Return num_hypotheses that differ in the token after target_prefix, each continued by a search of its own."""
+    token_details: bool = False
+    """Whether hypotheses come with scores and alignment of their tokens."""
+    partial_on_deadline: bool = False
+    """Answer shortly before the deadline with the best that has been found, if the search is not done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenDetail:
+    """One token of a hypothesis."""
+
+    text: str
+    """What it adds to the text, spaces included; empty for the end token and for a part of a character."""
+    score: float
+    """Log-probability, nats."""
+    source_start: int
+    """First character of the source text that it attends to most."""
+    source_end: int
+    """The character after the last one; equal to source_start for the end token of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +92,8 @@ class Hypothesis:
     """Target tokens, end tokens counted; 0 for text that was copied."""
     finish_reason: FinishReason
     """Of many sentences the first reason that is not END_OF_SENTENCE, if there is one."""
+    tokens: tuple[TokenDetail, ...] = ()
+    """In the order of the text, if they were asked for; nothing for what was copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,12 +130,13 @@ class EngineSettings:
     """Threads that decode; 0 for one per usable core, or fewer if each uses several."""
     intra_op_threads: int = 1
     """Threads that each worker uses inside one operation."""
-    max_batch_sentences: int = 32
-    max_batch_source_tokens: int = 2048
-    """Most source tokens of a batch, padding counted."""
-    batch_delay_seconds: float = 0.005
-    """Longest that a sentence waits for others to share its batch while a worker is idle."""
-    max_queue_source_tokens: int = 65536
-    """Most source tokens waiting."""
+    shortlists: frozenset[str] = frozenset()
+    """Names of the models that are decoded with the shortlists of their bundles; "*" for those that have one."""
+    max_batch_sentences: int = 16
+    """Most sentences that a worker decodes together; more of them gain little and make each step longer."""
+    max_join_source_tokens: int = 600
+    """Most source tokens of the sentences that join others at one step, who wait while these are encoded."""
+    max_queue_tokens: int = 1_000_000
+    """Most tokens waiting: source tokens, and for each hypothesis the target tokens that are expected."""
     max_content_characters: int = 20000
     """Most characters of one text."""

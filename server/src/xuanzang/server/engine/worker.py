@@ -69,12 +69,8 @@ class Worker:
             self.ready.set_exception(error)
             return
         self.ready.set_result(refused)
-        idle = True
         while (newcomers := self._scheduler.take(self._number)) is not None:
-            if idle:
-                self._busy_since = time.perf_counter()
             self._serve(newcomers)
-            idle = not any(self._lanes.values())
 
     def _open_models(self) -> dict[LoadedModel, BundleError]:
         refused: dict[LoadedModel, BundleError] = {}
@@ -86,34 +82,39 @@ class Worker:
         return refused
 
     def _open_model(self, model: LoadedModel) -> Lane:
+        metrics = self._metrics.of(model.labels)
         started = time.monotonic()
         new_decoder = self._open_graphs(model.bundle)
         opened = time.monotonic()
         replay(model, new_decoder)
-        self._metrics.model_load_duration_seconds.labels(*model.labels).set(model.load_seconds + opened - started)
-        self._metrics.warmup_duration_seconds.labels(*model.labels).set(time.monotonic() - opened)
+        metrics.model_load_duration_seconds.set(model.load_seconds + opened - started)
+        metrics.warmup_duration_seconds.set(time.monotonic() - opened)
         return Lane(model, new_decoder, metrics=self._metrics)
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join, and take one step of each model."""
+        if not any(self._lanes.values()):
+            self._busy_since = time.perf_counter()
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
-        for model, lane in self._lanes.items():
-            if model in joining or lane:
-                self._advance(lane, joining.get(model, ()))
+        cost = sum(
+            self._advance(lane, joining.get(model, ()))
+            for model, lane in self._lanes.items()
+            if lane or model in joining
+        )
+        self._scheduler.report(self._number, running=sum(map(len, self._lanes.values())))
+        if cost:
+            now = time.perf_counter()
+            self._scheduler.record(cost, now - self._busy_since)
+            self._busy_since = now
 
-    def _advance(self, lane: Lane, newcomers: Sequence[QueuedSentence]) -> None:
+    def _advance(self, lane: Lane, newcomers: Sequence[QueuedSentence]) -> int:
+        """Return the predicted cost of the sentences that are done."""
         try:
             if newcomers:
                 lane.admit(newcomers)
-            answered, given_up = lane.step()
+            return lane.step()
         except Exception as error:  # noqa: BLE001 - the thread must live on, and those who wait must hear of it
-            self._scheduler.leave(self._number, lane.fail(error))
-            return
-        if given_up:
-            self._scheduler.leave(self._number, given_up)
-        if answered:
-            now = time.perf_counter()
-            self._scheduler.leave(self._number, answered, now - self._busy_since)
-            self._busy_since = now
+            lane.fail(error)
+            return 0

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, ServedModel
+from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
+from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024
 MAX_ID_BYTES = 256
-MAX_BEAM_SIZE = 16
-MAX_LENGTH_PENALTY = 10.0
 
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
 _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxyType(
@@ -24,6 +21,7 @@ _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxy
         FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
         FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
         FinishReason.COPIED: pb.FINISH_REASON_COPIED,
+        FinishReason.DEADLINE: pb.FINISH_REASON_DEADLINE,
     }
 )
 
@@ -84,6 +82,23 @@ def read_stream_request(request: pb.StreamTranslateTextRequest, resolve: Resolve
     return _read(request, texts=(request.content,), violations=violations, resolve=resolve)
 
 
+def read_progressive_request(request: pb.TranslateTextProgressivelyRequest, resolve: Resolve) -> TranslationRequest:
+    """Check a request with one text and fill in the defaults.
+
+    Args:
+        request: As received.
+        resolve: Finds the model.
+
+    Returns:
+        What to translate, with which model and how; one text.
+
+    Raises:
+        InvalidInputError: With every fault that was found.
+        ModelNotFoundError: No served model fits, and nothing else is wrong.
+    """
+    return _read(request, texts=(request.content,), violations=[], resolve=resolve)
+
+
 def unary_response(
     request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]]
 ) -> pb.TranslateTextResponse:
@@ -124,8 +139,29 @@ def stream_response(
     )
 
 
-def of_stream(error: InvalidInputError) -> InvalidInputError:
-    """Name the field of an engine's error as a stream's messages have it.
+def last_progressive_response(
+    request: TranslationRequest, hypotheses: Sequence[Hypothesis], *, sent: int
+) -> pb.TranslateTextProgressivelyResponse:
+    """End the answer to a text that was sent in parts.
+
+    Args:
+        request: That was translated.
+        hypotheses: Of its text, best first.
+        sent: Characters of the best one that the caller has.
+
+    Returns:
+        The rest of the text, and the translation.
+    """
+    return pb.TranslateTextProgressivelyResponse(
+        text_delta=hypotheses[0].text[sent:],
+        translation=_translation(request, hypotheses),
+        model=request.model.name,
+        model_version=str(request.model.version),
+    )
+
+
+def of_single_text(error: InvalidInputError) -> InvalidInputError:
+    """Name the field of an engine's error as messages with one text have it.
 
     Args:
         error: About "contents[0]".
@@ -155,13 +191,13 @@ def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
 
 
 def _read(
-    request: pb.TranslateTextRequest | pb.StreamTranslateTextRequest,
+    request: pb.TranslateTextRequest | pb.StreamTranslateTextRequest | pb.TranslateTextProgressivelyRequest,
     *,
     texts: tuple[str, ...],
     violations: list[FieldViolation],
     resolve: Resolve,
 ) -> TranslationRequest:
-    violations += _range_violations(request.options)
+    violations += range_violations(request.options)
     try:
         model = resolve(
             model=request.model,
@@ -174,56 +210,11 @@ def _read(
         if violations:
             raise InvalidInputError(violations) from None
         raise
-    options = _with_defaults(request.options, model)
-    violations += _mutual_violations(options, model)
+    options = with_defaults(request.options, model)
+    violations += mutual_violations(options, model)
     if violations:
         raise InvalidInputError(violations)
     return TranslationRequest(texts=texts, model=model, options=options, return_scores=request.options.return_scores)
-
-
-def _range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
-    """Faults that each option has by itself."""
-    ranges: tuple[tuple[str, float, float, str], ...] = (
-        ("beam_size", 1, MAX_BEAM_SIZE, f"1 to {MAX_BEAM_SIZE}"),
-        ("num_hypotheses", 1, math.inf, "at least 1"),
-        ("length_penalty", 0, MAX_LENGTH_PENALTY, f"0 to {MAX_LENGTH_PENALTY:g}"),
-        ("min_target_length", 0, math.inf, "at least 0"),
-        ("max_target_length", 1, math.inf, "at least 1"),
-    )
-    chosen = _chosen(options)
-    for name, least, most, limits in ranges:
-        # NaN compares false with both limits.
-        if name in chosen and not least <= chosen[name] <= most:
-            yield _option_violation(name, limits, chosen[name])
-
-
-def _with_defaults(options: pb.DecodingOptions, model: ServedModel) -> DecodingOptions:
-    """What the caller left out is the model's default, narrowed where the caller's own choice is narrower."""
-    default = model.default_options
-    chosen = _chosen(options)
-    num_hypotheses = min(default.num_hypotheses, chosen.get("beam_size", default.num_hypotheses))
-    completed: DecodingOptions = dataclasses.replace(default, **({"num_hypotheses": num_hypotheses} | chosen))
-    return completed
-
-
-def _chosen(options: pb.DecodingOptions) -> dict[str, Any]:
-    """The decoding options that the caller set; a field that was set to 0 is one of them."""
-    return {field.name: value for field, value in options.ListFields() if field.name != "return_scores"}
-
-
-def _mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[FieldViolation]:
-    """Faults that options have beside each other, or beside the model."""
-    longest = options.max_target_length or model.max_target_length
-    if options.num_hypotheses > options.beam_size:
-        yield _option_violation("num_hypotheses", f"at most beam_size, {options.beam_size}", options.num_hypotheses)
-    if longest > model.max_target_length:
-        yield _option_violation("max_target_length", f"at most {model.max_target_length} for this model", longest)
-    if options.min_target_length > longest:
-        yield _option_violation("min_target_length", f"at most {longest}", options.min_target_length)
-
-
-def _option_violation(name: str, limits: str, value: float) -> FieldViolation:
-    return FieldViolation(field=f"options.{name}", description=f"must be {limits}, is {value:g}")
 
 
 def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) -> pb.Translation:
@@ -234,9 +225,16 @@ def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) 
                 score=hypothesis.score if request.return_scores else None,
                 token_count=hypothesis.token_count,
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
+                tokens=map(_token_detail, hypothesis.tokens),
             )
             for hypothesis in hypotheses
         ]
+    )
+
+
+def _token_detail(token: TokenDetail) -> pb.TokenDetail:
+    return pb.TokenDetail(
+        text=token.text, score=token.score, source_start=token.source_start, source_end=token.source_end
     )
 
 
@@ -249,7 +247,19 @@ def _model(model: ServedModel) -> pb.Model:
         precision=model.precision,
         manifest_sha256=model.manifest_sha256,
         is_default=model.is_default,
-        default_options=pb.DecodingOptions(**dataclasses.asdict(model.default_options), return_scores=False),
+        default_options=_default_options(model.default_options),
         max_source_length=model.max_source_length,
         max_target_length=model.max_target_length,
+    )
+
+
+def _default_options(options: DecodingOptions) -> pb.DecodingOptions:
+    # The other fields are off unless a caller sets them.
+    return pb.DecodingOptions(
+        beam_size=options.beam_size,
+        num_hypotheses=options.num_hypotheses,
+        length_penalty=options.length_penalty,
+        min_target_length=options.min_target_length,
+        max_target_length=options.max_target_length,
+        return_scores=False,
     )

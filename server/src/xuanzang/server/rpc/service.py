@@ -15,6 +15,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, InvalidInputError
 from xuanzang.server.rpc import errors, messages
 from xuanzang.server.rpc.admission import Admission
+from xuanzang.server.rpc.callers import caller_of
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -35,7 +36,11 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translate many texts and answer when all are done."""
         checked = messages.read_unary_request(request, self._engine.resolve)
         translations = await self._engine.translate(
-            checked.texts, model=checked.model, options=checked.options, deadline=_deadline(context)
+            checked.texts,
+            model=checked.model,
+            options=checked.options,
+            deadline=_deadline(context),
+            caller=caller_of(context),
         )
         return messages.unary_response(checked, translations)
 
@@ -59,6 +64,31 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             raise ended_by
 
     @override
+    async def TranslateTextProgressively(
+        self, request: pb.TranslateTextProgressivelyRequest, context: Context
+    ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
+        """Translate a text and send what is certain of it as the search goes on."""
+        checked = messages.read_progressive_request(request, self._engine.resolve)
+        parts = self._engine.translate_progressively(
+            checked.texts[0],
+            model=checked.model,
+            options=checked.options,
+            deadline=_deadline(context),
+            caller=caller_of(context),
+        )
+        sent = 0
+        try:
+            async with aclosing(parts):
+                async for part in parts:
+                    if isinstance(part, str):
+                        sent += len(part)
+                        yield pb.TranslateTextProgressivelyResponse(text_delta=part)
+                    else:
+                        yield messages.last_progressive_response(checked, part, sent=sent)
+        except InvalidInputError as error:
+            raise messages.of_single_text(error) from None
+
+    @override
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         """List the models being served."""
         return messages.models_response(self._engine.models)
@@ -73,19 +103,23 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
 
     async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream) -> None:
         try:
-            response = await self._translated(request, stream.context)
+            response = await self._translated(request, stream)
         except InvalidInputError as error:
-            response = _failed(request, messages.of_stream(error))
+            response = _failed(request, messages.of_single_text(error))
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
             response = _failed(request, error)
         await stream.write(response)
 
     async def _translated(
-        self, request: pb.StreamTranslateTextRequest, context: Context
+        self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
         checked = messages.read_stream_request(request, self._engine.resolve)
         [hypotheses] = await self._engine.translate(
-            checked.texts, model=checked.model, options=checked.options, deadline=_deadline(context)
+            checked.texts,
+            model=checked.model,
+            options=checked.options,
+            deadline=_deadline(stream.context),
+            caller=stream.caller,
         )
         return messages.stream_response(request.id, checked, hypotheses)
 
@@ -95,6 +129,7 @@ class _Stream:
 
     def __init__(self, context: Context, max_texts: int) -> None:
         self.context = context
+        self.caller = caller_of(context)
         self.slots = asyncio.Semaphore(max_texts)
         self.caller_gone = False
         self._pen = asyncio.Lock()

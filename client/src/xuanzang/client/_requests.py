@@ -1,0 +1,111 @@
+"""From what callers give to the messages of the wire."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
+from xuanzang.client._types import SamplingOptions, TranslateOptions
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+
+def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
+    """Build the request for some texts.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A lone text instead of a sequence, a value of the wrong type, or an option that does not exist.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError("texts is a sequence of str; for a single text call translate_one")
+    unknown = options.keys() - TranslateOptions.__optional_keys__
+    if unknown:
+        raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    request = pb.TranslateTextRequest(
+        source_language_code=chosen.pop("source_language", ""),
+        target_language_code=chosen.pop("target_language", ""),
+        model=chosen.pop("model", ""),
+    )
+    for name, value in chosen.items():
+        _set_option(request.options, name, value)
+    request.contents.extend(_checked(texts, path="contents"))
+    return request
+
+
+def stream_request(template: pb.TranslateTextRequest, *, index: int, text: str) -> pb.StreamTranslateTextRequest:
+    """Build the message for one text of a stream, with the languages, model and options of `template`.
+
+    Raises:
+        InvalidRequestError: The text cannot be written on the wire.
+    """
+    _check_text(text, path="content")
+    return pb.StreamTranslateTextRequest(id=str(index), content=text, **_shared(template))
+
+
+def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.TranslateTextProgressivelyRequest:
+    """Build the request for a text whose translation is to come in parts.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A value of the wrong type, or an option that does not exist.
+    """
+    _check_text(text, path="content")
+    return pb.TranslateTextProgressivelyRequest(content=text, **_shared(translate_request((), **options)))
+
+
+def _shared(template: pb.TranslateTextRequest) -> dict[str, Any]:
+    """What every request has under the same names, apart from its texts."""
+    return {field.name: value for field, value in template.ListFields() if field.name != "contents"}
+
+
+def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:
+    path = f"options.{name}"
+    if name == "suppressed_texts":
+        if isinstance(value, str | bytes):
+            raise TypeError(f"{name} is a sequence of str")
+        options.suppressed_texts.extend(_checked(value, path=path))
+    elif name == "sampling":
+        _set_sampling(options.sampling, value, path=path)
+    else:
+        _set(options, name, value, path=path)
+
+
+def _set_sampling(message: pb.SamplingOptions, sampling: SamplingOptions, *, path: str) -> None:
+    # All defaults is sampling, too.
+    message.SetInParent()
+    for name, value in dataclasses.asdict(sampling).items():
+        if value is not None:
+            _set(message, name, value, path=f"{path}.{name}")
+
+
+def _set(message: pb.DecodingOptions | pb.SamplingOptions, name: str, value: Any, *, path: str) -> None:
+    if isinstance(value, str):
+        _check_text(value, path=path)
+    try:
+        setattr(message, name, value)
+    except ValueError as error:  # outside 32 bits; every narrower limit is the server's to judge
+        raise _invalid(path, f"is out of range: {value}") from error
+
+
+def _checked(texts: Sequence[str], *, path: str) -> Sequence[str]:
+    checked = list(texts)
+    for index, text in enumerate(checked):
+        _check_text(text, path=f"{path}[{index}]")
+    return checked
+
+
+def _check_text(text: str, *, path: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{path} is a {type(text).__name__}, not a str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise _invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
+
+
+def _invalid(path: str, description: str) -> InvalidRequestError:
+    violation = FieldViolation(field=path, description=description)
+    return InvalidRequestError(f"{path} {description}", code=StatusCode.INVALID_ARGUMENT, violations=(violation,))

@@ -1,0 +1,40 @@
+"""Whether the graphs of a bundle translate as they did at export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xuanzang.server.bundles.bundle import Sample
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.lane import NewDecoder
+from xuanzang.server.engine.model import LoadedModel
+
+
+def replay(model: LoadedModel, new_decoder: NewDecoder) -> None:
+    """Decode the samples of a certificate, each alone as at export; this also warms the graphs up.
+
+    Args:
+        model: Whose samples they are.
+        new_decoder: Over its graphs.
+
+    Raises:
+        BundleError: If a sample gets other target ids than at export.
+    """
+    reasons = [
+        f"the translation of {sample.source!r} is not that of the certificate"
+        for sample in model.bundle.samples
+        if _target_ids(model, sample, new_decoder) != sample.target_ids
+    ]
+    if reasons:
+        raise BundleError(model.bundle.directory, reasons)
+
+
+def _target_ids(model: LoadedModel, sample: Sample, new_decoder: NewDecoder) -> tuple[int, ...]:
+    decoder = new_decoder()
+    decoder.admit([model.sample_sentence(sample)])
+    finished: Sequence[tuple[Sentence, Sequence[TargetHypothesis]]] = []
+    while not finished:
+        finished = decoder.step()
+    [(_, hypotheses)] = finished
+    return tuple(hypotheses[0].target_ids)

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from typing import Any
+
+import pytest
+
+from xuanzang.client import (
+    AsyncTranslationClient,
+    DeadlineExceededError,
+    FinishReason,
+    Hypothesis,
+    SamplingOptions,
+    Translation,
+)
+
+TEXT = "今天天气很好，我们去公园吧。"
+SENTENCES = ["我有一只猫。", TEXT, "你好。", "老师有三只虎！"]
+
+CHOICES: list[dict[str, Any]] = [
+    {},
+    {"beam_size": 1},
+    {"beam_size": 7, "num_hypotheses": 7, "length_penalty": 0.0},
+    {"coverage_penalty": 2.0},
+    {"repetition_penalty": 1.7},
+    {"no_repeat_ngram_size": 2},
+    {"target_prefix": "they have"},
+    {"suppressed_texts": ["e", "have"]},
+    {"sampling": SamplingOptions(seed=3, temperature=2.0), "num_hypotheses": 3},
+    {"return_alternatives": True, "num_hypotheses": 4},
+    {"token_details": True, "min_target_length": 9},
+]
+
+
+def texts_of(translation: Translation) -> list[str]:
+    return [hypothesis.text for hypothesis in translation.hypotheses]
+
+
+def shown(translation: Translation) -> list[tuple[str, float]]:
+    return [(hypothesis.text, round(hypothesis.score or 0.0, 4)) for hypothesis in translation.hypotheses]
+
+
+async def test_no_translation_depends_on_the_options_of_others(client: AsyncTranslationClient) -> None:
+    wanted = [(text, options) for text in SENTENCES for options in CHOICES]
+
+    async def translated(text: str, options: dict[str, Any]) -> list[tuple[str, float]]:
+        return shown(await client.translate_one(text, return_scores=True, **options))
+
+    alone = [await translated(*each) for each in wanted]
+    together = await asyncio.gather(*(translated(*each) for each in wanted))
+    assert together == alone
+
+
+async def test_every_hypothesis_begins_with_the_prefix_and_goes_on_as_the_model_would(
+    client: AsyncTranslationClient,
+) -> None:
+    [free] = texts_of(await client.translate_one(TEXT, beam_size=1))
+    beginning = free[: len(free) // 2].rpartition(" ")[0]
+    assert texts_of(await client.translate_one(TEXT, beam_size=1, target_prefix=beginning)) == [free]
+    forced = texts_of(await client.translate_one(TEXT, target_prefix="they have", num_hypotheses=4))
+    assert all(text.startswith("they have") for text in forced)
+    assert len(set(forced)) == 4
+
+
+async def test_what_is_suppressed_occurs_nowhere(client: AsyncTranslationClient) -> None:
+    [hypothesis] = (await client.translate_one(TEXT, token_details=True)).hypotheses
+    unwanted = {token.text.strip() for token in hypothesis.tokens if token.text.strip().isalpha()}
+    assert unwanted
+    other = await client.translate_one(TEXT, suppressed_texts=sorted(unwanted), token_details=True, num_hypotheses=4)
+    for hypothesis in other.hypotheses:
+        assert not unwanted & {token.text.strip() for token in hypothesis.tokens}
+
+
+async def test_no_sequence_of_tokens_occurs_again(client: AsyncTranslationClient) -> None:
+    options: Any = {"min_target_length": 30, "token_details": True}
+    [free] = (await client.translate_one(TEXT, **options)).hypotheses
+    [other] = (await client.translate_one(TEXT, no_repeat_ngram_size=2, **options)).hypotheses
+    assert repeated_pairs(free)
+    assert not repeated_pairs(other)
+
+
+def repeated_pairs(hypothesis: Hypothesis) -> set[tuple[str, str]]:
+    # Parts of a character have no text of their own, so that different ones look the same.
+    texts = [token.text.replace("\ufffd", "") for token in hypothesis.tokens]
+    pairs = [pair for pair in itertools.pairwise(texts) if all(pair)]
+    return {pair for pair in pairs if pairs.count(pair) > 1}
+
+
+async def test_a_repetition_penalty_makes_the_tokens_of_a_translation_more_diverse(
+    client: AsyncTranslationClient,
+) -> None:
+    options: Any = {"min_target_length": 30, "token_details": True}
+    [free] = (await client.translate_one(TEXT, **options)).hypotheses
+    [other] = (await client.translate_one(TEXT, repetition_penalty=10.0, **options)).hypotheses
+    assert len({token.text for token in other.tokens}) > len({token.text for token in free.tokens})
+
+
+async def test_a_coverage_penalty_changes_scores_and_nothing_that_it_is_zero_for(
+    client: AsyncTranslationClient,
+) -> None:
+    plain = await client.translate_one(TEXT, return_scores=True)
+    none = await client.translate_one(TEXT, return_scores=True, coverage_penalty=0.0)
+    much = await client.translate_one(TEXT, return_scores=True, coverage_penalty=10.0)
+    assert shown(plain) == shown(none)
+    assert (much.hypotheses[0].score or 0.0) < (plain.hypotheses[0].score or 0.0)
+
+
+async def test_equal_seeds_give_equal_draws_and_others_give_others(client: AsyncTranslationClient) -> None:
+    async def drawn(**sampling: Any) -> list[tuple[str, float]]:
+        options = SamplingOptions(**sampling)
+        return shown(await client.translate_one(TEXT, sampling=options, num_hypotheses=8, return_scores=True))
+
+    first = await drawn(seed=1, temperature=2.0)
+    assert first == await drawn(seed=1, temperature=2.0)
+    assert first != await drawn(seed=1000, temperature=2.0)
+    assert await drawn(temperature=2.0) != await drawn(temperature=2.0)
+    assert [score for _, score in first] == sorted((score for _, score in first), reverse=True)
+
+
+async def test_drawing_among_one_token_is_greedy_search(client: AsyncTranslationClient) -> None:
+    greedy = await client.translate(SENTENCES, beam_size=1)
+    for sampling in (SamplingOptions(top_k=1), SamplingOptions(top_p=1e-6), SamplingOptions(temperature=1e-6)):
+        drawn = await client.translate(SENTENCES, sampling=sampling)
+        assert [each.text for each in drawn] == [each.text for each in greedy]
+
+
+@pytest.mark.parametrize("prefix", ["", "they"])
+async def test_alternatives_differ_right_after_the_prefix(client: AsyncTranslationClient, prefix: str) -> None:
+    translation = await client.translate_one(
+        TEXT, return_alternatives=True, num_hypotheses=6, target_prefix=prefix, token_details=True, return_scores=True
+    )
+    [alone] = (await client.translate_one(TEXT, target_prefix=prefix, token_details=True, beam_size=1)).hypotheses
+    common = 0
+    if prefix:
+        common = next(place for place, token in enumerate(alone.tokens) if token.score)
+    openings = [hypothesis.tokens[common] for hypothesis in translation.hypotheses]
+    # Parts of a character look the same, but are not equally likely.
+    assert len({(token.text, token.score) for token in openings}) == 6
+    assert all(text.startswith(prefix) for text in texts_of(translation))
+    # The likeliest opening is the one that greedy search takes.
+    assert max(openings, key=lambda token: token.score).text == alone.tokens[common].text
+    scores = [hypothesis.score or 0.0 for hypothesis in translation.hypotheses]
+    assert scores == sorted(scores, reverse=True)
+
+
+async def test_tokens_make_up_the_text_and_its_score(client: AsyncTranslationClient) -> None:
+    for translation in await client.translate(SENTENCES, token_details=True, return_scores=True, length_penalty=1.0):
+        [hypothesis] = translation.hypotheses
+        assert len(hypothesis.tokens) == hypothesis.token_count
+        assert "".join(token.text for token in hypothesis.tokens).strip() == hypothesis.text
+        mean = sum(token.score for token in hypothesis.tokens) / hypothesis.token_count
+        assert hypothesis.score == pytest.approx(mean, abs=1e-4)
+
+
+async def test_tokens_point_into_their_own_sentence_of_the_text(client: AsyncTranslationClient) -> None:
+    text = "".join(SENTENCES)
+    [hypothesis] = (await client.translate_one(text, token_details=True)).hypotheses
+    alone = await client.translate(SENTENCES, token_details=True)
+    offsets = itertools.accumulate(map(len, SENTENCES), initial=0)
+    assert len(hypothesis.tokens) == hypothesis.token_count
+    assert [(token.text, token.source_start, token.source_end) for token in hypothesis.tokens] == [
+        (token.text, token.source_start + offset, token.source_end + offset)
+        for offset, translation in zip(offsets, alone, strict=False)
+        for token in translation.hypotheses[0].tokens
+    ]
+
+
+async def test_details_are_given_only_when_asked_for(client: AsyncTranslationClient) -> None:
+    assert (await client.translate_one(TEXT)).hypotheses[0].tokens == ()
+
+
+async def test_time_that_runs_out_gives_what_was_found_so_far(client: AsyncTranslationClient) -> None:
+    long: Any = {"beam_size": 16, "min_target_length": 250, "max_target_length": 254, "partial_on_deadline": True}
+    started = time.perf_counter()
+    whole = await client.translate_one(TEXT, timeout=600, **long)
+    seconds = time.perf_counter() - started
+    reasons = {whole.hypotheses[0].finish_reason}
+    # Somewhere between no time at all and enough of it, whatever the machine is doing besides.
+    for share in (0.3, 0.5, 0.7, 0.9) * 10:
+        try:
+            partial = await client.translate_one(TEXT, timeout=share * seconds, **long)
+        except DeadlineExceededError:
+            continue
+        reasons.add(partial.hypotheses[0].finish_reason)
+        if partial.hypotheses[0].finish_reason is FinishReason.DEADLINE:
+            break
+    assert FinishReason.DEADLINE in reasons
+    assert 0 < partial.hypotheses[0].token_count < whole.hypotheses[0].token_count
+
+
+async def test_a_caller_with_one_text_does_not_wait_for_those_of_another(running: Any) -> None:
+    async with (
+        AsyncTranslationClient(running.address, client_id="many") as many,
+        AsyncTranslationClient(running.address, client_id="one") as one,
+    ):
+        calls = [asyncio.ensure_future(many.translate(SENTENCES * 50, min_target_length=40)) for _ in range(3)]
+        while (await running.scrape()).value("nmt_requests_running") == 0:
+            pass
+        await one.translate_one("你好。")
+        assert not any(call.done() for call in calls)
+        assert [len(translations) for translations in await asyncio.gather(*calls)] == [200] * 3

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from xuanzang.client import (
+    AsyncTranslationClient,
+    InvalidRequestError,
+    ProgressiveTranslation,
+    SamplingOptions,
+    TranslationClient,
+)
+
+SENTENCES = ["我有一只猫。", "今天天气很好，我们去公园吧。", "你好。", "老师有三只虎！"]
+LONG_TEXT = "\n\n".join("".join(SENTENCES) for _ in range(3)) + "\n"
+
+
+async def parts_of(client: AsyncTranslationClient, text: str, **options: Any) -> list[ProgressiveTranslation]:
+    return [part async for part in client.translate_progressively(text, **options)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"beam_size": 1},
+        {"beam_size": 8, "length_penalty": 0.0},
+        {"coverage_penalty": 1.0, "no_repeat_ngram_size": 2},
+        {"sampling": SamplingOptions(seed=1, temperature=2.0)},
+        {"token_details": True, "return_scores": True},
+    ],
+)
+@pytest.mark.parametrize("text", [*SENTENCES, LONG_TEXT, "", " \n"])
+async def test_the_parts_are_the_text_that_an_ordinary_call_gives(
+    client: AsyncTranslationClient, text: str, options: Any
+) -> None:
+    *before, last = await parts_of(client, text, **options)
+    assert all(part.translation is None for part in before)
+    assert last.translation == await client.translate_one(text, **options)
+    assert "".join(part.text_delta for part in (*before, last)) == last.translation.text
+
+
+async def test_a_long_text_comes_sentence_by_sentence_or_faster(client: AsyncTranslationClient) -> None:
+    parts = await parts_of(client, LONG_TEXT)
+    assert len([part for part in parts if part.text_delta]) >= 12
+
+
+async def test_the_best_of_several_hypotheses_is_what_was_told(client: AsyncTranslationClient) -> None:
+    for options in (
+        {"beam_size": 4, "num_hypotheses": 4},
+        {"return_alternatives": True, "num_hypotheses": 3},
+        {"sampling": SamplingOptions(seed=1), "num_hypotheses": 3},
+    ):
+        choice: Any = options
+        parts = await parts_of(client, SENTENCES[1], **choice)
+        last = parts[-1].translation
+        assert last == await client.translate_one(SENTENCES[1], **choice)
+        assert "".join(part.text_delta for part in parts) == last.text
+
+
+async def test_the_prefix_is_told_too(client: AsyncTranslationClient) -> None:
+    parts = await parts_of(client, SENTENCES[1], target_prefix="they have")
+    assert "".join(part.text_delta for part in parts).startswith("they have")
+
+
+async def test_the_blocking_client_gets_the_same_parts(client: AsyncTranslationClient, running: Any) -> None:
+    def blocking() -> list[str]:
+        with TranslationClient(running.address) as translator:
+            return [part.text_delta for part in translator.translate_progressively(LONG_TEXT)]
+
+    told = await asyncio.to_thread(blocking)
+    assert "".join(told) == (await client.translate_one(LONG_TEXT)).text
+
+
+async def test_bad_input_names_the_field(client: AsyncTranslationClient) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        await parts_of(client, "好" * 60_000)
+    assert [fault.field for fault in caught.value.violations] == ["content"]
+    with pytest.raises(InvalidRequestError) as caught:
+        await parts_of(client, "好。好。", target_prefix="I")
+    assert caught.value.violations[0].description == "only for texts of a single sentence, content has 2"
+
+
+async def test_leaving_early_frees_the_worker(client: AsyncTranslationClient, running: Any) -> None:
+    parts = client.translate_progressively(LONG_TEXT, beam_size=16, min_target_length=60, max_target_length=60)
+    await anext(parts)
+    await parts.aclose()
+    await running.server.rpc.join()
+    await client.translate_one("你好。")
+    scrape = await running.scrape()
+    assert scrape.value("nmt_requests_running") == 0
+    assert scrape.value("nmt_queue_tokens") == 0
+    assert (
+        scrape.value("grpc_server_handled_total", grpc_method="TranslateTextProgressively", grpc_code="CANCELLED") == 1
+    )
+
+
+async def test_a_drain_lets_it_come_to_its_end(client: AsyncTranslationClient, running: Any) -> None:
+    parts = client.translate_progressively(LONG_TEXT)
+    await anext(parts)
+    draining = asyncio.ensure_future(running.server.drain())
+    rest = [part async for part in parts]
+    assert rest[-1].translation is not None
+    await draining

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from xuanzang import client as sdk
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Client, Script
+
+
+def test_the_parts_are_the_text_and_the_last_has_the_translation(client: Client) -> None:
+    parts = client.translate_progressively("abc")
+    assert [part.text_delta for part in parts] == ["A", "B", "C", ""]
+    assert [part.translation is None for part in parts] == [True, True, True, False]
+    assert parts[-1].translation is not None
+    assert parts[-1].translation.text == "ABC"
+    assert (parts[-1].translation.model, parts[-1].translation.model_version) == ("zh-en", "1")
+
+
+def test_languages_model_and_options_travel_with_the_text(client: Client, script: Script) -> None:
+    requests = []
+    answer = script.on_progressive
+
+    def remember(request: Any, context: Any) -> Any:
+        requests.append(request)
+        return answer(request, context)
+
+    script.on_progressive = remember
+    client.translate_progressively("a", source_language="zh", target_language="en", model="m", target_prefix="I")
+    assert requests == [
+        pb.TranslateTextProgressivelyRequest(
+            content="a",
+            source_language_code="zh",
+            target_language_code="en",
+            model="m",
+            options=pb.DecodingOptions(target_prefix="I"),
+        )
+    ]
+
+
+def test_each_part_comes_before_the_next_is_known(script: Script) -> None:
+    asked = threading.Semaphore(0)
+
+    def when_asked(request: Any, context: Any) -> Iterator[Any]:
+        for letter in "ABC":
+            asked.acquire(timeout=20)
+            yield pb.TranslateTextProgressivelyResponse(text_delta=letter)
+        yield pb.TranslateTextProgressivelyResponse(translation=pb.Translation(hypotheses=[pb.Hypothesis(text="ABC")]))
+
+    script.on_progressive = when_asked
+    with sdk.TranslationClient(script.address) as client:
+        parts = client.translate_progressively("abc")
+        for letter in "ABC":
+            asked.release()
+            assert next(parts).text_delta == letter
+        assert [part.translation is not None for part in parts] == [True]
+
+
+def test_a_refusal_is_raised_at_the_first_part(client: Client, script: Script) -> None:
+    script.on_progressive = lambda request, context: context.abort(grpc.StatusCode.INVALID_ARGUMENT, "too long")
+    with pytest.raises(sdk.InvalidRequestError, match="too long"):
+        client.translate_progressively("a")
+
+
+def test_a_text_that_cannot_be_written_on_the_wire_is_refused_by_name(client: Client) -> None:
+    with pytest.raises(sdk.InvalidRequestError) as caught:
+        client.translate_progressively("\ud800")
+    assert [violation.field for violation in caught.value.violations] == ["content"]
+
+
+@pytest.mark.parametrize("answers", [[], [pb.TranslateTextProgressivelyResponse(text_delta="A")]])
+def test_an_end_without_translation_is_a_fault_of_the_server(
+    client: Client, script: Script, answers: list[pb.TranslateTextProgressivelyResponse]
+) -> None:
+    script.on_progressive = lambda request, context: iter(answers)
+    with pytest.raises(sdk.ServerFaultError, match="without a translation"):
+        client.translate_progressively("a")
+
+
+def test_a_call_refused_before_its_first_part_is_made_again(client: Client, script: Script) -> None:
+    refusals = iter(range(2))
+    answer = script.on_progressive
+
+    def respond(request: Any, context: Any) -> Iterator[Any]:
+        if next(refusals, None) is not None:
+            context.set_trailing_metadata((("grpc-retry-pushback-ms", "1"),))
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "not now")
+        yield from answer(request, context)
+
+    script.on_progressive = respond
+    assert "".join(part.text_delta for part in client.translate_progressively("abc")) == "ABC"
+
+
+def endless(ended: threading.Event) -> Any:
+    """Send one part, then wait until the client leaves."""
+
+    def respond(request: Any, context: Any) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        yield pb.TranslateTextProgressivelyResponse(text_delta="A")
+        ended.wait(20)
+
+    return respond
+
+
+def test_the_timeout_is_for_the_whole_call(client: Client, script: Script) -> None:
+    ended = threading.Event()
+    script.on_progressive = endless(ended)
+    with pytest.raises(sdk.DeadlineExceededError):
+        client.translate_progressively("a", timeout=0.2)
+    assert ended.wait(10)
+
+
+def test_leaving_early_cancels_the_call(script: Script) -> None:
+    ended = threading.Event()
+    script.on_progressive = endless(ended)
+    with sdk.TranslationClient(script.address) as client:
+        for part in client.translate_progressively("a"):
+            assert part.text_delta == "A"
+            break
+        assert ended.wait(10)
+
+
+async def test_leaving_an_asynchronous_call_early_cancels_it(script: Script) -> None:
+    ended = threading.Event()
+    script.on_progressive = endless(ended)
+    async with sdk.AsyncTranslationClient(script.address) as client:
+        parts = client.translate_progressively("a")
+        assert (await anext(parts)).text_delta == "A"
+        await parts.aclose()
+        assert await asyncio.to_thread(ended.wait, 10)

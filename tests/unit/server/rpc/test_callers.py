@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+NAMED = (("x-client-id", "nightly"),)
+
+
+async def call_every_way(served: Any, metadata: Any = ()) -> None:
+    await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]), metadata=metadata)
+    for request, rpc in (
+        (pb.TranslateTextProgressivelyRequest(content="a"), served.stub.TranslateTextProgressively),
+        (iter([pb.StreamTranslateTextRequest(content="a")] * 2), served.stub.StreamTranslateText),
+    ):
+        assert [answer async for answer in rpc(request, metadata=metadata)]
+    await served.rpc.join()
+
+
+async def test_callers_are_told_apart_by_their_address_without_the_port(serve: Any) -> None:
+    async with serve() as served:
+        await call_every_way(served)
+    assert served.engine.callers == ["ipv4:127.0.0.1"] * 4
+
+
+async def test_a_caller_with_a_name_is_known_by_it_and_the_log_never_tells(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with serve() as served:
+            await call_every_way(served, NAMED)
+    assert served.engine.callers == ["nightly"] * 4
+    assert not any("nightly" in str(vars(record)) for record in caplog.records if record.name.startswith("xuanzang"))
+
+
+async def test_an_empty_name_is_none(serve: Any) -> None:
+    async with serve() as served:
+        await call_every_way(served, (("x-client-id", ""),))
+    assert set(served.engine.callers) == {"ipv4:127.0.0.1"}
+
+
+async def test_a_name_that_is_too_long_is_refused(serve: Any) -> None:
+    async with serve() as served:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call_every_way(served, (("x-client-id", "x" * 129),))
+        await call_every_way(served, (("x-client-id", "x" * 128),))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert caught.value.details() == "x-client-id: must have at most 128 characters, has 129"
