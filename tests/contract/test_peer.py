@@ -74,7 +74,7 @@ def test_options_mean_what_they_mean_in_ctranslate2(
 ) -> None:
     tokenizer = checkpoint.source_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
-    plain = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
+    plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
     found = serve(rows, [SearchOptions(**{"min_target_length": 0, **plain, **ours})] * len(rows))
     without = serve(rows, [SearchOptions(**{"min_target_length": 0, **plain})] * len(rows))
     assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
@@ -97,8 +97,8 @@ def test_suppressed_sequences_are_those_of_ctranslate2(
 ) -> None:
     tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
-    plain = {"beam_size": 4, "num_hypotheses": 1, "length_penalty": 1.0}
-    options = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
+    plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 1, "length_penalty": 1.0}
+    options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
     free = serve(rows, [SearchOptions(**options)] * len(rows))
     texts = [hypotheses[0].target_ids for hypotheses in free]
     forbidden = tuple({tuple(ids[: 1 + index % 3]) for index, ids in enumerate(texts[:6]) if ids})
@@ -120,7 +120,7 @@ def test_a_forced_prefix_is_that_of_ctranslate2(
     tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     # CTranslate2 lets no hypothesis end right after its prefix; a least length does so too, with slightly other scores.
-    options = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "min_target_length": 4}
+    options: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "min_target_length": 4}
     free = serve(rows, [SearchOptions(**options, max_target_length=LIMIT)] * len(rows))
     prefixes = [tuple(hypotheses[3].target_ids[:3]) for hypotheses in free]
     found = serve(rows, [SearchOptions(**options, max_target_length=LIMIT, prefix_ids=prefix) for prefix in prefixes])

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +16,7 @@ SIZES = st.tuples(st.integers(0, 6), st.integers(1, 7))
 @given(sizes=st.lists(SIZES, min_size=1, max_size=8))
 def test_what_is_kept_stays_whatever_size_the_tensors_take(sizes: list[tuple[int, int]]) -> None:
     store = Store(["key", "value"], num_heads=2, d_head=3, dtype=np.float32)
-    expected = {name: np.zeros((0, 2, 0, 3), np.float32) for name in ("key", "value")}
+    expected: dict[str, npt.NDArray[Any]] = {name: np.zeros((0, 2, 0, 3)) for name in ("key", "value")}
     random = np.random.default_rng(0)
     for count, columns in sizes:
         store.resize(count, columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Self
 
@@ -65,6 +66,7 @@ class Batch:
         self._no_edits = no_edits(0, kind.beam_size)
         self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: npt.NDArray[np.float32] = np.zeros((0, 0, 0), np.float32)
+        self._bound: tuple[object, ...] = (None,) * 5
         self._sentences: list[Sentence | None] = []
         """One per row; None for a sentence that has left a place to be taken."""
 
@@ -161,10 +163,15 @@ class Batch:
             self._no_edits = no_edits(batch, beam)
         if self._attention.shape != (batch, beam, cache.sources):
             self._attention = np.zeros((batch, beam, cache.sources), dtype=np.float32)
-        choices = self._choices.inputs() if self._choices else {}
         edits = search.edits()
         if edits and self._choices:
             edits = self._choices.placed(edits)
+        # Most steps work on the arrays of the step before.
+        owners = (search.token_ids, cache.inputs, edits, self._answer, self._attention)
+        if not self._choices and all(map(operator.is_, owners, self._bound)):
+            return
+        self._bound = owners
+        choices = self._choices.inputs() if self._choices else {}
         inputs: dict[str, Array] = {
             "token_ids": search.token_ids,
             "positions": search.positions,

@@ -53,6 +53,7 @@ class Cache:
             beam_size: Hypotheses of each sentence.
         """
         self._beam_size = beam_size
+        self._places = np.arange(beam_size)
         self._heads = np.arange(shape.num_heads)
         size = {"num_heads": shape.num_heads, "d_head": shape.d_head}
         self._past = Store(shape.past_names, **size, dtype=shape.dtype)
@@ -127,17 +128,23 @@ class Cache:
         """
         rows = np.arange(len(parents))[:, None]
         inherited = self._visible[rows, parents]
-        taken = inherited.any(axis=1)  # [batch, slot]
-        if int(taken.sum(axis=1).max()) + self._beam_size > self.slots:
+        taken: npt.NDArray[np.bool_] = np.asarray(inherited.any(axis=1))  # [batch, slot]
+        slots = self._lowest_free(taken)
+        if taken[rows, slots].any():
             more = _chunked(max(self._beam_size, self.slots // 4), _SLOTS_CHUNK)
             self._resize(self.slots + more)
-            taken = np.pad(taken, ((0, 0), (0, more)))
             inherited = np.pad(inherited, ((0, 0), (0, 0), (0, more)))
-        # The lowest free slots: which they are depends on the sentence alone, not on how many slots the batch has.
-        slots = np.argsort(taken, axis=1, kind="stable")[:, : self._beam_size]
+            slots = self._lowest_free(np.pad(taken, ((0, 0), (0, more))))
         np.copyto(self._visible, inherited)
-        self._visible[rows, np.arange(self._beam_size), slots] = True
+        self._visible[rows, self._places, slots] = True
         self._slot_indices[..., 2] = slots[:, :, None]
+
+    def _lowest_free(self, taken: npt.NDArray[np.bool_]) -> Ints:
+        """Return the slots to write to, [batch, beam]; taken ones where free ones are too few.
+
+        Which they are depends on the sentence alone, not on how many slots the batch has.
+        """
+        return np.argsort(taken, axis=1, kind="stable")[:, : self._beam_size]
 
     def _resize(self, slots: int) -> None:
         """Bring everything to a number of slots, and to the sentences and source positions that there are."""

@@ -82,8 +82,9 @@ def stack(edits: Mapping[tuple[int, int], dict[int, Edit]], *, batch: int, beam:
         if changes:
             items = [(token, *edit) for token, edit in changes.items()]
             items += items[:1] * (width - len(items))
-            for array, values in zip(stacked, zip(*items, strict=True), strict=True):
-                array[place] = values
+            stacked.edited_ids[place], stacked.edit_penalties[place], stacked.edit_biases[place] = zip(
+                *items, strict=True
+            )
     return stacked
 
 

@@ -45,8 +45,8 @@ _MARGIN_SHARE = 0.05
 class Engine:
     """Translates texts with the models of a repository.
 
-    All methods belong to one event loop, and none computes on it for long: texts are split and tokenised in a small pool
-    of threads unless they are short, decoded and made text again by the workers.
+    All methods belong to one event loop, and none computes on it for long: texts that are not short are split and
+    tokenised in a small pool of threads; they are decoded and made text again by the workers.
     """
 
     def __init__(self, models: Path, *, settings: EngineSettings, metrics: Metrics) -> None:

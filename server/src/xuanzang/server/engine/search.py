@@ -144,11 +144,11 @@ class BeamSearch:
         np.copyto(self.token_ids, ids[:, :beam])
         np.copyto(self.scores, scores[:, :beam])
         done = []
-        for row in range(len(self)):
-            if unusual[row] or self.rows[row].sampler:
-                chosen = list(zip(scores[row].tolist(), ids[row].tolist(), parents[row].tolist(), strict=True))
-                if self._advance_row(row, chosen):
-                    done.append((row, self.rows[row].finished.best()))
+        sampled = [row for row, state in enumerate(self.rows) if state.sampler]
+        for row in sorted({*np.flatnonzero(unusual).tolist(), *sampled}):
+            chosen = list(zip(scores[row].tolist(), ids[row].tolist(), parents[row].tolist(), strict=True))
+            if self._advance_row(row, chosen):
+                done.append((row, self.rows[row].finished.best()))
         self._inherit()
         return done
 

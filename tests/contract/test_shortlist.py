@@ -1,0 +1,211 @@
+"""Decoding with the pieces alone that a source suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf import json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.data.shortlist import Shortlist, save_shortlist
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.manifest import manifest_faults
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
+
+LIMIT = 24
+ALWAYS = [*range(4), *range(270, 290)]
+OUTSIDE = 300
+
+
+def search_options(beam_size: int, **others: Any) -> SearchOptions:
+    plain = {"num_hypotheses": beam_size, "length_penalty": 1.0, "min_target_length": 0, "max_target_length": LIMIT}
+    return SearchOptions(beam_size=beam_size, **{**plain, **others})
+
+
+KINDS = [
+    search_options(4),
+    search_options(1),
+    search_options(4, coverage_penalty=0.3),
+    search_options(2, traced=True, min_target_length=5),
+    search_options(4, repetition_penalty=1.4, prefix_ids=(OUTSIDE, 280, OUTSIDE + 1)),
+    search_options(4, no_repeat_ngram_size=2, suppressed_sequences=((280,), (OUTSIDE,), (OUTSIDE + 2,))),
+    search_options(1, sampling=Sampling(top_k=100, top_p=0.9, temperature=1.2, seed=7)),
+]
+
+
+@pytest.fixture(scope="module")
+def some(checkpoint: Checkpoint) -> Shortlist:
+    """Suggests for each source piece the three that follow its id, but never those from OUTSIDE on."""
+    ids = np.arange(checkpoint.model.config.source_vocab_size)[:, None] + np.arange(3)
+    return Shortlist((ids % OUTSIDE).astype(np.int32), np.array(ALWAYS, np.int32))
+
+
+@pytest.fixture(scope="module")
+def everything(checkpoint: Checkpoint, some: Shortlist) -> Shortlist:
+    return some._replace(always=np.arange(checkpoint.model.config.target_vocab_size, dtype=np.int32))
+
+
+Export = Callable[[str, Shortlist], Bundle]
+
+
+@pytest.fixture(scope="module")
+def export_with(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Export:
+    def export_with(precision: str, shortlist: Shortlist) -> Bundle:
+        folder = tmp_path_factory.mktemp(precision)
+        save_shortlist(folder / "shortlist.safetensors", shortlist, tiny_checkpoint)
+        wanted = {
+            "checkpoint": tiny_checkpoint,
+            "repository": folder / "models",
+            "model": "tiny",
+            "precision": precision,
+            "valid": toy_files[1],
+            "shortlist": folder / "shortlist.safetensors",
+            "parity_sentences": 5,
+            "evaluation_sentences": 48,
+            "max_bleu_change": 100.0,  # of random weights they mean nothing
+            "max_chrf_change": 100.0,
+        }
+        return load_bundle(export(ExportSettings.model_validate(wanted)))
+
+    return export_with
+
+
+@pytest.fixture(scope="module")
+def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list[int]]:
+    sources = [source for source, _ in toy_pairs[::60]] + ["Ann有一只猫。我有两只狗。你有三只鸟。" * 2, "狗"]
+    return checkpoint.source_tokenizer.encode_all(sources)
+
+
+def open_graphs(bundle: Bundle, *, shortlist: bool) -> Runtime:
+    return Runtime(bundle, provider="cpu", intra_op_threads=1, shortlist=shortlist)
+
+
+def decode(
+    runtime: Runtime, arrivals: Sequence[tuple[int, Sentence]], leavers: Mapping[int, Sentence] | None = None
+) -> dict[Sentence, list[TargetHypothesis]]:
+    """Admit each sentence at its step and discard some; return what was found."""
+    decoder = Decoder(runtime)
+    found: dict[Sentence, list[TargetHypothesis]] = {}
+    step = 0
+    while len(decoder) or step <= max(arrival for arrival, _ in arrivals):
+        if newcomers := [sentence for arrival, sentence in arrivals if arrival == step]:
+            decoder.admit(newcomers)
+        if leavers and step in leavers:
+            decoder.discard([leavers[step]])
+        if len(decoder):
+            found.update(decoder.step())
+        step += 1
+    return found
+
+
+def alone(runtime: Runtime, ids: list[int], options: SearchOptions) -> list[TargetHypothesis]:
+    [hypotheses] = decode(runtime, [(0, Sentence(source_ids=ids, options=options))]).values()
+    return hypotheses
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_with_every_piece_suggested_hypotheses_are_those_of_the_full_decoder(
+    precision: str, export_with: Export, everything: Shortlist, texts: list[list[int]]
+) -> None:
+    bundle = export_with(precision, everything)
+    full, shortlisted = open_graphs(bundle, shortlist=False), open_graphs(bundle, shortlist=True)
+    for options in KINDS:
+        for ids in texts:
+            expected, found = alone(full, ids, options), alone(shortlisted, ids, options)
+            assert [one.target_ids for one in found] == [one.target_ids for one in expected]
+            assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-5)
+
+
+@pytest.fixture(scope="module", params=["float32", "int8"])
+def runtime(request: pytest.FixtureRequest, export_with: Export, some: Shortlist) -> Runtime:
+    return open_graphs(export_with(request.param, some), shortlist=True)
+
+
+def test_only_suggested_pieces_and_those_of_the_prefix_are_chosen(
+    runtime: Runtime, texts: list[list[int]], some: Shortlist
+) -> None:
+    for ids in texts:
+        suggested = {*ALWAYS, *some.suggested[ids].flatten().tolist()}
+        for options in KINDS:
+            hypotheses = alone(runtime, ids, options)
+            assert hypotheses
+            for one in hypotheses:
+                assert {*one.target_ids} <= suggested | {*options.prefix_ids}
+                assert tuple(one.target_ids[: len(options.prefix_ids)]) == options.prefix_ids
+
+
+@pytest.fixture(scope="module")
+def expected(runtime: Runtime, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
+    return {
+        (text, kind): alone(runtime, ids, options)
+        for text, ids in enumerate(texts)
+        for kind, options in enumerate(KINDS)
+    }
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_gets_alone(
+    data: st.DataObject,
+    runtime: Runtime,
+    texts: list[list[int]],
+    expected: dict[tuple[int, int], list[TargetHypothesis]],
+) -> None:
+    choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, len(KINDS) - 1))
+    plan = data.draw(st.lists(choices, min_size=1, max_size=12))
+    asked = [(step, Sentence(source_ids=texts[text], options=KINDS[kind])) for step, text, kind in plan]
+    leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
+    found = decode(runtime, asked, {asked[index][0] + 2: asked[index][1] for index in leaving})
+    for index, ((_, sentence), (_, text, kind)) in enumerate(zip(asked, plan, strict=True)):
+        if index not in leaving or sentence in found:
+            # Equal to the last bit, scores too.
+            assert found[sentence] == expected[text, kind]
+
+
+def test_a_bundle_without_shortlist_is_refused_if_one_is_wanted(tiny_bundle_repository: Path) -> None:
+    with pytest.raises(BundleError, match="the bundle has none"):
+        open_graphs(load_bundle(tiny_bundle_repository / "tiny" / "1"), shortlist=True)
+
+
+def test_a_shortlist_for_other_tokenizers_is_not_exported(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path: Path, some: Shortlist
+) -> None:
+    (tmp_path / "source.spm").write_bytes(b"another")
+    save_shortlist(tmp_path / "shortlist.safetensors", some, tmp_path)
+    wanted = ExportSettings(
+        checkpoint=tiny_checkpoint,
+        repository=tmp_path,
+        model="tiny",
+        valid=toy_files[1],
+        shortlist=tmp_path / "shortlist.safetensors",
+    )
+    with pytest.raises(CorpusError, match="made with other tokenisers"):
+        export(wanted)
+
+
+def test_a_manifest_must_say_of_the_shortlist_what_the_server_drives(export_with: Export, some: Shortlist) -> None:
+    bundle = export_with("float32", some)
+    assert manifest_faults(bundle.manifest, bundle.directory) == []
+    spoilt = json_format.Parse(json_format.MessageToJson(bundle.manifest), manifest_pb2.Manifest())
+    del spoilt.shortlist.decoder.inputs[-1]
+    spoilt.shortlist.suggestions.file = "missing.onnx"
+    assert manifest_faults(spoilt, bundle.directory) == [
+        "shortlist.decoder.inputs lacks 'choices'",
+        "shortlist.suggestions.file is 'missing.onnx', which files does not list",
+    ]
