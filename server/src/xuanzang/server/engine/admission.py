@@ -56,14 +56,14 @@ class Admission:
 
         Args:
             caller: Who asks.
-            seconds: Until the answer is of no use any more.
+            seconds: Until the answer is of no use any more; less than 0 if that has passed.
 
         Raises:
             OverloadedError: If what comes first will take longer.
         """
         ahead = self._queue.cost_ahead(caller)
         wait = self._throughput.seconds_for(ahead)
-        if wait is not None and wait > _UNDERRATED * seconds:
+        if wait is not None and wait > _UNDERRATED * max(seconds, 0.0):
             raise OverloadedError(
                 f"the deadline is in {seconds:.2f} s, and {ahead} tokens that wait come first",
                 retry_after_seconds=max(wait - seconds, 0.0),

@@ -50,7 +50,7 @@ class DecodingOptions:
     coverage_penalty: float = 0.0
     """Weight of the penalty on source tokens that got little attention, 0 to 10; 0 for none."""
     repetition_penalty: float = 1.0
-    """Makes tokens that a hypothesis has less likely if over 1, more likely if under; over 0, at most 10."""
+    """Makes tokens that a hypothesis has less likely if over 1, more likely if under; 0.1 to 10."""
     no_repeat_ngram_size: int = 0
     """Sequences of this many tokens occur at most once in a sentence, 0 to 16; 0 for no limit."""
     target_prefix: str = ""
