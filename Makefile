@@ -73,7 +73,7 @@ clean: ## Remove what was built and cached, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e 'model[plots]' -e export -e 'server[cpu]' -e client --group dev
+	$(BIN)/python $(INSTALL) -e proto -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu]' -e client --group dev
 	touch $@
 
 .venv-demo/ready: constraints.txt proto/pyproject.toml server/pyproject.toml client/pyproject.toml

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 
 from xuanzang.model.__main__ import main
-from xuanzang.model.commands import TranslateCommand
+from xuanzang.model.checkpoint import load_checkpoint
+from xuanzang.model.commands import PrepareCommand, TrainCommand, TranslateCommand
 from xuanzang.model.data.dataset import read_metadata
 from xuanzang.model.training.interrupts import stop_on_interrupt
 
@@ -67,11 +70,63 @@ def test_evaluate_prints_signed_scores_of_all_and_of_each_group(
         ["talks", "2"],
         ["BLEU", lines[2].split()[1]],
         ["chrF", lines[3].split()[1]],
+        ["empty", lines[4].split()[1]],
     ]
     assert "|tok:13a|" in lines[2]
     assert "|nc:6|" in lines[3]
     status, out, _ = run(capsys, "evaluate", best, pairs, "--limit", "1")
-    assert (status, len(out.splitlines())) == (0, 2)
+    assert (status, len(out.splitlines())) == (0, 3)
+
+
+def test_a_recipe_gives_flags_and_the_command_line_comes_first(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text('[train]\npreset = "tiny"\nmax_steps = 2\nbatch_tokens = 256\nbf16 = false\nseed = 7\n')
+    run(capsys, "train", "--recipe", recipe, "--data", data, "--output", tmp_path / "run", "--max-steps", "3")
+    training = json.loads((tmp_path / "run" / "best" / "training.json").read_text())
+    assert (training["step"], training["settings"]["preset"], training["settings"]["seed"]) == (3, "tiny", 7)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[prepare]", "has no table [train]"),
+        ("[train]\nno_such_flag = 1", "train.no-such-flag: Extra inputs are not permitted"),
+        ("[train]\nmax_steps = 0", "train.max-steps: Input should be greater than or equal to 1"),
+        ("[train", "recipe.toml: "),
+    ],
+)
+def test_a_wrong_recipe_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(content)
+    status, _, err = run(capsys, "train", "--recipe", recipe, "--data", "d", "--output", "o")
+    assert status == 2
+    assert message in err
+
+
+@pytest.mark.parametrize("path", sorted(Path(__file__).parents[3].glob("recipes/*/*.toml")), ids=lambda path: path.name)
+def test_every_recipe_is_made_of_flags_that_exist(path: Path) -> None:
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert tables.keys() <= {"prepare", "train"}
+    TrainCommand.model_validate({"recipe": path, "data": "d", "output": "o"})
+    if "prepare" in tables:
+        PrepareCommand.model_validate({"recipe": path, "train": ["t"], "valid": "v", "output": "o"})
+
+
+def test_a_shrunk_checkpoint_is_half_as_large_and_translates(
+    best: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "shrink", best, tmp_path / "small")[0] == 0
+    sizes = [(folder / "model.safetensors").stat().st_size for folder in (best, tmp_path / "small")]
+    assert sizes[1] < 0.6 * sizes[0]
+    assert run(capsys, "translate", tmp_path / "small", "猫狗")[0] == 0
+    for old, new in zip(
+        load_checkpoint(best).model.parameters(), load_checkpoint(tmp_path / "small").model.parameters(), strict=True
+    ):
+        torch.testing.assert_close(new, old, rtol=2**-8, atol=0)
 
 
 def test_translate_takes_texts_or_standard_input(
@@ -139,7 +194,7 @@ def test_environment_variables_named_like_commands_mean_nothing(
     assert "nowhere: missing" in err
 
 
-@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "translate", "attention"])
+@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "translate", "shrink", "attention"])
 def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str], command: str) -> None:
     status, out, _ = run(capsys, command, "--help")
     assert status == 0

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from xuanzang.model.data.dataset import PreparedSplit
-from xuanzang.model.evaluation import SourceLengthError, score_translations, translate_ids
+from xuanzang.model.evaluation import SourceLengthError, count_faults, has_loop, score_translations, translate_ids
 from xuanzang.model.search import beam_search
 from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.training.validator import validation_loss
@@ -68,3 +68,32 @@ def test_scores_are_those_of_sacrebleu_with_their_signatures() -> None:
 def test_languages_without_spaces_are_compared_by_characters(language: str, text: str) -> None:
     assert score_translations([text], [text], language).bleu == pytest.approx(100)
     assert 0 < score_translations([text[:-2]], [text], language).bleu < 100
+
+
+@pytest.mark.parametrize(
+    ("text", "loops"),
+    [
+        ("the cat the cat the cat the cat", True),
+        ("no no no no no", True),
+        ("aaaaaaaaaaaa", True),
+        ("very, very, very good", False),
+        ("Wait... what?!", False),
+        ("1000000", False),
+        ("", False),
+    ],
+)
+def test_a_loop_is_a_piece_that_follows_itself_three_times(text: str, loops: bool) -> None:
+    assert has_loop(text) == loops
+
+
+def test_faults_are_counted_against_sources_and_references() -> None:
+    faults = count_faults(
+        ["----------", "打开 %s 和 {a}", "猫", "好"],
+        ["----------", "Open %s", " ", "so so so so so"],
+        ["----------", "Open %s and {a}", "a", "good"],
+    )
+    assert faults[:2] == (1, 1)
+    assert faults[3:] == (2, 1)
+    assert faults.length_ratio == pytest.approx(32 / 30)
+    assert "empty 1  loops 1" in str(faults)
+    assert "50.0% of 2" in str(faults)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def write(path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> PrepareSettings:
-    write(tmp_path / "corpora" / "one.tsv", [*ANIMALS[:4], ("１２", "twelve"), ANIMALS[0]])
+    write(tmp_path / "corpora" / "one.tsv", [*ANIMALS[:4], ("１２", "no 12"), ANIMALS[0]])
     write(tmp_path / "corpora" / "two.tsv.gz", [*ANIMALS[4:], ("狗", "dog"), ("x", "x"), ("猫" * 70, "cat " * 70)])
     valid = write(tmp_path / "valid.tsv", [("狗", "dog"), ("（猫）", "(cat)")])
     return PrepareSettings(
@@ -56,7 +57,7 @@ def settings(tmp_path: Path) -> PrepareSettings:
 
 def test_a_folder_of_files_becomes_ids_that_spell_the_pairs(settings: PrepareSettings) -> None:
     metadata = prepare(settings)
-    assert texts(settings.output, "train") == [*ANIMALS[:4], ("12", "twelve"), *ANIMALS[4:]]
+    assert texts(settings.output, "train") == [*ANIMALS[:4], ("12", "no 12"), *ANIMALS[4:]]
     assert read_metadata(settings.output) == metadata
     assert (metadata.corpora, metadata.weights) == (["one", "two"], [1.0, 0.5])
     assert metadata.filter_counts == {"kept": 10, "duplicate": 2, "untranslated": 1}
@@ -136,3 +137,42 @@ def test_a_folder_with_other_things_in_it_is_never_replaced(settings: PrepareSet
 def test_a_negative_weight_is_refused(settings: PrepareSettings) -> None:
     with pytest.raises(ValidationError, match=r"weight\.two"):
         PrepareSettings.model_validate(settings.model_dump() | {"weight": {"two": -1}})
+
+
+def test_the_card_tells_what_came_from_each_file_and_how_often_it_is_seen(settings: PrepareSettings) -> None:
+    prepare(settings)
+    card = json.loads((settings.output / "data_card.json").read_text())
+    assert card["pairs_per_epoch"] == 7
+    assert card["corpora"] == {
+        "one": {"offered": 6, "pairs": 5, "weight": 1.0, "share": 0.71429, "dropped": {"duplicate": 1}},
+        "two": {
+            "offered": 7,
+            "pairs": 4,
+            "weight": 0.5,
+            "share": 0.28571,
+            "dropped": {"duplicate": 1, "untranslated": 1},
+        },
+    }
+
+
+def test_validation_pairs_are_never_filtered(settings: PrepareSettings, tmp_path: Path) -> None:
+    write(tmp_path / "valid.tsv", [("狗", "dog"), ("狗。", "Dog."), ("错误 C31", "an error")])
+    assert prepare(settings).valid_pairs == 3
+
+
+def test_plain_typography_is_for_targets(settings: PrepareSettings, tmp_path: Path) -> None:
+    write(tmp_path / "valid.tsv", [("“狗”", "“dog”")])
+    prepare(settings.model_copy(update={"target_typography": "plain"}))
+    assert texts(settings.output, "valid") == [("“狗”", '"dog"')]
+
+
+def test_made_pairs_come_as_corpora_of_their_own_and_the_same_ones_again(settings: PrepareSettings) -> None:
+    settings = settings.model_copy(update={"copying_share": 0.6, "passing_share": 0.3, "max_tokens": 200})
+    metadata = prepare(settings)
+    assert (metadata.corpora, metadata.weights) == (["one", "two", "copying", "passing"], [1.0, 0.5, 1.0, 1.0])
+    made = texts(settings.output, "train")
+    assert prepare(settings).data_sha256 == metadata.data_sha256
+    assert prepare(settings.model_copy(update={"seed": 1})).data_sha256 != metadata.data_sha256
+    passing = made[-2:]
+    assert all(source == target for source, target in passing)
+    assert {target for _, target in passing} <= {target for _, target in made[:10]}

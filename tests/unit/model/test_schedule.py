@@ -33,3 +33,18 @@ def test_inverse_sqrt_is_the_papers_shape_with_a_peak_of_its_own() -> None:
 def test_linear_ends_at_zero() -> None:
     assert rate_of(52_000, "linear") == pytest.approx(5e-4)
     assert rate_of(100_000, "linear") == 0
+
+
+def test_constant_stays_at_its_peak_until_the_cooldown() -> None:
+    rates = [rate_of(step, "constant", cooldown_steps=20_000) for step in (2000, 4000, 80_000, 90_000, 95_000, 100_000)]
+    assert rates == pytest.approx([5e-4, 1e-3, 1e-3, 5e-4, 2.5e-4, 0])
+
+
+def test_constant_without_a_cooldown_never_falls() -> None:
+    assert [rate_of(step, "constant") for step in (4000, 99_999)] == [1e-3, 1e-3]
+
+
+def test_prolonging_a_constant_run_changes_nothing_before_its_cooldown() -> None:
+    longer = partial(rate_of, max_steps=200_000)
+    for step in (1, 4000, 79_999):
+        assert rate_of(step, "constant", cooldown_steps=20_000) == longer(step, "constant", cooldown_steps=20_000)

@@ -17,7 +17,7 @@ IR_VERSION = 10
 MICROSOFT = "com.microsoft"
 """Domain of onnxruntime's fused operators."""
 
-_DTYPES = {"int64": TensorProto.INT64, "float32": TensorProto.FLOAT, "bool": TensorProto.BOOL}
+_DTYPES = {"int64": TensorProto.INT64, "float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "bool": TensorProto.BOOL}
 
 
 class GraphBuilder:

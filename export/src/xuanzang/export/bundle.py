@@ -86,6 +86,8 @@ def make_manifest(
         ),
         source_format=manifest_pb2.SourceFormat(normalization=metadata.source_normalization),
     )
+    if settings.shortlist:
+        manifest.shortlist.CopyFrom(_shortlist(config, settings.precision))
     manifest.provenance.create_time.GetCurrentTime()
     return manifest
 
@@ -106,6 +108,20 @@ def _dimensions(config: TransformerConfig) -> manifest_pb2.Dimensions:
         target_vocab_size=config.target_vocab_size,
         max_source_length=config.max_positions,
         max_target_length=config.max_positions,
+    )
+
+
+def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortlist:
+    return manifest_pb2.Shortlist(
+        suggestions=_graph("suggestions.onnx", tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
+        decoder=_graph(
+            "decoder.shortlist.onnx",
+            tensors.shortlist_decoder_inputs(config, precision),
+            tensors.decoder_outputs(config),
+        ),
+        projection=_graph(
+            "projection.onnx", tensors.projection_inputs(), tensors.projection_outputs(config, precision)
+        ),
     )
 
 

@@ -30,7 +30,7 @@ def edit_logits(graph: GraphBuilder, logits: str) -> str:
     return graph.op("ScatterElements", logits, "edited_ids", after, axis=-1)
 
 
-def choose_candidates(graph: GraphBuilder, logits: str) -> None:
+def choose_candidates(graph: GraphBuilder, logits: str, piece_ids: str | None = None) -> None:
     """Add nodes for the `candidate_count` best continuations of each sentence.
 
     The best n of a row lie in the n groups with the greatest maxima, so that only a few groups are searched: a maximum
@@ -39,6 +39,7 @@ def choose_candidates(graph: GraphBuilder, logits: str) -> None:
     Args:
         graph: To add to; gets the outputs candidate_scores, candidate_ids and candidate_parents.
         logits: [batch, beam, vocab], where GROUP divides vocab.
+        piece_ids: What the logits of each sentence belong to, [batch, vocab]; None for the ids 0, 1, 2 and so on.
     """
     log_probs = graph.op("LogSoftmax", logits, axis=-1)
     # Piece i is in group i mod groups: columns side by side reduce fastest.
@@ -57,5 +58,8 @@ def choose_candidates(graph: GraphBuilder, logits: str) -> None:
     flat = graph.op("Flatten", totals)
     wanted = graph.op("Min", "candidate_count", graph.op("Shape", flat, start=1, end=2))
     _, places = graph.multi_op("TopK", flat, wanted, outputs=["candidate_scores", "places"], axis=-1)
-    graph.op("GatherElements", graph.op("Flatten", ids), places, axis=1, output="candidate_ids")
+    chosen = [graph.op("Flatten", ids), places]
+    if piece_ids:
+        chosen = [piece_ids, graph.op("GatherElements", *chosen, axis=1)]
+    graph.op("GatherElements", *chosen, axis=1, output="candidate_ids")
     graph.op("Div", places, per_row, output="candidate_parents")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from tqdm import tqdm
 
 from xuanzang.export.parity import Parity, compare, step_milliseconds, target_limit
-from xuanzang.export.runner import OnnxModel, translate_batch
+from xuanzang.export.runner import OnnxModel, ShortlistedModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
@@ -48,7 +48,8 @@ class Certificate(BaseModel):
     parity: dict[str, dict[str, float]]
     """By graph precision: sentences and steps compared with torch float32, greatest difference, token agreement."""
     quality: dict[str, dict[str, float]]
-    """By "torch_float32", "onnx_float32" and, if exported, "onnx_int8": BLEU and chrF of the same sentences."""
+    """By "torch_float32", "onnx_float32" and, if exported, "onnx_int8" and "shortlist": BLEU and chrF of the same
+    sentences."""
     quality_sentences: int
     """Sentences translated for it."""
     int8_quality: dict[str, dict[str, float]]
@@ -71,7 +72,11 @@ class Graphs(NamedTuple):
 
 
 def certify(
-    checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pair], settings: ExportSettings
+    checkpoint: Checkpoint,
+    graphs: Sequence[Graphs],
+    pairs: Sequence[Pair],
+    settings: ExportSettings,
+    shortlisted: ShortlistedModel | None = None,
 ) -> Certificate:
     """Measure graphs against torch.
 
@@ -80,6 +85,7 @@ def certify(
         graphs: float32 first; the last is what is shipped.
         pairs: Held-out pairs.
         settings: How much to measure, and what is allowed.
+        shortlisted: What is shipped for decoding with fewer pieces, if it is.
 
     Raises:
         ParityError: A measure is outside its limit.
@@ -98,6 +104,8 @@ def certify(
     outputs = {"torch_float32": _torch_translations(checkpoint, sentences[:evaluated], settings)}
     for g in graphs:
         outputs[f"onnx_{g.precision}"] = _onnx_translations(g.model, sentences[:evaluated], settings)
+    if shortlisted:
+        outputs["shortlist"] = _onnx_translations(shortlisted, sentences[:evaluated], settings)
     scores = {name: _score(checkpoint, found, pairs[:evaluated]) for name, found in outputs.items()}
     int8_quality = {name: _compare_precisions(checkpoint, graphs, test, settings) for name, test in tests.items()}
     require_quality(int8_quality, settings)
@@ -227,7 +235,7 @@ def _samples(
     outputs: dict[str, list[list[Hypothesis]]],
     settings: ExportSettings,
 ) -> list[Sample]:
-    """Choose sentences translated alike in every precision: rounding on other machines will not change them."""
+    """Choose sentences translated alike by all graphs: rounding on other machines will not change them."""
     samples: list[Sample] = []
     for index, pair in enumerate(pairs[: len(outputs["torch_float32"])]):
         best = {tuple(found[index][0].target_ids) for found in outputs.values()}
@@ -248,7 +256,7 @@ def _samples(
         if len(samples) == SAMPLES:
             return samples
     if not samples:
-        raise ParityError("no sentence is translated alike in every precision")
+        raise ParityError("no sentence is translated alike by all graphs")
     return samples
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import onnx
+
 from xuanzang.export.bundle import make_manifest, next_version, serialize, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.card import model_card
 from xuanzang.export.certificate import Graphs, certify, read_usable_pairs
-from xuanzang.export.graphs import decoder_graph, encoder_graph
-from xuanzang.export.runner import OnnxModel
+from xuanzang.export.graphs import decoder_graph, encoder_graph, projection_graph, shortlist_decoder_graph
+from xuanzang.export.runner import OnnxModel, ShortlistedModel
 from xuanzang.export.settings import ExportSettings
+from xuanzang.export.shortlist import suggestions_graph
 from xuanzang.export.weights import Float32, Int8, Precision
-from xuanzang.model.checkpoint import load_checkpoint
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.data.shortlist import Shortlist, load_shortlist
 
 logger = logging.getLogger(__name__)
 
@@ -23,10 +27,11 @@ def export(settings: ExportSettings) -> Path:
 
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
-        CorpusError: The validation pairs cannot be read.
+        CorpusError: The validation pairs or the shortlist cannot be read.
         ParityError: The graphs do not do what the checkpoint does; nothing is written.
     """
     checkpoint = load_checkpoint(settings.checkpoint)
+    shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     pairs = read_usable_pairs(checkpoint, settings.valid)
     precisions: list[Precision] = [Float32()]
     if settings.precision == "int8":
@@ -35,12 +40,23 @@ def export(settings: ExportSettings) -> Path:
         precisions.append(Int8(calibrate(checkpoint.model, calibration_ids(checkpoint, calibrating))))
     built = [(p.name, encoder_graph(checkpoint.model, p), decoder_graph(checkpoint.model, p)) for p in precisions]
     graphs = [Graphs(name, OnnxModel(encoder, decoder, checkpoint.model.config)) for name, encoder, decoder in built]
-    certificate = certify(checkpoint, graphs, pairs, settings)
+    extra, shortlisted = {}, None
+    if shortlist:
+        extra = _shortlist_graphs(checkpoint, precisions[-1], shortlist)
+        shortlisted = ShortlistedModel(
+            built[-1][1],
+            extra["decoder.shortlist.onnx"],
+            extra["suggestions.onnx"],
+            extra["projection.onnx"],
+            checkpoint.model.config,
+        )
+    certificate = certify(checkpoint, graphs, pairs, settings, shortlisted)
 
     version = settings.version or next_version(settings.repository / settings.model)
     files = {
         "encoder.onnx": serialize(built[-1][1]),
         "decoder.onnx": serialize(built[-1][2]),
+        **{name: serialize(graph) for name, graph in extra.items()},
         "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
         "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),
     }
@@ -51,3 +67,11 @@ def export(settings: ExportSettings) -> Path:
     write_bundle(folder, files, manifest)
     logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
     return folder
+
+
+def _shortlist_graphs(checkpoint: Checkpoint, precision: Precision, shortlist: Shortlist) -> dict[str, onnx.ModelProto]:
+    return {
+        "decoder.shortlist.onnx": shortlist_decoder_graph(checkpoint.model, precision),
+        "projection.onnx": projection_graph(checkpoint.model, precision),
+        "suggestions.onnx": suggestions_graph(shortlist, checkpoint.model.config),
+    }

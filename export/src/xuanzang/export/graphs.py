@@ -62,6 +62,49 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
         precision: How to store them.
     """
     blocks = _Blocks(model, precision, "decoder")
+    logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
+    choose_candidates(blocks.graph, edit_logits(blocks.graph, logits))
+    return blocks.graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
+
+
+def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+    """Build the graph of a decoder step in which every sentence chooses among some pieces only.
+
+    Logits are computed for the pieces of all sentences together. Then each sentence gets those of its own pieces side
+    by side, in the order in which it would have them alone, so that not even rounding depends on its neighbours.
+
+    Args:
+        model: Trained weights.
+        precision: How to store them.
+    """
+    blocks = _Blocks(model, precision, "decoder")
+    graph = blocks.graph
+    logits = blocks.logits_of_inputs(_decoder_output(blocks, model), model.output_projection)
+    rows = graph.op("Shape", "token_ids")
+    per_hypothesis = graph.op("Concat", rows, graph.op("Shape", "choices", start=1, end=2), axis=0)
+    places = graph.op("Expand", graph.op("Unsqueeze", "choices", graph.ints(1)), per_hypothesis)
+    own_logits = graph.op("GatherElements", edit_logits(graph, logits), places, axis=-1)  # [batch, beam, choice]
+    choose_candidates(graph, own_logits, graph.op("Gather", "piece_ids", "choices"))
+    inputs = tensors.shortlist_decoder_inputs(model.config, precision.name)
+    return graph.model(inputs, tensors.decoder_outputs(model.config))
+
+
+def projection_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+    """Build the graph that takes the columns of some pieces out of the output projection.
+
+    It runs when sentences join a batch, and not at every step as it would within the decoder.
+
+    Args:
+        model: Trained weights.
+        precision: How to store them.
+    """
+    blocks = _Blocks(model, precision, "projection")
+    blocks.columns(model.output_projection, "piece_ids")
+    return blocks.graph.model(tensors.projection_inputs(), tensors.projection_outputs(model.config, precision.name))
+
+
+def _decoder_output(blocks: _Blocks, model: Transformer) -> str:
+    """Add the decoder but for the projection onto the vocabulary; return the name of [batch, beam, model]."""
     graph = blocks.graph
     masks = _Masks(
         history=_bias(graph, "visible", 1),  # [batch, 1, beam, slot]
@@ -71,9 +114,7 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
     for index, layer in enumerate(model.decoder_layers):
         x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index, masks)
-    logits = blocks.logits(blocks.norm(x, model.decoder_norm), model.output_projection)
-    choose_candidates(graph, edit_logits(graph, logits))
-    return graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
+    return blocks.norm(x, model.decoder_norm)
 
 
 class _Masks(NamedTuple):
@@ -123,15 +164,24 @@ class _Blocks:
 
     def logits(self, x: str, projection: nn.Linear) -> str:
         """Project onto the vocabulary, filled up to whole groups of `choose_candidates` with pieces never chosen."""
+        return self._precision.linear(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
+
+    def logits_of_inputs(self, x: str, projection: nn.Linear) -> str:
+        """Project onto the pieces whose columns are given to the graph."""
+        return self._precision.product(self.graph, x, self._names[projection])
+
+    def columns(self, projection: nn.Linear, piece_ids: str) -> None:
+        """Look up the columns of pieces; the first id after the vocabulary is of a piece never chosen."""
+        self._precision.columns(self.graph, self._projection(projection, 1), piece_ids)
+
+    def _projection(self, projection: nn.Linear, padding: int) -> Linear:
         weight = _array(projection.weight).T
-        padding = -weight.shape[1] % GROUP
         bias = np.zeros(weight.shape[1], np.float32) if projection.bias is None else _array(projection.bias)
-        layer = Linear(
+        return Linear(
             self._names[projection],
             np.ascontiguousarray(np.pad(weight, ((0, 0), (0, padding)))),
             np.pad(bias, (0, padding), constant_values=NEVER),
         )
-        return self._precision.linear(self.graph, x, layer)
 
     def linear(self, x: str, *layers: nn.Linear) -> str:
         """Apply layers that share their input as one product."""

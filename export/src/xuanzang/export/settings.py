@@ -45,5 +45,7 @@ class ExportSettings(BaseModel):
     """Most BLEU that int8 may differ from the float32 graphs, on `valid` and on each test."""
     max_chrf_change: float = Field(default=0.2, gt=0)
     """Most chrF that int8 may differ from the float32 graphs, on `valid` and on each test."""
+    shortlist: Path | None = None
+    """File of `xuanzang-model shortlist`, so that the server can choose among the pieces that a source suggests."""
     card: Path | None = None
     """Markdown about data, licences and limits, put into the model card."""

@@ -12,7 +12,7 @@ class TensorSpec(NamedTuple):
 
     name: str
     dtype: str
-    """"int64", "float32" or "bool"."""
+    """"int64", "float32", "int8" or "bool"."""
     shape: tuple[str | int, ...]
     """Numbers, and names of the dimensions that may vary."""
 
@@ -69,6 +69,44 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
         *cross_key_values(config),
         *past_key_values(config),
     ]
+
+
+def projection_inputs() -> list[TensorSpec]:
+    """Which pieces logits are computed for; the size of the vocabulary stands for no piece."""
+    return [TensorSpec("piece_ids", "int64", ("piece",))]
+
+
+def projection_outputs(config: TransformerConfig, precision: str) -> list[TensorSpec]:
+    """Their columns of the output projection, as the decoder multiplies them: integers with a scale each, or floats."""
+    shared = [TensorSpec("output_bias", "float32", ("piece",))]
+    if precision == "int8":
+        weight = TensorSpec("output_weight", "int8", (config.d_model, "piece"))
+        return [weight, TensorSpec("output_scale", "float32", ("piece",)), *shared]
+    return [TensorSpec("output_weight", "float32", ("piece", config.d_model)), *shared]
+
+
+def shortlist_decoder_inputs(config: TransformerConfig, precision: str) -> list[TensorSpec]:
+    """What one step takes that chooses among some pieces only.
+
+    piece_ids: whose logits are computed. choices: where in piece_ids those stand that each sentence may choose from,
+    filled up with places of no piece. edited_ids are places, too.
+    """
+    return [
+        *decoder_inputs(config),
+        *projection_inputs(),
+        *projection_outputs(config, precision),
+        TensorSpec("choices", "int64", ("batch", "choice")),
+    ]
+
+
+def suggestions_inputs() -> list[TensorSpec]:
+    """What the suggestions are made from: padded sentences."""
+    return [TensorSpec("source_ids", "int64", ("batch", "source"))]
+
+
+def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
+    """Which pieces each sentence may choose from: True at their ids."""
+    return [TensorSpec("suggested", "bool", ("batch", config.target_vocab_size))]
 
 
 def decoder_outputs(config: TransformerConfig) -> list[TensorSpec]:

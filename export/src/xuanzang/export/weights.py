@@ -40,6 +40,12 @@ class Precision(Protocol):
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
 
+    def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
+        """Add nodes for the columns `ids` of a layer, the outputs of `tensors.projection_outputs`."""
+
+    def product(self, graph: GraphBuilder, x: str, name: str) -> str:
+        """Add nodes for the product of x with such columns of the layer `name`; return the result's name."""
+
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
 
@@ -57,6 +63,20 @@ class Float32:
             if layer.bias is None
             else graph.op("Add", product, graph.constant(f"{layer.name}.bias", layer.bias))
         )
+
+    def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
+        """Add gathers."""
+        # Stored by columns, so that each is copied as a whole.
+        weight = graph.constant("columns", 2 * layer.weight.T)
+        graph.op("Gather", weight, ids, output="output_weight")
+        _gather_bias(graph, layer, ids)
+
+    def product(self, graph: GraphBuilder, x: str, name: str) -> str:  # noqa: ARG002 - of every precision
+        """Add a matrix product and a sum."""
+        # Half of the double is exact, and any factor but 1 keeps onnxruntime from a kernel for a single row that rounds
+        # differently: then a greedy search would depend on its neighbours.
+        product = graph.op("FusedMatMul", x, "output_weight", domain=MICROSOFT, transB=1, alpha=0.5)
+        return graph.op("Add", product, "output_bias")
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add a gather."""
@@ -78,19 +98,36 @@ class Int8:
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a quantisation of x and an integer product that is scaled back to floats."""
-        scale, zero = _affine(self._ranges[layer.name])
-        x_scale = graph.constant(f"{layer.name}.x_scale", scale, np.float32)
-        x_zero = graph.constant(f"{layer.name}.x_zero", zero, np.uint8)
-        weight, weight_scale = quantize_columns(layer.weight)
+        weight, scale = quantize_columns(layer.weight)
+        bias = "" if layer.bias is None else graph.constant(f"{layer.name}.bias", layer.bias)
+        stored = graph.constant(f"{layer.name}.weight", weight)
+        return self._product(graph, x, layer.name, stored, graph.constant(f"{layer.name}.weight_scale", scale), bias)
+
+    def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
+        """Add gathers of integers and of their scales."""
+        weight, scale = quantize_columns(layer.weight)
+        rows = graph.op("Gather", graph.constant("columns", weight.T), ids)
+        graph.op("Transpose", rows, perm=[1, 0], output="output_weight")
+        graph.op("Gather", graph.constant("scale", scale), ids, output="output_scale")
+        _gather_bias(graph, layer, ids)
+
+    def product(self, graph: GraphBuilder, x: str, name: str) -> str:
+        """Add a quantisation of x and an integer product that is scaled back to floats."""
+        return self._product(graph, x, name, "output_weight", "output_scale", "output_bias")
+
+    def _product(self, graph: GraphBuilder, x: str, name: str, weight: str, weight_scale: str, bias: str) -> str:
+        scale, zero = _affine(self._ranges[name])
+        x_scale = graph.constant(f"{name}.x_scale", scale, np.float32)
+        x_zero = graph.constant(f"{name}.x_zero", zero, np.uint8)
         return graph.op(
             "MatMulIntegerToFloat",
             graph.op("QuantizeLinear", x, x_scale, x_zero),
-            graph.constant(f"{layer.name}.weight", weight),
+            weight,
             x_scale,
-            graph.constant(f"{layer.name}.weight_scale", weight_scale),
+            weight_scale,
             x_zero,
             "",
-            *([] if layer.bias is None else [graph.constant(f"{layer.name}.bias", layer.bias)]),
+            *([bias] if bias else []),
             domain=MICROSOFT,
         )
 
@@ -99,6 +136,11 @@ class Int8:
         rows, scales = quantize_columns(table.T)
         values = graph.op("Cast", graph.op("Gather", graph.constant(name, rows.T), ids), to=1)
         return graph.op("Mul", values, graph.op("Gather", graph.constant(f"{name}.scale", scales[:, None]), ids))
+
+
+def _gather_bias(graph: GraphBuilder, layer: Linear, ids: str) -> None:
+    bias = np.zeros(layer.weight.shape[1], np.float32) if layer.bias is None else layer.bias
+    graph.op("Gather", graph.constant("bias", bias), ids, output="output_bias")
 
 
 def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:

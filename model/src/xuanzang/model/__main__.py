@@ -19,7 +19,15 @@ from pydantic_settings import (
 )
 
 from xuanzang.model.attention_maps import PictureError
-from xuanzang.model.commands import AttentionCommand, EvaluateCommand, PrepareCommand, TrainCommand, TranslateCommand
+from xuanzang.model.commands import (
+    AttentionCommand,
+    EvaluateCommand,
+    PrepareCommand,
+    ShortlistCommand,
+    ShrinkCommand,
+    TrainCommand,
+    TranslateCommand,
+)
 from xuanzang.model.training.trainer import DivergedError
 
 PROGRAM = "xuanzang-model"
@@ -40,12 +48,16 @@ class Commands(BaseSettings):
 
     prepare: CliSubCommand[PrepareCommand]
     """Filter pairs, train the tokeniser, write what `train` reads."""
+    shortlist: CliSubCommand[ShortlistCommand]
+    """Learn which target pieces a source suggests."""
     train: CliSubCommand[TrainCommand]
     """Train a Transformer, or go on training it."""
     evaluate: CliSubCommand[EvaluateCommand]
     """Score translations of a TSV file."""
     translate: CliSubCommand[TranslateCommand]
     """Translate texts."""
+    shrink: CliSubCommand[ShrinkCommand]
+    """Write a checkpoint at half its size."""
     attention: CliSubCommand[AttentionCommand]
     """Show which tokens attend to which."""
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from urllib.parse import unquote
 
 import torch
@@ -19,10 +20,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_settings import CliPositionalArg
 
 from xuanzang.model.attention_maps import attention_maps
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.data.corpus import CorpusError, read_rows
 from xuanzang.model.data.prepare import PrepareSettings, prepare
-from xuanzang.model.evaluation import score_translations, translate_texts
+from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
+from xuanzang.model.evaluation import count_faults, score_translations, translate_texts
+from xuanzang.model.tokenizer import normalize
 from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.interrupts import stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
@@ -36,7 +39,28 @@ _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 INTERRUPTED = 130
 
 
-class PrepareCommand(PrepareSettings):
+class _RecipeCommand(BaseModel):
+    model_config = _CONFIG
+
+    recipe: Path | None = None
+    """TOML file with a table for this command, such as [train], of flags; those on the command line come first."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_recipe(cls, given: dict[str, Any]) -> dict[str, Any]:
+        if not given.get("recipe"):
+            return given
+        table = cls.__name__.removesuffix("Command").lower()
+        try:
+            recipe = tomllib.loads(Path(given["recipe"]).read_text(encoding="utf-8"))
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"{given['recipe']}: {error}") from error
+        if table not in recipe:
+            raise ValueError(f"{given['recipe']} has no table [{table}]")
+        return recipe[table] | given
+
+
+class PrepareCommand(PrepareSettings, _RecipeCommand):
     """Filter and de-duplicate sentence pairs, train the tokeniser, write memory-mapped ids."""
 
     def cli_cmd(self) -> None:
@@ -47,7 +71,19 @@ class PrepareCommand(PrepareSettings):
         print(f"{self.output}: {metadata.train_pairs:,} pairs to train on, {metadata.valid_pairs:,} to validate")
 
 
-class TrainCommand(TrainingSettings):
+class ShortlistCommand(ShortlistSettings):
+    """Learn from prepared data which target pieces each source piece suggests, for `xuanzang-export --shortlist`."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        shortlist = make_shortlist(self)
+        print(
+            f"{self.output}: {shortlist.suggested.shape[1]} target pieces for each of {len(shortlist.suggested)} "
+            f"source pieces, and {len(shortlist.always)} for every sentence"
+        )
+
+
+class TrainCommand(TrainingSettings, _RecipeCommand):
     """Train a Transformer on a folder that `prepare` wrote. Run it again to go on where it stopped.
 
     Under torchrun its processes share the work.
@@ -62,7 +98,7 @@ class TrainCommand(TrainingSettings):
         logging.basicConfig(level=logging.INFO, format="%(message)s")
         if self.threads:
             torch.set_num_threads(self.threads)
-        settings = TrainingSettings.model_validate(self.model_dump(exclude={"threads"}))
+        settings = TrainingSettings.model_validate(self.model_dump(exclude={"threads", "recipe"}))
         with _process_group(settings.device), stop_on_interrupt() as stop:
             Trainer(settings).run(stop)
         if stop.is_set():
@@ -82,7 +118,7 @@ class _DecodingCommand(BaseModel):
 
 
 class EvaluateCommand(_DecodingCommand):
-    """Translate the sources of a TSV file and score the result with sacreBLEU and chrF."""
+    """Translate the sources of a TSV file, score the result with sacreBLEU and chrF, and count what went wrong."""
 
     pairs: CliPositionalArg[Path]
     """File of source<TAB>target lines, plain or .gz; a third column names groups that are scored apart as well."""
@@ -107,6 +143,8 @@ class EvaluateCommand(_DecodingCommand):
             self._print_group(checkpoint, group, [row for row in scored if row[0] == group])
         _, translations, references = zip(*scored, strict=True)
         print(score_translations(translations, references, checkpoint.metadata.target_language))
+        sources = [normalize(row[0], checkpoint.metadata.source_normalization) for row in rows]
+        print(count_faults(sources, translations, references))
 
     @staticmethod
     def _print_group(checkpoint: Checkpoint, group: str, scored: Sequence[tuple[str, str, str]]) -> None:
@@ -144,6 +182,24 @@ class TranslateCommand(_DecodingCommand):
         for hypotheses in found:
             for text, score in hypotheses:
                 print(f"{score:.4f}\t{text}" if self.scores else text)
+
+
+class ShrinkCommand(BaseModel):
+    """Write a checkpoint with its weights in bfloat16: half the size, and good to use and to train on from."""
+
+    model_config = _CONFIG
+
+    checkpoint: CliPositionalArg[Path]
+    """Folder of a checkpoint, such as `best` of a run."""
+    output: CliPositionalArg[Path]
+    """Folder to write."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        checkpoint = load_checkpoint(self.checkpoint)
+        weights = {name: parameter.bfloat16() for name, parameter in checkpoint.model.named_parameters()}
+        save_checkpoint(self.output, weights, checkpoint.model.config, checkpoint.folder, checkpoint.training)
+        print(self.output)
 
 
 class AttentionCommand(BaseModel):

@@ -1,7 +1,8 @@
-"""How good a model is: BLEU and chrF of its translations."""
+"""How good a model is: BLEU and chrF of its translations, and what goes wrong in them."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,9 +12,13 @@ from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.dataset import pad_rows
+from xuanzang.model.data.spans import kept_spans
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.tokenizer import PAD_ID, normalize
 from xuanzang.model.transformer import Transformer
+
+# Words or a piece of one four times in a row, or one character ten times. The space lets the last word be without one.
+_LOOP = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
 
 
 class SourceLengthError(ValueError):
@@ -50,6 +55,52 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
     bleu_score = bleu.corpus_score(translations, [references])
     chrf_score = chrf.corpus_score(translations, [references])
     return Scores(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()))
+
+
+class Faults(NamedTuple):
+    """What goes wrong in translations, counted without knowing the language."""
+
+    empty: int
+    """Translations without a character."""
+    loops: int
+    """Translations that repeat themselves where the source does not."""
+    length_ratio: float
+    """Characters of all translations per character of the references."""
+    spans: int
+    """Placeholders, tags, links, paths, names and numbers in the sources."""
+    kept: int
+    """Those of them that are in the translation."""
+
+    def __str__(self) -> str:
+        """Return one line for people."""
+        share = f"{self.kept / self.spans:.1%} of {self.spans}" if self.spans else "none to keep"
+        return (
+            f"empty {self.empty}  loops {self.loops}  length {self.length_ratio:.2f} of the references  "
+            f"placeholders, markup, links, names and numbers kept: {share}"
+        )
+
+
+def count_faults(sources: Sequence[str], translations: Sequence[str], references: Sequence[str]) -> Faults:
+    """Count what goes wrong in translations.
+
+    Args:
+        sources: Normalised, one per sentence.
+        translations: As many.
+        references: As many, with at least one character.
+    """
+    spans = [kept_spans(*pair) for pair in zip(sources, translations, strict=True)]
+    return Faults(
+        empty=sum(not text.strip() for text in translations),
+        loops=sum(has_loop(text) and not has_loop(source) for source, text in zip(sources, translations, strict=True)),
+        length_ratio=sum(map(len, translations)) / sum(map(len, references)),
+        spans=sum(wanted for _, wanted in spans),
+        kept=sum(kept for kept, _ in spans),
+    )
+
+
+def has_loop(text: str) -> bool:
+    """Return whether a piece of a text follows itself three times over, as when decoding does not find its end."""
+    return _LOOP.search(f"{text} ") is not None
 
 
 def translate_ids(

@@ -19,7 +19,7 @@ METADATA_FILE = "metadata.json"
 SOURCE_TOKENIZER_FILE = "source.spm"
 TARGET_TOKENIZER_FILE = "target.spm"
 
-BATCHES_PER_SORT = 200
+BATCHES_PER_SORT = 800
 """Batches that are sorted by length together: enough for little padding, few enough to keep epochs shuffled."""
 
 

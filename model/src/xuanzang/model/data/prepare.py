@@ -5,19 +5,22 @@ from __future__ import annotations
 import filecmp
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from tqdm import tqdm
 
-from xuanzang.model.data.corpus import CorpusError, Pair, PairFilter, clean_pairs, read_pairs
+from xuanzang.model.data.augmentation import Shares, augment
+from xuanzang.model.data.card import write_card
+from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, repeat
 from xuanzang.model.data.splits import SplitWriter, digest
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
-from xuanzang.model.tokenizer import Normalization, Tokenizer
+from xuanzang.model.tokenizer import Normalization, Tokenizer, normalize
 
 
 class PrepareSettings(BaseModel):
@@ -47,12 +50,24 @@ class PrepareSettings(BaseModel):
     """Drop pairs with more characters than this on a side."""
     max_length_ratio: float = Field(default=6.0, gt=1)
     """Drop pairs whose sides differ more than this in UTF-8 bytes."""
+    min_script_share: float = Field(default=0.2, ge=0, le=1)
+    """Drop pairs with a smaller share of letters in their language's script on a side; known for zh, en, de, es, fr."""
     max_tokens: int = Field(default=200, ge=8, le=512)
     """Drop pairs with more tokens than this on a side, eos counted."""
     source_normalization: Normalization = "nfkc"
     """Unicode form that sources are brought to, here and in the server."""
+    target_typography: Literal["none", "plain"] = "none"
+    """"plain" gives targets straight quotes, three dots and single spaces, so that there is one form to learn."""
     swap: bool = False
     """Read the columns as target<TAB>source, to train the opposite direction from the same files."""
+    copying_share: float = Field(default=0.0, ge=0, le=1)
+    """Add so many pairs, as a share of an epoch, with a random placeholder, tag, link, name or number in both sides."""
+    passing_share: float = Field(default=0.0, ge=0, le=1)
+    """Add so many targets as pairs of their own, so that text of the target language passes unchanged."""
+    traditional_share: float = Field(default=0.0, ge=0, le=1)
+    """Add so many pairs whose Chinese source is in traditional characters; needs the package opencc."""
+    seed: int = Field(default=0, ge=0)
+    """Of what is drawn for the shares."""
 
 
 def prepare(settings: PrepareSettings) -> PreparedMetadata:
@@ -64,15 +79,20 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
     """
     if settings.output.exists() and not (settings.output / METADATA_FILE).exists():
         raise CorpusError(f"{settings.output} exists and is not a folder of prepared data; choose another output")
+    # Read first: validation pairs count as seen, which keeps them out of training. They are not filtered themselves.
     seen: set[bytes] = set()
-    # Read first: validation pairs count as seen, which keeps them out of training.
-    valid = list(_clean(settings.valid, settings, seen, Counter()))
+    valid = [pair for pair in _read(settings.valid, settings) if all(pair)]
+    for pair in valid:
+        repeat(pair, seen)
     corpora, counts = _read_corpora(settings, seen)
+    if not any(corpora.values()) or not valid:
+        raise CorpusError(f"no {'training' if valid else 'validation'} pairs are left after filtering")
+    real = [pair for corpus in corpora.values() for pair in corpus]
+    weights = {name: settings.weight.get(name, 1.0) for name in corpora}
+    corpora |= augment(corpora, weights, _shares(settings), settings.source_normalization, settings.seed)
     pairs = [pair for corpus in corpora.values() for pair in corpus]
-    if not pairs or not valid:
-        raise CorpusError(f"no {'validation' if pairs else 'training'} pairs are left after filtering")
     with replacing(settings.output) as folder:
-        tokenizers = _tokenizers(settings, pairs, folder)
+        tokenizers = _tokenizers(settings, real, folder)
         writer = SplitWriter(folder, tokenizers, settings.max_tokens)
         metadata = PreparedMetadata(
             source_language=settings.source_language,
@@ -82,26 +102,39 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
             source_vocab_size=len(tokenizers[0]),
             target_vocab_size=len(tokenizers[1]),
             corpora=list(corpora),
-            weights=[settings.weight.get(name, 1.0) for name in corpora],
+            weights=[weights.get(name, 1.0) for name in corpora],
             train_pairs=writer.write("train", pairs, [len(corpus) for corpus in corpora.values()]),
             valid_pairs=writer.write("valid", valid),
-            filter_counts=dict(counts),
+            filter_counts=dict(sum(counts.values(), Counter())),
             data_sha256=digest(folder),
         )
+        write_card(folder, metadata, counts)
         (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return metadata
 
 
-def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str, list[Pair]], Counter[str]]:
+def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str, list[Pair]], dict[str, Counter[str]]]:
     files = [file for path in settings.train for file in _expand(path)]
     names = [file.name.removesuffix(".gz").removesuffix(".tsv") for file in files]
     if unknown := settings.weight.keys() - set(names):
         raise CorpusError(f"weight given for unknown corpora {sorted(unknown)}; there are {sorted(names)}")
-    counts: Counter[str] = Counter()
+    counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     corpora: dict[str, list[Pair]] = {}
+    pair_filter = PairFilter(
+        max_characters=settings.max_characters,
+        max_length_ratio=settings.max_length_ratio,
+        min_script_share=settings.min_script_share,
+        languages=(settings.source_language, settings.target_language),
+    )
     for name, file in zip(names, tqdm(files, desc="reading", unit="file", file=sys.stderr), strict=True):
-        corpora.setdefault(name, []).extend(_clean(file, settings, seen, counts))
+        corpora.setdefault(name, []).extend(clean_pairs(_read(file, settings), pair_filter, seen, counts[name]))
     return corpora, counts
+
+
+def _shares(settings: PrepareSettings) -> Shares:
+    return Shares(
+        copying=settings.copying_share, passing=settings.passing_share, traditional=settings.traditional_share
+    )
 
 
 def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) -> tuple[Tokenizer, Tokenizer]:
@@ -114,9 +147,8 @@ def _expand(path: Path) -> Sequence[Path]:
     return sorted([*path.glob("*.tsv"), *path.glob("*.tsv.gz")]) if path.is_dir() else [path]
 
 
-def _clean(path: Path, settings: PrepareSettings, seen: set[bytes], counts: Counter[str]) -> Iterator[Pair]:
-    pairs: Iterable[Pair] = read_pairs(path)
-    if settings.swap:
-        pairs = (Pair(pair.target, pair.source) for pair in pairs)
-    pair_filter = PairFilter(max_characters=settings.max_characters, max_length_ratio=settings.max_length_ratio)
-    return clean_pairs(pairs, pair_filter, settings.source_normalization, seen, counts)
+def _read(path: Path, settings: PrepareSettings) -> Iterator[Pair]:
+    for source, target in read_pairs(path):
+        pair = Pair(target, source) if settings.swap else Pair(source, target)
+        plain = plain_typography if settings.target_typography == "plain" else str
+        yield Pair(normalize(pair.source, settings.source_normalization), plain(pair.target))

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-Schedule = Literal["paper", "inverse_sqrt", "linear"]
+Schedule = Literal["paper", "inverse_sqrt", "linear", "constant"]
 
 
 def learning_rate(
-    step: int, schedule: Schedule, *, d_model: int, warmup_steps: int, peak: float, max_steps: int
+    step: int,
+    schedule: Schedule,
+    *,
+    d_model: int,
+    warmup_steps: int,
+    peak: float,
+    max_steps: int,
+    cooldown_steps: int = 0,
 ) -> float:
     """Return the learning rate of a step.
 
@@ -16,11 +23,13 @@ def learning_rate(
         step: From 1.
         schedule: "paper": d_model^-0.5 · min(step^-0.5, step · warmup^-1.5), section 5.3, equation 3, without `peak`.
             "inverse_sqrt": the same shape with its peak set freely. "linear": warm-up, then straight to 0 at
-            `max_steps`.
+            `max_steps`. "constant": warm-up, then the peak, then straight to 0 over the last `cooldown_steps`; the run
+            can be prolonged from any step before the cooldown (arXiv 2405.18392).
         d_model: Width of the model.
         warmup_steps: Steps of linear rise, at least 1.
         peak: Rate at the end of the warm-up.
         max_steps: Length of the run.
+        cooldown_steps: Steps of linear fall at the end of "constant".
     """
     if schedule == "paper":
         return float(d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5))
@@ -28,4 +37,5 @@ def learning_rate(
         return peak * step / warmup_steps
     if schedule == "inverse_sqrt":
         return float(peak * (warmup_steps / step) ** 0.5)
-    return peak * max(0.0, max_steps - step) / max(1, max_steps - warmup_steps)
+    falling = cooldown_steps if schedule == "constant" else max_steps - warmup_steps
+    return peak * min(1.0, max(0, max_steps - step) / max(1, falling))

@@ -44,11 +44,14 @@ class TrainingSettings(BaseModel):
     accumulate: int = Field(default=1, ge=1)
     """Batches whose gradients are summed into one optimiser step."""
     schedule: Schedule = "inverse_sqrt"
-    """Learning rate over the steps: the paper's, inverse_sqrt with its own peak, or linear down to 0 at max_steps."""
+    """Learning rate over the steps: the paper's, inverse_sqrt with its own peak, linear down to 0 at max_steps, or
+    constant down to 0 over cooldown_steps, for runs whose length is decided on the way."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """Peak learning rate of inverse_sqrt and linear."""
+    """Peak learning rate of all but the paper's."""
     warmup_steps: int = Field(default=1000, ge=1)
     """Steps of linear rise."""
+    cooldown_steps: int = Field(default=0, ge=0)
+    """Last steps of the constant schedule, over which the rate falls to 0."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """Mass given to all pieces alike, 0.1 in the paper."""
     clip_norm: float = Field(default=1.0, gt=0)
@@ -79,6 +82,7 @@ class TrainingSettings(BaseModel):
             warmup_steps=self.warmup_steps,
             peak=self.learning_rate,
             max_steps=self.max_steps,
+            cooldown_steps=self.cooldown_steps,
         )
 
 

@@ -108,6 +108,8 @@ class Trainer:
         """Write everything that an exact resume needs."""
         if self.processes.is_first:
             self.state.save(self.settings.output / "last", self.metadata.data_sha256)
+        # Nobody leaves before it is written: an interrupted process ends with a status, for which torchrun ends all.
+        self.processes.sum(0.0)
 
     def resume(self) -> None:
         """Take up where `last` stopped; does nothing for a new run.

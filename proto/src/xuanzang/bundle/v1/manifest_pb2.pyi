@@ -70,6 +70,7 @@ class Manifest(google.protobuf.message.Message):
     GENERATION_DEFAULTS_FIELD_NUMBER: builtins.int
     PROVENANCE_FIELD_NUMBER: builtins.int
     SOURCE_FORMAT_FIELD_NUMBER: builtins.int
+    SHORTLIST_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format of the bundle; 1 is the only one. A reader refuses any other."""
     model: builtins.str
@@ -122,6 +123,10 @@ class Manifest(google.protobuf.message.Message):
     def source_format(self) -> global___SourceFormat:
         """What every source sentence must be given before it goes to the encoder."""
 
+    @property
+    def shortlist(self) -> global___Shortlist:
+        """For decoding with fewer target pieces; unset if the bundle has none."""
+
     def __init__(
         self,
         *,
@@ -141,9 +146,10 @@ class Manifest(google.protobuf.message.Message):
         generation_defaults: global___GenerationDefaults | None = ...,
         provenance: global___Provenance | None = ...,
         source_format: global___SourceFormat | None = ...,
+        shortlist: global___Shortlist | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "source_format", b"source_format", "special_ids", b"special_ids"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "version", b"version"]) -> None: ...
 
 global___Manifest = Manifest
 
@@ -228,6 +234,39 @@ class SpecialIds(google.protobuf.message.Message):
 global___SpecialIds = SpecialIds
 
 @typing.final
+class Shortlist(google.protobuf.message.Message):
+    """Graphs that let a sentence choose only among the target pieces that its source suggests."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SUGGESTIONS_FIELD_NUMBER: builtins.int
+    DECODER_FIELD_NUMBER: builtins.int
+    PROJECTION_FIELD_NUMBER: builtins.int
+    @property
+    def suggestions(self) -> global___Graph:
+        """From source ids to the target pieces that each sentence may choose from."""
+
+    @property
+    def decoder(self) -> global___Graph:
+        """Takes the place of the decoder-step graph."""
+
+    @property
+    def projection(self) -> global___Graph:
+        """From the pieces that some sentences may choose from to the part of the output projection that the decoder needs."""
+
+    def __init__(
+        self,
+        *,
+        suggestions: global___Graph | None = ...,
+        decoder: global___Graph | None = ...,
+        projection: global___Graph | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "projection", b"projection", "suggestions", b"suggestions"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "projection", b"projection", "suggestions", b"suggestions"]) -> None: ...
+
+global___Shortlist = Shortlist
+
+@typing.final
 class Graph(google.protobuf.message.Message):
     """An ONNX graph and its interface."""
 
@@ -273,7 +312,7 @@ class Tensor(google.protobuf.message.Message):
     name: builtins.str
     """Name in the graph."""
     dtype: builtins.str
-    """"int64", "float32", "float16" or "bool"."""
+    """"int64", "float32", "float16", "int8" or "bool"."""
     @property
     def shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Dimensions: a number, or a name such as "batch"."""

@@ -35,3 +35,8 @@ class Bundle:
     def precision(self) -> str:
         """Number format of the weights: "float32", "float16" or "int8"."""
         return manifest_pb2.Precision.Name(self.manifest.precision).removeprefix("PRECISION_").lower()
+
+    @property
+    def has_shortlist(self) -> bool:
+        """Whether it can be decoded with the pieces alone that a source suggests."""
+        return self.manifest.HasField("shortlist")

@@ -58,13 +58,32 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "attention": Row(dtypes=("float32",), rank=3),
         **_key_values("present_key_values", layers),
     }
-    for name, graph in (("encoder", manifest.encoder), ("decoder", manifest.decoder)):
-        if graph.opset < 1:
-            yield f"{name}.opset is {graph.opset}"
-    yield from _tensor_faults("encoder.inputs", manifest.encoder.inputs, encoder_inputs)
-    yield from _tensor_faults("encoder.outputs", manifest.encoder.outputs, encoder_outputs)
-    yield from _tensor_faults("decoder.inputs", manifest.decoder.inputs, decoder_inputs)
-    yield from _tensor_faults("decoder.outputs", manifest.decoder.outputs, decoder_outputs)
+    yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
+    yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
+    if manifest.HasField("shortlist"):
+        graphs = manifest.shortlist
+        pieces, columns = {"piece_ids": Row(dtypes=("int64",), rank=1)}, _output_columns(manifest)
+        suggestions = {"source_ids": _ID_MATRIX}, {"suggested": _MASK}
+        yield from _faults_of("shortlist.suggestions", graphs.suggestions, *suggestions)
+        yield from _faults_of("shortlist.projection", graphs.projection, pieces, columns)
+        chosen = {**pieces, **columns, "choices": _ID_MATRIX}
+        yield from _faults_of("shortlist.decoder", graphs.decoder, decoder_inputs | chosen, decoder_outputs)
+
+
+def _output_columns(manifest: manifest_pb2.Manifest) -> dict[str, Row]:
+    vector = Row(dtypes=_FLOATS, rank=1)
+    if manifest.precision == manifest_pb2.PRECISION_INT8:
+        return {"output_weight": Row(dtypes=("int8",), rank=2), "output_scale": vector, "output_bias": vector}
+    return {"output_weight": Row(dtypes=_FLOATS, rank=2), "output_bias": vector}
+
+
+def _faults_of(
+    name: str, graph: manifest_pb2.Graph, inputs: Mapping[str, Row], outputs: Mapping[str, Row]
+) -> Iterator[str]:
+    if graph.opset < 1:
+        yield f"{name}.opset is {graph.opset}"
+    yield from _tensor_faults(f"{name}.inputs", graph.inputs, inputs)
+    yield from _tensor_faults(f"{name}.outputs", graph.outputs, outputs)
 
 
 def _key_values(prefix: str, layers: int) -> dict[str, Row]:

@@ -165,6 +165,12 @@ def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "target_tokenizer": manifest.target_tokenizer,
         "the certificate": CERTIFICATE,
     }
+    if manifest.HasField("shortlist"):
+        references |= {
+            "shortlist.suggestions.file": manifest.shortlist.suggestions.file,
+            "shortlist.decoder.file": manifest.shortlist.decoder.file,
+            "shortlist.projection.file": manifest.shortlist.projection.file,
+        }
     for field, name in references.items():
         if name not in listed:
             yield f"{field} is {name!r}, which files does not list"

@@ -17,6 +17,8 @@ from xuanzang.server.engine.runtime import Runtime
 from xuanzang.server.engine.search import BeamSearch, Candidates, Ints
 from xuanzang.server.engine.store import Array
 
+# What the decoder graph is told of pieces if there is no shortlist.
+_EVERY_PIECE: dict[str, Array] = {}
 # Sentences are encoded together while padding is at most this share of them; longer ones come in the next round.
 _PADDED_SHARE = 0.2
 
@@ -61,12 +63,14 @@ class Batch:
         self._wanted = np.array([self._candidate_count])
         # Without a shortlist every sentence chooses from all pieces.
         self._choices = (
-            Choices(dimensions.target_vocab_size, least=self._candidate_count) if runtime.has_shortlist else None
+            Choices(dimensions.target_vocab_size, least=self._candidate_count, project=runtime.project)
+            if runtime.has_shortlist
+            else None
         )
         self._no_edits = no_edits(0, kind.beam_size)
         self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: npt.NDArray[np.float32] = np.zeros((0, 0, 0), np.float32)
-        self._bound: tuple[object, ...] = (None,) * 5
+        self._bound: tuple[object, ...] = (None,) * 6
         self._sentences: list[Sentence | None] = []
         """One per row; None for a sentence that has left a place to be taken."""
 
@@ -163,15 +167,15 @@ class Batch:
             self._no_edits = no_edits(batch, beam)
         if self._attention.shape != (batch, beam, cache.sources):
             self._attention = np.zeros((batch, beam, cache.sources), dtype=np.float32)
+        choices = self._choices.inputs() if self._choices else _EVERY_PIECE
         edits = search.edits()
         if edits and self._choices:
             edits = self._choices.placed(edits)
         # Most steps work on the arrays of the step before.
-        owners = (search.token_ids, cache.inputs, edits, self._answer, self._attention)
-        if not self._choices and all(map(operator.is_, owners, self._bound)):
+        owners = (search.token_ids, cache.inputs, choices, edits, self._answer, self._attention)
+        if all(map(operator.is_, owners, self._bound)):
             return
         self._bound = owners
-        choices = self._choices.inputs() if self._choices else {}
         inputs: dict[str, Array] = {
             "token_ids": search.token_ids,
             "positions": search.positions,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,17 @@ class Choices:
     They are arranged when sentences have come or gone, once for all that did.
     """
 
-    def __init__(self, vocab_size: int, *, least: int) -> None:
+    def __init__(self, vocab_size: int, *, least: int, project: Callable[[Ints], dict[str, Array]]) -> None:
         """Start without sentences.
 
         Args:
             vocab_size: Target pieces that there are.
             least: What each sentence must have to choose from, filled up with what is never chosen.
+            project: Gives what else the graph takes for some pieces.
         """
         self._nothing = vocab_size
         self._least = least
+        self._project = project
         self._rows: list[Ints] = []
         self._places = np.zeros(0, dtype=np.int64)
         self._inputs: dict[str, Array] = {}
@@ -91,4 +93,4 @@ class Choices:
         choices = np.full((len(self._rows), -(-widest // _LANES) * _LANES), len(piece_ids) - 1)
         for row, pieces in zip(choices, self._rows, strict=True):
             row[: len(pieces)] = self._places[pieces]
-        self._inputs = {"piece_ids": piece_ids, "choices": choices}
+        self._inputs = {"piece_ids": piece_ids, "choices": choices, **self._project(piece_ids)}

@@ -63,10 +63,11 @@ class Runtime:
         if shortlist and not bundle.has_shortlist:
             raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
-        graphs = [manifest.encoder, decoder, *([manifest.shortlist.suggestions] if shortlist else [])]
+        extra = [manifest.shortlist.suggestions, manifest.shortlist.projection] if shortlist else []
+        graphs = [manifest.encoder, decoder, *extra]
         sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads) for graph in graphs]
         self._encoder, self._decoder = sessions[:2]
-        self._suggestions = sessions[-1]
+        self._suggestions, self._projection = sessions[-2:]
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
             for session, graph in zip(sessions, graphs, strict=True)
@@ -110,6 +111,18 @@ class Runtime:
         """
         [suggested] = self._suggestions.run(["suggested"], {"source_ids": source_ids})
         return np.array(suggested)
+
+    def project(self, piece_ids: npt.NDArray[np.int64]) -> dict[str, Array]:
+        """Take the columns of some pieces out of the output projection; only if there is a shortlist.
+
+        Args:
+            piece_ids: [piece].
+
+        Returns:
+            What every decoder step is given whose sentences choose from these pieces, by name.
+        """
+        names = [output.name for output in self._projection.get_outputs()]
+        return dict(zip(names, self._projection.run(names, {"piece_ids": piece_ids}), strict=True))
 
     def new_binding(self) -> Binding:
         """Return a binding for the steps of one batch."""

@@ -1,0 +1,178 @@
+"""Pairs made from pairs, to teach what the corpora do not show: keeping placeholders, markup, links, names, numbers.
+
+Corpora of software text are often shipped with such spans taken out, and everyday text has none. So the same random
+span is put into both sides of existing pairs, and some targets become pairs of their own, which teaches to let text
+pass that is in the target language already.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from xuanzang.model.data.corpus import CorpusError, Pair
+from xuanzang.model.data.random_spans import SpanMaker
+from xuanzang.model.data.spans import copied_spans
+from xuanzang.model.tokenizer import Normalization, normalize
+
+_WORD = re.compile(r"[A-Za-z][\w.-]*\w", re.ASCII)
+_NUMBER = re.compile(r"\d[\d.,]*", re.ASCII)
+_FINAL = re.compile(r"[\s。.!?！？:：;；]*$")
+_LOWERCASE_WORD = re.compile(r"\b[a-z]{3,9}\b")
+_WORDS = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """How many pairs to make, for each real pair of an epoch."""
+
+    copying: float
+    """With the same span in both sides."""
+    passing: float
+    """With the target on both sides."""
+    traditional: float
+    """With the source in traditional characters."""
+
+
+def augment(
+    corpora: Mapping[str, Sequence[Pair]],
+    weights: Mapping[str, float],
+    shares: Shares,
+    normalization: Normalization,
+    seed: int,
+) -> dict[str, list[Pair]]:
+    """Make the corpora "copying", "passing" and "traditional".
+
+    Args:
+        corpora: Real pairs.
+        weights: How often pairs of each corpus are seen per epoch, and so drawn here.
+        shares: Sizes; a corpus of size 0 is not made.
+        normalization: Of sources.
+        seed: Of all choices.
+
+    Returns:
+        Pairs of each corpus made.
+
+    Raises:
+        CorpusError: Traditional characters are asked for and the package opencc is not installed.
+    """
+    pairs = [pair for corpus in corpora.values() for pair in corpus]
+    pair_weights = [weights[name] for name, corpus in corpora.items() for _ in corpus]
+    augmenter = Augmenter(_words(pairs), seed)
+
+    def draw(share: float) -> list[Pair]:
+        return augmenter.choose(pairs, pair_weights, round(share * sum(pair_weights)))
+
+    made = {
+        "copying": [augmenter.copying(pair) for pair in draw(shares.copying)],
+        "passing": [Pair(normalize(pair.target, normalization), pair.target) for pair in draw(shares.passing)],
+        "traditional": _traditional(draw(shares.traditional)),
+    }
+    return {name: corpus for name, corpus in made.items() if corpus}
+
+
+class Augmenter:
+    """Makes pairs, the same ones for the same seed."""
+
+    def __init__(self, words: Sequence[str], seed: int) -> None:
+        """Take what random names are made of.
+
+        Args:
+            words: Words of the target language.
+            seed: Of all choices.
+        """
+        self._random = random.Random(seed)  # noqa: S311 - nothing secret
+        self._spans = SpanMaker(self._random, words)
+
+    def copying(self, pair: Pair) -> Pair:
+        """Return the pair with a random span in both sides: in place of one that both have, around it, or beside."""
+        shared = shared_spans(pair)
+        if shared and self._random.random() < 0.8:
+            return self._replace(pair, self._random.choice(shared))
+        return self._random.choice(self._ADDITIONS)(self, pair)
+
+    def choose(self, pairs: Sequence[Pair], weights: Sequence[float], count: int) -> list[Pair]:
+        """Draw pairs with replacement, in proportion to their weights."""
+        return self._random.choices(pairs, weights, k=count)
+
+    def _replace(self, pair: Pair, span: str) -> Pair:
+        if _NUMBER.fullmatch(span) and self._random.random() < 0.8:
+            new = self._spans.number()
+        elif self._random.random() < 0.3:
+            opening, closing = self._spans.marks()
+            new = f"{opening}{span}{closing}"
+        else:
+            new = self._spans.any()
+        return Pair(*(_substitute(text, span, new) for text in pair))
+
+    def _end(self, pair: Pair) -> Pair:
+        """Put a span before the final punctuation, with or without a space in Chinese."""
+        span, left = self._spans.any(), self._random.choice((" ", "", ": ", " ("))
+        right = ")" if left == " (" else ""
+        source, target = (_FINAL.split(text, maxsplit=1)[0] for text in pair)
+        ends = [text[len(body) :] for text, body in zip(pair, (source, target), strict=True)]
+        return Pair(f"{source}{left}{span}{right}{ends[0]}", f"{target}{left or ' '}{span}{right}{ends[1]}")
+
+    def _begin(self, pair: Pair) -> Pair:
+        span, after = self._spans.any(), self._random.choice((": ", " - ", " "))
+        return Pair(*(f"{span}{after}{text}" for text in pair))
+
+    def _enclose(self, pair: Pair) -> Pair:
+        opening, closing = self._spans.marks()
+        return Pair(*(f"{opening}{text}{closing}" for text in pair))
+
+    def _list(self, pair: Pair) -> Pair:
+        mark = self._random.choice((f"{self._random.randint(1, 20)}. ", "- ", "* ", "# ", "> "))
+        return Pair(*(f"{mark}{text}" for text in pair))
+
+    def _alone(self, _pair: Pair) -> Pair:
+        span = self._spans.any()
+        return Pair(span, span)
+
+    _ADDITIONS: tuple[Callable[[Augmenter, Pair], Pair], ...] = (
+        (_end,) * 8
+        + (_begin,) * 4
+        + (_enclose,) * 4
+        + (
+            _list,
+            _alone,
+        )
+    )
+
+
+def _words(pairs: Sequence[Pair]) -> list[str]:
+    """Return common words of the target language, each once."""
+    step = max(1, len(pairs) // (4 * _WORDS))
+    found = dict.fromkeys(word for pair in pairs[::step] for word in _LOWERCASE_WORD.findall(pair.target))
+    return list(found)[:_WORDS] or ["name"]
+
+
+def _traditional(pairs: Sequence[Pair]) -> list[Pair]:
+    if not pairs:
+        return []
+    try:
+        import opencc  # noqa: PLC0415 - optional
+    except ImportError as error:
+        raise CorpusError(
+            "traditional_share needs the package opencc: pip install 'xuanzang-model[traditional]'"
+        ) from error
+    # Character by character, and with the words of Taiwan.
+    converters = [opencc.OpenCC(name) for name in ("s2t", "s2tw", "s2twp")]
+    return [Pair(converters[i % 3].convert(pair.source), pair.target) for i, pair in enumerate(pairs)]
+
+
+def shared_spans(pair: Pair) -> list[str]:
+    """Return the words in Latin letters and the spans to be kept that stand exactly once in either side."""
+    found = dict.fromkeys((*copied_spans(pair.source), *_WORD.findall(pair.source)))
+    return [span for span in found if all(len(_bounded(span).findall(text)) == 1 for text in pair)]
+
+
+def _substitute(text: str, span: str, new: str) -> str:
+    return _bounded(span).sub(lambda _match: new, text)
+
+
+def _bounded(span: str) -> re.Pattern[str]:
+    """Return a pattern that finds a span where it is not part of a longer word."""
+    return re.compile(rf"(?<![A-Za-z0-9_]){re.escape(span)}(?![A-Za-z0-9_])")

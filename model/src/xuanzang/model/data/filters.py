@@ -1,0 +1,114 @@
+"""What makes a pair worth training on: each rule a function of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from xuanzang.model.data.corpus import Pair
+
+_LATIN = re.compile(r"[A-Za-z\u00c0-\u024f]")
+_SCRIPTS = {"zh": re.compile(r"[\u3400-\u9fff]"), "en": _LATIN, "de": _LATIN, "es": _LATIN, "fr": _LATIN}
+_LETTER = re.compile(r"[^\W\d_]")
+_NUMBER = re.compile(r"\d{2,}", re.ASCII)
+_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
+_TYPOGRAPHY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "\u00a0": " ", "\u200b": None})
+
+
+def primary_language(code: str) -> str:
+    """Return the language of a BCP-47 code: "zh" of "zh-Hant-TW"."""
+    return code.split("-", maxsplit=1)[0].lower()
+
+
+def script_share(text: str, language: str) -> float:
+    """Return which share of the letters belong to the script of a language, 0 to 1.
+
+    Args:
+        text: Without letters, or in a language whose script is not known here, it counts as 1.
+        language: BCP-47 code.
+    """
+    letters, script = len(_LETTER.findall(text)), _SCRIPTS.get(primary_language(language))
+    return len(script.findall(text)) / letters if letters and script else 1.0
+
+
+def length_ratio(pair: Pair) -> float:
+    """Return how many times longer one side is than the other, in UTF-8 bytes; short texts get ten bytes of grace."""
+    source, target = (len(text.encode()) + 10 for text in pair)
+    return max(source, target) / min(source, target)
+
+
+def loses_numbers(pair: Pair) -> bool:
+    """Return whether a number of two or more digits is in the source and not in the target; commas count as nothing."""
+    target = pair.target.replace(",", "")
+    return any(number not in target for number in _NUMBER.findall(pair.source.replace(",", "")))
+
+
+def repeat_key(pair: Pair) -> bytes:
+    """Return what two pairs share that differ in nothing but case, punctuation and spaces."""
+    return "\n".join(_NOT_ALPHANUMERIC.sub("", text.casefold()) or text for text in pair).encode()
+
+
+def plain_typography(text: str) -> str:
+    """Return text with straight quotes, three dots, plain spaces and none in a row, so that targets have one form."""
+    return " ".join(text.translate(_TYPOGRAPHY).split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFilter:
+    """Limits outside which a pair is dropped."""
+
+    max_characters: int = 1000
+    """Most characters on either side."""
+    max_length_ratio: float = 6.0
+    """Most UTF-8 bytes of one side per byte of the other."""
+    min_script_share: float = 0.0
+    """Least share of letters in the script of the side's language."""
+    languages: tuple[str, str] = ("", "")
+    """BCP-47 codes of both sides."""
+
+    def fault(self, pair: Pair) -> str | None:
+        """Return why the pair is dropped, in one word or two, or None to keep it."""
+        if not pair.source or not pair.target:
+            return "empty"
+        if max(len(pair.source), len(pair.target)) > self.max_characters:
+            return "too long"
+        if pair.source == pair.target:
+            return "untranslated"
+        if length_ratio(pair) > self.max_length_ratio:
+            return "length ratio"
+        if any(script_share(*side) < self.min_script_share for side in zip(pair, self.languages, strict=True)):
+            return "other script"
+        return "number lost" if loses_numbers(pair) else None
+
+
+def clean_pairs(
+    pairs: Iterable[Pair], pair_filter: PairFilter, seen: set[bytes], counts: Counter[str]
+) -> Iterator[Pair]:
+    """Drop bad pairs and repeats.
+
+    Args:
+        pairs: Normalised.
+        pair_filter: What to drop.
+        seen: Digests of the pairs kept so far and of those to keep out; grows.
+        counts: Counts of "kept" and of every reason to drop; grows.
+    """
+    for pair in pairs:
+        fault = pair_filter.fault(pair) or repeat(pair, seen)
+        counts[fault or "kept"] += 1
+        if fault is None:
+            yield pair
+
+
+def repeat(pair: Pair, seen: set[bytes]) -> str | None:
+    """Return whether a pair is a "duplicate" or a "near duplicate" of a seen one, which from now on it is itself."""
+    exact, near = (_digest(key) for key in ("\t".join(pair).encode(), repeat_key(pair)))
+    fault = "duplicate" if exact in seen else "near duplicate" if near in seen else None
+    seen |= {exact, near}
+    return fault
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=12).digest()
