@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from xuanzang.model.data.augmentation import Augmenter, Shares, augment, shared_spans
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.data.spans import kept_spans
@@ -47,15 +45,8 @@ def test_the_same_seed_makes_the_same_pairs() -> None:
 
 def test_corpora_have_the_sizes_asked_for_and_follow_the_weights() -> None:
     corpora = {"seen": PAIRS[:1] * 100, "unseen": PAIRS[1:2] * 100}
-    shares = Shares(copying=0.5, passing=0.25, traditional=0.0)
+    shares = Shares(copying=0.5, passing=0.25)
     made = augment(corpora, {"seen": 2.0, "unseen": 0.0}, shares, "nfkc", seed=0)
     assert {name: len(pairs) for name, pairs in made.items()} == {"copying": 100, "passing": 50}
     assert set(made["passing"]) == {Pair("I have a cat.", "I have a cat.")}
     assert not any("Firefox" in pair.target for pair in made["copying"])
-
-
-def test_traditional_sources_keep_their_targets() -> None:
-    pytest.importorskip("opencc")
-    pairs = {"one": [Pair("汉字转换", "character conversion")]}
-    made = augment(pairs, {"one": 1.0}, Shares(copying=0, passing=0, traditional=1), "nfkc", seed=0)
-    assert made["traditional"] == [Pair("漢字轉換", "character conversion")]

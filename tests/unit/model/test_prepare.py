@@ -176,3 +176,13 @@ def test_made_pairs_come_as_corpora_of_their_own_and_the_same_ones_again(setting
     passing = made[-2:]
     assert all(source == target for source, target in passing)
     assert {target for _, target in passing} <= {target for _, target in made[:10]}
+
+
+def test_traditional_characters_are_read_as_simplified_ones(settings: PrepareSettings) -> None:
+    pytest.importorskip("opencc")
+    metadata = prepare(settings.model_copy(update={"fold_traditional": True}))
+    tokenizer = Tokenizer(settings.output / "source.spm")
+    assert tokenizer.encode("農夫有二十頭牛。") == tokenizer.encode("农夫有二十头牛。")
+    assert tokenizer.decode(tokenizer.encode("a  b 農")) == "a  b 农"
+    assert metadata.share_vocabulary
+    assert texts(settings.output, "train")[:4] == ANIMALS[:4]

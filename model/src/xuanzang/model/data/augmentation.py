@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from xuanzang.model.data.corpus import CorpusError, Pair
+from xuanzang.model.data.corpus import Pair
 from xuanzang.model.data.random_spans import SpanMaker
 from xuanzang.model.data.spans import copied_spans
 from xuanzang.model.tokenizer import Normalization, normalize
@@ -32,8 +32,6 @@ class Shares:
     """With the same span in both sides."""
     passing: float
     """With the target on both sides."""
-    traditional: float
-    """With the source in traditional characters."""
 
 
 def augment(
@@ -43,7 +41,7 @@ def augment(
     normalization: Normalization,
     seed: int,
 ) -> dict[str, list[Pair]]:
-    """Make the corpora "copying", "passing" and "traditional".
+    """Make the corpora "copying" and "passing".
 
     Args:
         corpora: Real pairs.
@@ -54,9 +52,6 @@ def augment(
 
     Returns:
         Pairs of each corpus made.
-
-    Raises:
-        CorpusError: Traditional characters are asked for and the package opencc is not installed.
     """
     pairs = [pair for corpus in corpora.values() for pair in corpus]
     pair_weights = [weights[name] for name, corpus in corpora.items() for _ in corpus]
@@ -68,7 +63,6 @@ def augment(
     made = {
         "copying": [augmenter.copying(pair) for pair in draw(shares.copying)],
         "passing": [Pair(normalize(pair.target, normalization), pair.target) for pair in draw(shares.passing)],
-        "traditional": _traditional(draw(shares.traditional)),
     }
     return {name: corpus for name, corpus in made.items() if corpus}
 
@@ -147,20 +141,6 @@ def _words(pairs: Sequence[Pair]) -> list[str]:
     step = max(1, len(pairs) // (4 * _WORDS))
     found = dict.fromkeys(word for pair in pairs[::step] for word in _LOWERCASE_WORD.findall(pair.target))
     return list(found)[:_WORDS] or ["name"]
-
-
-def _traditional(pairs: Sequence[Pair]) -> list[Pair]:
-    if not pairs:
-        return []
-    try:
-        import opencc  # noqa: PLC0415 - optional
-    except ImportError as error:
-        raise CorpusError(
-            "traditional_share needs the package opencc: pip install 'xuanzang-model[traditional]'"
-        ) from error
-    # Character by character, and with the words of Taiwan.
-    converters = [opencc.OpenCC(name) for name in ("s2t", "s2tw", "s2twp")]
-    return [Pair(converters[i % 3].convert(pair.source), pair.target) for i, pair in enumerate(pairs)]
 
 
 def shared_spans(pair: Pair) -> list[str]:

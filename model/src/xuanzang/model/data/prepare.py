@@ -17,6 +17,7 @@ from xuanzang.model.data.card import write_card
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, repeat
+from xuanzang.model.data.folding import fold_traditional
 from xuanzang.model.data.splits import SplitWriter, digest
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
@@ -56,6 +57,8 @@ class PrepareSettings(BaseModel):
     """Drop pairs with more tokens than this on a side, eos counted."""
     source_normalization: Normalization = "nfkc"
     """Unicode form that sources are brought to, here and in the server."""
+    fold_traditional: bool = False
+    """Let the tokenisers read traditional Chinese characters as simplified ones; needs the package opencc."""
     target_typography: Literal["none", "plain"] = "none"
     """"plain" gives targets straight quotes, three dots and single spaces, so that there is one form to learn."""
     swap: bool = False
@@ -64,8 +67,6 @@ class PrepareSettings(BaseModel):
     """Add so many pairs, as a share of an epoch, with a random placeholder, tag, link, name or number in both sides."""
     passing_share: float = Field(default=0.0, ge=0, le=1)
     """Add so many targets as pairs of their own, so that text of the target language passes unchanged."""
-    traditional_share: float = Field(default=0.0, ge=0, le=1)
-    """Add so many pairs whose Chinese source is in traditional characters; needs the package opencc."""
     seed: int = Field(default=0, ge=0)
     """Of what is drawn for the shares."""
 
@@ -132,15 +133,19 @@ def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str
 
 
 def _shares(settings: PrepareSettings) -> Shares:
-    return Shares(
-        copying=settings.copying_share, passing=settings.passing_share, traditional=settings.traditional_share
-    )
+    return Shares(copying=settings.copying_share, passing=settings.passing_share)
 
 
 def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) -> tuple[Tokenizer, Tokenizer]:
     if settings.tokenizers_from:
-        return copy_tokenizers(settings.tokenizers_from, folder)
-    return train_tokenizers(pairs, folder, settings.vocab_size, share=settings.share_vocabulary)
+        tokenizers = copy_tokenizers(settings.tokenizers_from, folder)
+    else:
+        tokenizers = train_tokenizers(pairs, folder, settings.vocab_size, share=settings.share_vocabulary)
+    if not settings.fold_traditional:
+        return tokenizers
+    files = folder / SOURCE_TOKENIZER_FILE, folder / TARGET_TOKENIZER_FILE
+    fold_traditional(*files)
+    return Tokenizer(files[0]), Tokenizer(files[1])
 
 
 def _expand(path: Path) -> Sequence[Path]:
