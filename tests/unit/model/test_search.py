@@ -16,11 +16,15 @@ MASK = SOURCE != 3
 EOS = 2
 
 
-def score_of(model: Transformer, row: int, tokens: tuple[int, ...], penalty: float) -> float:
-    """Score by one teacher-forced pass: summed log-probabilities over length ** penalty, eos counted in both."""
+def score_of(model: Transformer, row: int, tokens: tuple[int, ...], penalty: float, minimum: int = 0) -> float:
+    """Score by one teacher-forced pass: summed log-probabilities over length ** penalty, eos counted in both.
+
+    While a text is shorter than the minimum, eos has no probability and the other tokens share it.
+    """
     inputs, outputs = torch.tensor([[1, *tokens[:-1]]]), torch.tensor([list(tokens)])
-    log_probs = model(SOURCE[row : row + 1], MASK[row : row + 1], inputs).log_softmax(-1)
-    total = float(log_probs.gather(-1, outputs[..., None]).sum().detach())
+    logits = model(SOURCE[row : row + 1], MASK[row : row + 1], inputs)
+    logits[:, :minimum, EOS] = -torch.inf
+    total = float(logits.log_softmax(-1).gather(-1, outputs[..., None]).sum().detach())
     return total / float(len(tokens) ** penalty)
 
 
@@ -51,7 +55,7 @@ def test_a_beam_that_holds_everything_finds_what_brute_force_finds(
         max_target_length=3,
     )
     for row, hypotheses in enumerate(found):
-        scores = {tokens: score_of(model, row, tokens, penalty) for tokens in every_target(6, 3, minimum)}
+        scores = {tokens: score_of(model, row, tokens, penalty, minimum) for tokens in every_target(6, 3, minimum)}
         best = sorted(scores, key=lambda tokens: -scores[tokens])[:5]
         assert [(*h.target_ids, EOS) if h.finished else tuple(h.target_ids) for h in hypotheses] == best
         assert [h.score for h in hypotheses] == pytest.approx([scores[tokens] for tokens in best], abs=1e-5)
