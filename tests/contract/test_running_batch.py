@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.values import SamplingOptions
 
 LIMIT = 24
 
@@ -52,7 +53,7 @@ KINDS = [
     search_options(2, traced=True),
     search_options(4, repetition_penalty=1.4),
     search_options(4, no_repeat_ngram_size=2),
-    search_options(1, sampling=Sampling(top_k=8, top_p=0.9, temperature=1.2, seed=7)),
+    search_options(1, sampling=SamplingOptions(top_k=8, top_p=0.9, temperature=1.2, seed=7)),
 ]
 
 

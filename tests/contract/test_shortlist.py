@@ -23,8 +23,9 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_faults
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.values import SamplingOptions
 
 LIMIT = 24
 ALWAYS = [*range(4), *range(270, 290)]
@@ -43,7 +44,7 @@ KINDS = [
     search_options(2, traced=True, min_target_length=5),
     search_options(4, repetition_penalty=1.4, prefix_ids=(OUTSIDE, 280, OUTSIDE + 1)),
     search_options(4, no_repeat_ngram_size=2, suppressed_sequences=((280,), (OUTSIDE,), (OUTSIDE + 2,))),
-    search_options(1, sampling=Sampling(top_k=100, top_p=0.9, temperature=1.2, seed=7)),
+    search_options(1, sampling=SamplingOptions(top_k=100, top_p=0.9, temperature=1.2, seed=7)),
 ]
 
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.hypotheses import Sampling
 from xuanzang.server.engine.sampling import Candidate, Sampler
+from xuanzang.server.engine.values import SamplingOptions
 
 CANDIDATES: list[Candidate] = [(float(np.log(p)), token, 0) for token, p in enumerate((0.5, 0.25, 0.15, 0.1))]
 
 
 def draws(count: int, *, top_k: int = 4, top_p: float = 1.0, temperature: float = 1.0, seed: int = 1) -> list[int]:
-    sampler = Sampler(Sampling(top_k=top_k, top_p=top_p, temperature=temperature, seed=seed))
+    sampler = Sampler(SamplingOptions(top_k=top_k, top_p=top_p, temperature=temperature, seed=seed))
     return [sampler.choose(CANDIDATES)[0][1] for _ in range(count)]
 
 
@@ -44,4 +44,4 @@ def test_equal_seeds_draw_alike(seed: int) -> None:
 
 
 def test_nothing_is_drawn_from_nothing() -> None:
-    assert Sampler(Sampling(top_k=4, top_p=1.0, temperature=1.0, seed=0)).choose([]) == []
+    assert Sampler(SamplingOptions(top_k=4, top_p=1.0, temperature=1.0, seed=0)).choose([]) == []

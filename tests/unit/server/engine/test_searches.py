@@ -5,8 +5,9 @@ import math
 
 import pytest
 
-from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence, TargetHypothesis, Trace
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis, Trace
 from xuanzang.server.engine.searches import continuations, draws, openings
+from xuanzang.server.engine.values import SamplingOptions
 
 OPTIONS = SearchOptions(
     beam_size=4, num_hypotheses=3, length_penalty=0.5, min_target_length=0, max_target_length=9, prefix_ids=(7, 8)
@@ -69,7 +70,7 @@ def test_a_hypothesis_of_an_ordinary_search_is_whole() -> None:
 
 
 def test_each_draw_has_a_seed_of_its_own_and_one_hypothesis() -> None:
-    sampling = Sampling(top_k=5, top_p=0.9, temperature=1.0, seed=40)
+    sampling = SamplingOptions(top_k=5, top_p=0.9, temperature=1.0, seed=40)
     sentence = Sentence(source_ids=[5, 2], options=dataclasses.replace(OPTIONS, beam_size=1, sampling=sampling))
     searches = draws([SENTENCE, sentence])
     assert [search.owner for search in searches] == [0, 1, 1, 1]

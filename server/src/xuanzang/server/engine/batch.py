@@ -7,18 +7,15 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from xuanzang.server.engine.arrays import Array, Floats, Ints
 from xuanzang.server.engine.cache import Cache
 from xuanzang.server.engine.choices import Choices
 from xuanzang.server.engine.constraints import no_edits
 from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.search import BeamSearch, Candidates, Ints
-from xuanzang.server.engine.store import Array
+from xuanzang.server.engine.search import BeamSearch, Candidates
 
-# What the decoder graph is told of pieces if there is no shortlist.
-_EVERY_PIECE: dict[str, Array] = {}
 # Sentences are encoded together while padding is at most this share of them; longer ones come in the next round.
 _PADDED_SHARE = 0.2
 
@@ -69,7 +66,7 @@ class Batch:
         )
         self._no_edits = no_edits(0, kind.beam_size)
         self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
-        self._attention: npt.NDArray[np.float32] = np.zeros((0, 0, 0), np.float32)
+        self._attention: Floats = np.zeros((0, 0, 0), np.float32)
         self._bound: tuple[object, ...] = (None,) * 6
         self._sentences: list[Sentence | None] = []
         """One per row; None for a sentence that has left a place to be taken."""
@@ -167,7 +164,7 @@ class Batch:
             self._no_edits = no_edits(batch, beam)
         if self._attention.shape != (batch, beam, cache.sources):
             self._attention = np.zeros((batch, beam, cache.sources), dtype=np.float32)
-        choices = self._choices.inputs() if self._choices else _EVERY_PIECE
+        choices = self._choices.inputs() if self._choices else None
         edits = search.edits()
         if edits and self._choices:
             edits = self._choices.placed(edits)
@@ -182,7 +179,7 @@ class Batch:
             "scores": search.scores,
             "candidate_count": self._wanted,
             **(edits or self._no_edits)._asdict(),
-            **choices,
+            **(choices or {}),
             **cache.inputs,
         }
         answer = {f"candidate_{name}": array for name, array in self._answer._asdict().items()}
@@ -205,7 +202,7 @@ def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
         yield group
 
 
-def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Ints, Ints]:
     """Return ids [batch, source] and lengths [batch]."""
     lengths = np.array([len(row) for row in rows], dtype=np.int64)
     ids = np.full((len(rows), lengths.max()), pad_id, dtype=np.int64)

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.store import Array, Store
-
-Ints = npt.NDArray[np.int64]
+from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.store import Store
 
 # Slots and source positions are added in steps, because each step copies the cache of the batch.
 _SLOTS_CHUNK = 16
@@ -90,9 +89,10 @@ class Cache:
             memory: Of the encoder, by the names of the decoder's inputs; copied.
             source_lengths: [batch].
         """
-        more = int(rows.max()) + 1 - len(self._source_lengths)
+        count = len(self._source_lengths)
+        more = int(rows.max()) + 1 - count
         slots = self.slots
-        if more == len(rows) == int(rows.max()) + 1:  # the batch was empty
+        if not count:
             expected = int(_SLOTS_PER_SOURCE_TOKEN * source_lengths.max()) + 3 * self._beam_size
             slots = min(_chunked(expected, _SLOTS_CHUNK), _MOST_SLOTS_AT_ONCE)
         if more > 0:

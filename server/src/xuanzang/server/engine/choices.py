@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.constraints import Edits
-from xuanzang.server.engine.store import Array
-
-Ints = npt.NDArray[np.int64]
 
 # onnxruntime sums a row in so many lanes. A row that is filled up to a multiple of it with pieces of probability 0 is
 # summed in the same order whatever its width, so that scores do not depend on the neighbours, to the last bit.

@@ -6,19 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampling:
-    """Drawing tokens at random instead of searching for the best ones; for beam size 1."""
-
-    top_k: int
-    """Draw among the likeliest tokens only, this many."""
-    top_p: float
-    """Of those, draw among the likeliest whose probabilities reach this sum; 1 for all."""
-    temperature: float
-    """Log-probabilities are divided by it before drawing."""
-    seed: int
-    """Equal seeds give equal draws."""
+from xuanzang.server.engine.values import SamplingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +33,7 @@ class SearchOptions:
     """What every hypothesis begins with."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of tokens that no hypothesis may hold; none is empty."""
-    sampling: Sampling | None = None
+    sampling: SamplingOptions | None = None
     """None to search for the best."""
     traced: bool = False
     """Whether scores and alignment are wanted for every token."""

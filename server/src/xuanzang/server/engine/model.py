@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.hypotheses import Sampling, SearchOptions, Sentence
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence
 from xuanzang.server.engine.text import TextCodec
 from xuanzang.server.engine.values import DecodingOptions, ServedModel
 
@@ -102,7 +101,6 @@ class LoadedModel:
         Returns:
             The sentence with the options that hold for it.
         """
-        sampling = options.sampling
         resolved = SearchOptions(
             beam_size=options.beam_size,
             num_hypotheses=options.num_hypotheses,
@@ -114,7 +112,7 @@ class LoadedModel:
             no_repeat_ngram_size=options.no_repeat_ngram_size,
             prefix_ids=limits.prefix_ids,
             suppressed_sequences=limits.suppressed_sequences,
-            sampling=Sampling(**dataclasses.asdict(sampling)) if sampling else None,
+            sampling=options.sampling,
             traced=options.token_details,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.decoding import Decoder
 from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.lane import NewDecoder
 from xuanzang.server.engine.model import LoadedModel
@@ -21,17 +22,17 @@ def replay(model: LoadedModel, new_decoder: NewDecoder) -> None:
     Raises:
         BundleError: If a sample gets other target ids than at export.
     """
+    decoder = new_decoder()
     reasons = [
         f"the translation of {sample.source!r} is not that of the certificate"
         for sample in model.bundle.samples
-        if _target_ids(model, sample, new_decoder) != sample.target_ids
+        if _target_ids(model, sample, decoder) != sample.target_ids
     ]
     if reasons:
         raise BundleError(model.bundle.directory, reasons)
 
 
-def _target_ids(model: LoadedModel, sample: Sample, new_decoder: NewDecoder) -> tuple[int, ...]:
-    decoder = new_decoder()
+def _target_ids(model: LoadedModel, sample: Sample, decoder: Decoder) -> tuple[int, ...]:
     decoder.admit([model.sample_sentence(sample)])
     finished: Sequence[tuple[Sentence, Sequence[TargetHypothesis]]] = []
     while not finished:

@@ -11,9 +11,9 @@ import onnxruntime
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.cache import CacheShape
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.engine.store import Array
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -66,8 +66,7 @@ class Runtime:
         extra = [manifest.shortlist.suggestions, manifest.shortlist.projection] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
         sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads) for graph in graphs]
-        self._encoder, self._decoder = sessions[:2]
-        self._suggestions, self._projection = sessions[-2:]
+        self._encoder, self._decoder, *self._shortlist = sessions
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
             for session, graph in zip(sessions, graphs, strict=True)
@@ -76,7 +75,9 @@ class Runtime:
         ]
         if faults:
             raise BundleError(bundle.directory, faults)
+        # Asking a session for its outputs costs as much as a small operation.
         self._encoder_outputs = [tensor.name for tensor in manifest.encoder.outputs]
+        self._projection_outputs = [tensor.name for tensor in manifest.shortlist.projection.outputs]
         heads = self.dimensions.num_heads
         caches = {t.name: t.dtype for t in manifest.decoder.inputs if "_key_values." in t.name}
         self.cache_shape = CacheShape(
@@ -87,7 +88,7 @@ class Runtime:
             dtype=np.dtype(next(iter(caches.values()))),
         )
 
-    def encode(self, source_ids: npt.NDArray[np.int64], source_lengths: npt.NDArray[np.int64]) -> dict[str, Array]:
+    def encode(self, source_ids: Ints, source_lengths: Ints) -> dict[str, Array]:
         """Run the encoder.
 
         Args:
@@ -100,7 +101,7 @@ class Runtime:
         outputs = self._encoder.run(self._encoder_outputs, {"source_ids": source_ids, "source_lengths": source_lengths})
         return dict(zip(self._encoder_outputs, outputs, strict=True))
 
-    def suggest(self, source_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
         """Look up which target pieces sentences may choose from; only if there is a shortlist.
 
         Args:
@@ -109,10 +110,11 @@ class Runtime:
         Returns:
             True at the ids of these pieces, [batch, vocab].
         """
-        [suggested] = self._suggestions.run(["suggested"], {"source_ids": source_ids})
+        suggestions, _ = self._shortlist
+        [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
         return np.array(suggested)
 
-    def project(self, piece_ids: npt.NDArray[np.int64]) -> dict[str, Array]:
+    def project(self, piece_ids: Ints) -> dict[str, Array]:
         """Take the columns of some pieces out of the output projection; only if there is a shortlist.
 
         Args:
@@ -121,8 +123,9 @@ class Runtime:
         Returns:
             What every decoder step is given whose sentences choose from these pieces, by name.
         """
-        names = [output.name for output in self._projection.get_outputs()]
-        return dict(zip(names, self._projection.run(names, {"piece_ids": piece_ids}), strict=True))
+        _, projection = self._shortlist
+        names = self._projection_outputs
+        return dict(zip(names, projection.run(names, {"piece_ids": piece_ids}), strict=True))
 
     def new_binding(self) -> Binding:
         """Return a binding for the steps of one batch."""

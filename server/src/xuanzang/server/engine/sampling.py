@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xuanzang.server.engine.hypotheses import Sampling
+from xuanzang.server.engine.values import SamplingOptions
 
 Candidate = tuple[float, int, int]
 """Summed log-probability, id, parent."""
@@ -15,7 +15,7 @@ Candidate = tuple[float, int, int]
 class Sampler:
     """Draws the tokens of one sentence; what it draws depends on its seed alone, not on the batch."""
 
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: SamplingOptions) -> None:
         self._sampling = sampling
         self._generator = np.random.default_rng(sampling.seed)
 

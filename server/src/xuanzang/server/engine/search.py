@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.constraints import Edits, hypothesis_edits, stack
 from xuanzang.server.engine.hypotheses import Finished, SearchOptions, TargetHypothesis, rank
 from xuanzang.server.engine.sampling import Sampler
 from xuanzang.server.engine.traces import Traces
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 DEAD_SCORE = np.float32(-1.0e9)
 """Score of a row without hypothesis: no sum of log-probabilities comes near it, and it stays finite in the graph."""
@@ -93,9 +90,8 @@ class BeamSearch:
         """
         if (more := int(rows.max()) + 1 - len(self)) > 0:
             self._extend(more)
-            self.rows += [Row(option) for option in options[-more:]]
         for row, option in zip(rows.tolist(), options, strict=True):
-            self.rows[row] = Row(option)
+            self.rows[row : row + 1] = [Row(option)]  # the next one is put at the end
         self.token_ids[rows] = self._start_id
         self.scores[rows] = DEAD_SCORE
         self.scores[rows, 0] = 0.0  # all hypotheses are equal at first, so only one may have children

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[np.generic]
+from xuanzang.server.engine.arrays import Array, Ints
 
 # Memory grows by at least this factor, so that a batch that grows sentence by sentence seldom copies.
 _GROWTH = 1.5
@@ -61,7 +61,7 @@ class Store:
         for tensor in self.tensors().values():
             tensor[target] = tensor[source]
 
-    def fill(self, rows: npt.NDArray[np.int64], values: Mapping[str, Array]) -> None:
+    def fill(self, rows: Ints, values: Mapping[str, Array]) -> None:
         """Write the first columns of some sentences.
 
         Args:

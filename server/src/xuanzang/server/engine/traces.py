@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.hypotheses import Trace
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 _TOKENS_CHUNK = 32
 
