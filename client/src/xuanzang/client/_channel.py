@@ -25,9 +25,10 @@ _SERVICE_CONFIG = {
                 "initialBackoff": "0.1s",
                 "maxBackoff": "5s",
                 "backoffMultiplier": 2,
-                # Both mean that no work was begun. With RESOURCE_EXHAUSTED the server sends grpc-retry-pushback-ms,
-                # which gRPC obeys in place of the backoff above.
-                "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED"],
+                # The first two mean that no work was begun. With RESOURCE_EXHAUSTED the server sends
+                # grpc-retry-pushback-ms, which gRPC obeys in place of the backoff above. CANCELLED is what a stopping
+                # server's gRPC says to a call that it has not looked at; what the caller cancels is not tried again.
+                "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED"],
             },
         }
     ],

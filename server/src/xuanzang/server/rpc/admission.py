@@ -23,6 +23,7 @@ class Admission:
     def __init__(self, *, max_concurrent_rpcs: int) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
         self._running = 0
+        self._held = 0
         self._opened = False
         self._closed = asyncio.Event()
         self._refusing = asyncio.Event()
@@ -43,9 +44,14 @@ class Admission:
         """Let no RPC in any more."""
         self._closed.set()
 
-    def hold(self) -> None:
-        """Let those who are to be refused wait."""
+    def hold(self) -> int:
+        """Let those who are to be refused wait.
+
+        Returns:
+            How many have been refused or wait for it.
+        """
         self._refusing.clear()
+        return self._held
 
     def release(self) -> None:
         """Refuse those who wait."""
@@ -63,6 +69,7 @@ class Admission:
             OverloadedError: Too many RPCs are running.
         """
         if self._closed.is_set():
+            self._held += 1
             await self._refusing.wait()
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:

@@ -32,7 +32,8 @@ _OPTIONS: Final = (
 )
 
 # Longer than the way to a caller and back.
-_HOLD_SECONDS = 0.05
+_QUIET_SECONDS = 0.05
+_MOST_HOLDS = 20
 # For the last answers; watchers of health never end by themselves.
 _GOODBYE_SECONDS = 0.1
 
@@ -121,8 +122,7 @@ class RpcServer:
         """
         # gRPC answers with CANCELLED, which no caller tries again, what reaches it between the stop and the moment when
         # the caller hears of it. Callers who try again and again are held, so that nothing of theirs is on its way.
-        self._admission.hold()
-        await asyncio.sleep(_HOLD_SECONDS)
+        await self._hold()
         stopping = asyncio.create_task(self._server.stop(_GOODBYE_SECONDS))
         await asyncio.sleep(0)
         self._admission.release()
@@ -131,6 +131,13 @@ class RpcServer:
         # gRPC does not wait until the work that it cancels has ended.
         await self._admission.idle()
         return unfinished
+
+    async def _hold(self) -> None:
+        for _ in range(_MOST_HOLDS):
+            held = self._admission.hold()
+            await asyncio.sleep(_QUIET_SECONDS)
+            if self._admission.hold() == held:
+                return
 
 
 def _bind(server: grpc.aio.Server, address: str, tls: TLSFiles | None) -> int:
