@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.fairness import FairQueue
+from xuanzang.server.engine.fairness import FairQueue, Sweep
 from xuanzang.server.engine.hypotheses import SearchOptions, Sentence
 from xuanzang.server.engine.request import QueuedSentence, Request, Terms
 
@@ -40,15 +40,15 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
 
 
 def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
-    taken = []
+    taken, sweep = [], Sweep()
     while queue.count:
-        taken += queue.take(sentences=at_once, source_tokens=10**9)
+        taken += queue.take(sweep, sentences=at_once, source_tokens=10**9)
     return taken
 
 
 def test_a_caller_with_one_sentence_waits_for_no_more_than_a_turn_of_one_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
-    queue.take(sentences=7, source_tokens=10**9)
+    queue.take(Sweep(), sentences=7, source_tokens=10**9)
     queue.add(queued("one", [20]))
     callers = [taken.request.caller for taken in take_all(queue)]
     assert callers.index("one") <= QUANTUM // 40 + 1
@@ -61,7 +61,7 @@ backlogs = st.dictionaries(
 
 
 @given(backlogs, st.integers(1, 8))
-def test_everything_is_taken_once_and_the_sentences_of_a_caller_in_their_order(
+def test_everything_is_taken_once_and_the_sentences_of_a_caller_from_the_shortest_to_the_longest(
     waiting: dict[str, list[int]], at_once: int
 ) -> None:
     queue = fill(waiting)
@@ -69,8 +69,8 @@ def test_everything_is_taken_once_and_the_sentences_of_a_caller_in_their_order(
     assert queue.cost == sum(2 * sum(lengths) for lengths in waiting.values())
     taken = take_all(queue, at_once)
     assert queue.cost == queue.count == 0
-    for caller, lengths in waiting.items():
-        assert [one.source_tokens for one in taken if one.request.caller == caller] == lengths
+    for lengths in waiting.values() if len(waiting) == 1 else ():
+        assert [one.source_tokens for one in taken] == sorted(lengths)
 
 
 @given(backlogs)
@@ -94,7 +94,35 @@ def test_what_is_taken_keeps_to_both_limits_but_is_never_nothing(
     sentences: int, source_tokens: int, taken: int
 ) -> None:
     queue = fill({"a": [10, 10, 10, 10]})
-    assert len(queue.take(sentences=sentences, source_tokens=source_tokens)) == taken
+    assert len(queue.take(Sweep(), sentences=sentences, source_tokens=source_tokens)) == taken
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(0, 300))
+def test_a_sweep_goes_on_to_the_longest_and_then_back_to_the_shortest(lengths: list[int], start: int) -> None:
+    queue, sweep = fill({"a": lengths}), Sweep(length=start)
+    taken = [queue.take(sweep, sentences=1, source_tokens=1)[0].source_tokens for _ in lengths]
+    ahead = sorted(length for length in lengths if length >= start)
+    assert taken == [*ahead, *sorted((length for length in lengths if length < start), reverse=True)]
+
+
+@given(st.lists(st.integers(1, 300), min_size=1, max_size=40))
+def test_nobody_is_passed_over_for_ever_though_what_comes_is_always_nearer(lengths: list[int]) -> None:
+    queue, sweep = FairQueue(), Sweep(length=500)
+    waiting = queued("a", lengths)
+    queue.add(waiting)
+    for _ in range(3 * len(lengths)):
+        queue.add(queued("a", [500]))
+        [taken] = queue.take(sweep, sentences=1, source_tokens=1)
+        waiting = [one for one in waiting if one is not taken]
+    assert not waiting
+
+
+def test_sentences_of_the_same_length_are_taken_oldest_first_on_the_way_down_too() -> None:
+    queue = FairQueue()
+    waiting = queued("a", [5, 5, 5])
+    queue.add(waiting)
+    sweep = Sweep(length=9, upward=False)
+    assert [queue.take(sweep, sentences=1, source_tokens=1)[0] for _ in waiting] == waiting
 
 
 def test_what_is_removed_is_not_taken_and_counts_no_longer() -> None:

@@ -19,7 +19,7 @@ def test_what_is_kept_stays_whatever_size_the_tensors_take(sizes: list[tuple[int
     expected: dict[str, npt.NDArray[Any]] = {name: np.zeros((0, 2, 0, 3)) for name in ("key", "value")}
     random = np.random.default_rng(0)
     for count, columns in sizes:
-        store.resize(count, columns)
+        store.resize(count, columns, used=columns)
         for name, tensor in store.tensors().items():
             assert tensor.shape == (count, 2, columns, 3)
             assert tensor.flags.c_contiguous
@@ -32,17 +32,17 @@ def test_what_is_kept_stays_whatever_size_the_tensors_take(sizes: list[tuple[int
 
 def test_memory_is_kept_when_sentences_leave_and_reused_when_others_come() -> None:
     store = Store(["key"], num_heads=2, d_head=4, dtype=np.float32)
-    store.resize(8, 16)
+    store.resize(8, 16, used=16)
     held = store.nbytes
     for count, columns in ((1, 16), (0, 16), (8, 16), (4, 32)):
-        store.resize(count, columns)
+        store.resize(count, columns, used=columns)
     assert store.nbytes <= held + store.tensors()["key"].nbytes * 1.5
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_rows_are_filled_and_copied(dtype: type[np.generic]) -> None:
     store = Store(["key"], num_heads=1, d_head=2, dtype=dtype)
-    store.resize(3, 4)
+    store.resize(3, 4, used=4)
     fresh = np.arange(8, dtype=dtype).reshape(2, 1, 2, 2)
     store.fill(np.array([2, 0]), {"key": fresh})
     store.copy_row(2, 1)

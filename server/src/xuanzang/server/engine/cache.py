@@ -18,14 +18,15 @@ from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.store import Store
 
 # Slots and source positions are added in steps, because each step copies the cache of the batch.
-_SLOTS_CHUNK = 16
+_SLOTS_CHUNK = 32
 _SOURCE_CHUNK = 8
 # A translation is expected to need this many slots per source token, and some for what its hypotheses do not share; but
 # few are taken before they are needed, since attention looks at all slots of a batch.
 _SLOTS_PER_SOURCE_TOKEN = 1.25
 _MOST_SLOTS_AT_ONCE = 64
-# Slots are given back when this share of them is enough.
-_SHRINK_SHARE = 2 / 3
+# They are given back when that takes away at least this many.
+_LEAST_CUT = 32
+_LEAST_SOURCE_CUT = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +92,14 @@ class Cache:
         """
         count = len(self._source_lengths)
         more = int(rows.max()) + 1 - count
-        slots = self.slots
-        if not count:
-            expected = int(_SLOTS_PER_SOURCE_TOKEN * source_lengths.max()) + 3 * self._beam_size
-            slots = min(_chunked(expected, _SLOTS_CHUNK), _MOST_SLOTS_AT_ONCE)
         if more > 0:
             self._source_lengths = np.concatenate([self._source_lengths, np.zeros(more, dtype=np.int64)])
             new_rows = np.zeros((more, self._beam_size, self._visible.shape[2]), dtype=bool)
             self._visible = np.concatenate([self._visible, new_rows])
         self._source_lengths[rows] = source_lengths
         self._visible[rows] = False
-        self._resize(slots)
+        expected = int(_SLOTS_PER_SOURCE_TOKEN * source_lengths.max()) + 3 * self._beam_size
+        self._fit(min(_chunked(expected, _SLOTS_CHUNK), _MOST_SLOTS_AT_ONCE))
         self._memory.fill(rows, memory)
         self._source_mask[rows] = np.arange(self.sources) < source_lengths[:, None]
 
@@ -116,9 +114,7 @@ class Cache:
             self._memory.copy_row(int(order[row]), row)
         self._source_lengths = self._source_lengths[order]
         self._visible = self._visible[order]
-        in_use = np.flatnonzero(self._visible.any(axis=(0, 1)))
-        wanted = _chunked(int(in_use.max(initial=-1)) + 1 + self._beam_size, _SLOTS_CHUNK)
-        self._resize(wanted if wanted <= _SHRINK_SHARE * self.slots else self.slots)
+        self._fit(_SLOTS_CHUNK)
 
     def advance(self, parents: Ints) -> None:
         """Make room for the next token of every hypothesis.
@@ -131,7 +127,7 @@ class Cache:
         taken: npt.NDArray[np.bool_] = np.asarray(inherited.any(axis=1))  # [batch, slot]
         slots = self._lowest_free(taken)
         if taken[rows, slots].any():
-            more = _chunked(max(self._beam_size, self.slots // 4), _SLOTS_CHUNK)
+            more = _chunked(self.slots + self._beam_size, _SLOTS_CHUNK) - self.slots
             self._resize(self.slots + more)
             inherited = np.pad(inherited, ((0, 0), (0, 0), (0, more)))
             slots = self._lowest_free(np.pad(taken, ((0, 0), (0, more))))
@@ -146,17 +142,26 @@ class Cache:
         """
         return np.argsort(taken, axis=1, kind="stable")[:, : self._beam_size]
 
+    def _fit(self, least: int) -> None:
+        """Give back slots that are far more than what is used and at least wanted."""
+        wanted = max(least, _chunked(self._used() + self._beam_size, _SLOTS_CHUNK))
+        self._resize(wanted if wanted > self.slots or wanted <= self.slots - _LEAST_CUT else self.slots)
+
+    def _used(self) -> int:
+        """Return how many slots there must be for all that is seen by any hypothesis."""
+        return 1 + int(np.flatnonzero(self._visible.any(axis=(0, 1))).max(initial=-1))
+
     def _resize(self, slots: int) -> None:
         """Bring everything to a number of slots, and to the sentences and source positions that there are."""
         count = len(self._source_lengths)
-        sources = _chunked(int(self._source_lengths.max(initial=1)), _SOURCE_CHUNK)
-        # A shorter memory saves little, so it is cut only when that saves half.
-        if sources < self.sources <= 2 * sources:
+        longest = int(self._source_lengths.max(initial=1))
+        sources = _chunked(longest, _SOURCE_CHUNK)
+        if 0 <= self.sources - sources < _LEAST_SOURCE_CUT:
             sources = self.sources
         if (self._past.count, self.slots, self.sources) == (count, slots, sources):
             return
-        self._past.resize(count, slots)
-        self._memory.resize(count, sources)
+        self._past.resize(count, slots, used=self._used())
+        self._memory.resize(count, sources, used=longest)
         if slots != self._visible.shape[2]:
             visible = np.zeros((count, self._beam_size, slots), dtype=bool)
             kept = min(slots, self._visible.shape[2])

@@ -1,31 +1,92 @@
-"""A queue in which callers take turns, however much each of them has waiting."""
+"""A queue in which callers take turns, and from which sentences of like lengths are taken together."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import count
+from operator import itemgetter
 
 from xuanzang.server.engine.request import QueuedSentence
 
-# What a caller may take per turn, in predicted tokens: a few sentences of usual length at a usual beam size.
+# What a caller may take per round, in predicted tokens: a few sentences of usual length at a usual beam size.
 _QUANTUM = 256
+# A sentence waits for at most this many times the sentences that it would wait for if the oldest always went first.
+_PATIENCE = 2
+# Which sentences go first.
+_DUE, _AHEAD, _BEHIND = range(3)
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweep:
+    """Where a taker is on its way through the lengths: up to the longest sentence that waits, and down again.
+
+    A batch costs as much as its longest sentence does, so sentences of like lengths should be in it; the elevator's way
+    (SCAN, as disks are read) gets at all of them.
+    """
+
+    length: int = 0
+    """Source tokens of the last sentence that was taken."""
+    upward: bool = True
+
+    def move(self, length: int) -> None:
+        """Go to a length, and on in its direction from there."""
+        if length != self.length:
+            self.upward = length > self.length
+        self.length = length
 
 
 class _Flow:
-    """What one caller has waiting, oldest first."""
+    """What one caller has waiting."""
 
     def __init__(self) -> None:
-        self.sentences: dict[QueuedSentence, None] = {}
+        # Oldest first, each with its number and when it is due.
+        self.sentences: dict[QueuedSentence, tuple[int, int]] = {}
+        # Source tokens, number and sentence, in this order.
+        self.by_length: list[tuple[int, int, QueuedSentence]] = []
         self.cost = 0
         self.deficit = _QUANTUM
 
+    def add(self, queued: QueuedSentence, number: int, due: int) -> None:
+        self.sentences[queued] = (number, due)
+        key = (queued.source_tokens, number, queued)
+        self.by_length.insert(bisect_left(self.by_length, key), key)
+        self.cost += queued.cost
+
+    def remove(self, queued: QueuedSentence) -> None:
+        number, _ = self.sentences.pop(queued)
+        del self.by_length[bisect_left(self.by_length, (queued.source_tokens, number))]
+        self.cost -= queued.cost
+
+    def next(self, sweep: Sweep, now: int) -> tuple[tuple[int, int], QueuedSentence]:
+        """Return the oldest sentence if it is due, else the nearest ahead, else the nearest behind; first its rank."""
+        oldest, (_, due) = next(iter(self.sentences.items()))
+        if now >= due:
+            return (_DUE, due), oldest
+        # The first one that is longer than what lies behind on the way up, or ahead on the way down.
+        longer = bisect_left(self.by_length, (sweep.length + (not sweep.upward),))
+        is_behind = longer == (len(self.by_length) if sweep.upward else 0)
+        place = longer if sweep.upward != is_behind else self._first_like(longer - 1)
+        length, _, queued = self.by_length[place]
+        return (_BEHIND if is_behind else _AHEAD, abs(length - sweep.length)), queued
+
+    def _first_like(self, place: int) -> int:
+        """Return the place of the oldest sentence that is as long as the one at a place."""
+        return bisect_left(self.by_length, (self.by_length[place][0],))
+
 
 class FairQueue:
-    """Deficit round-robin over callers by predicted tokens (Shreedhar and Varghese 1995). Its owner guards it."""
+    """Deficit round-robin over callers by predicted tokens (Shreedhar and Varghese 1995). Its owner guards it.
+
+    Whoever takes chooses among the sentences of all callers who have not had their share of the round.
+    """
 
     def __init__(self) -> None:
-        # In the order of their turns; callers without waiting sentences have no entry.
-        self._flows: OrderedDict[str, _Flow] = OrderedDict()
+        # Callers without waiting sentences have no entry.
+        self._flows: dict[str, _Flow] = {}
+        self._numbers = count()
+        self._taken = 0
         self.count = 0
         """Sentences."""
         self.cost = 0
@@ -43,11 +104,13 @@ class FairQueue:
         return sum(min(flow.cost, own) for flow in self._flows.values())
 
     def add(self, sentences: Iterable[QueuedSentence]) -> None:
-        """Add sentences behind those of the same callers."""
-        for queued in sentences:
-            flow = self._flows.setdefault(queued.request.caller, _Flow())
-            flow.sentences[queued] = None
-            self._count(flow, queued, 1)
+        """Add sentences."""
+        added = list(sentences)
+        self.count += len(added)
+        self.cost += sum(queued.cost for queued in added)
+        due = self._taken + _PATIENCE * self.count
+        for queued in added:
+            self._flows.setdefault(queued.request.caller, _Flow()).add(queued, next(self._numbers), due)
 
     def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
         """Take out sentences, whoever's turn it is.
@@ -66,10 +129,11 @@ class FairQueue:
                 removed.append(queued)
         return removed
 
-    def take(self, *, sentences: int, source_tokens: int) -> list[QueuedSentence]:
+    def take(self, sweep: Sweep, *, sentences: int, source_tokens: int) -> list[QueuedSentence]:
         """Take out those whose turn it is.
 
         Args:
+            sweep: Of the taker; goes on.
             sentences: Most of them.
             source_tokens: Most of their source tokens, unless the first has more.
 
@@ -79,27 +143,31 @@ class FairQueue:
         taken: list[QueuedSentence] = []
         tokens = 0
         while self._flows and len(taken) < sentences:
-            caller, flow = next(iter(self._flows.items()))
-            queued = next(iter(flow.sentences))
-            if flow.deficit < queued.cost:
-                flow.deficit += _QUANTUM
-                self._flows.move_to_end(caller)
-                continue
+            flow, queued = self._next(sweep)
             tokens += queued.source_tokens
             if taken and tokens > source_tokens:
                 break
             flow.deficit -= queued.cost
+            sweep.move(queued.source_tokens)
+            self._taken += 1
             self._remove(flow, queued)
             taken.append(queued)
         return taken
 
+    def _next(self, sweep: Sweep) -> tuple[_Flow, QueuedSentence]:
+        """Return the sentence that goes first of those whose callers can pay for them."""
+        while True:
+            first = ((flow, *flow.next(sweep, self._taken)) for flow in self._flows.values())
+            payable = [(rank, flow, queued) for flow, rank, queued in first if queued.cost <= flow.deficit]
+            if payable:
+                _, flow, queued = min(payable, key=itemgetter(0))
+                return flow, queued
+            for flow in self._flows.values():
+                flow.deficit += _QUANTUM
+
     def _remove(self, flow: _Flow, queued: QueuedSentence) -> None:
-        del flow.sentences[queued]
-        self._count(flow, queued, -1)
+        flow.remove(queued)
+        self.count -= 1
+        self.cost -= queued.cost
         if not flow.sentences:
             del self._flows[queued.request.caller]
-
-    def _count(self, flow: _Flow, queued: QueuedSentence, sign: int) -> None:
-        flow.cost += sign * queued.cost
-        self.cost += sign * queued.cost
-        self.count += sign

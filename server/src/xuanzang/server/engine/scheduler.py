@@ -9,7 +9,7 @@ from typing import Any
 
 from xuanzang.server.engine.admission import Admission
 from xuanzang.server.engine.errors import DrainingError
-from xuanzang.server.engine.fairness import FairQueue
+from xuanzang.server.engine.fairness import FairQueue, Sweep
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.request import QueuedSentence, Reason, Request
 from xuanzang.server.engine.throughput import Throughput
@@ -40,6 +40,8 @@ class Scheduler:
         self._metrics = metrics
         self._changed = threading.Condition()
         self._queue = FairQueue()
+        # Half of the workers begin with the shortest sentences, half with the longest.
+        self._sweeps = [Sweep(upward=worker % 2 == 0) for worker in range(workers)]
         self._throughput = Throughput(workers=workers)
         self._admission = Admission(self._queue, self._throughput, max_tokens=settings.max_queue_tokens)
         # Sentences that each worker decodes; each number is changed by its worker only.
@@ -116,7 +118,8 @@ class Scheduler:
             if self._stopped:
                 return [] if running else None
             room = max(0, self._room(worker))
-            taken = self._queue.take(sentences=room, source_tokens=self._settings.max_join_source_tokens)
+            most = self._settings.max_join_source_tokens
+            taken = self._queue.take(self._sweeps[worker], sentences=room, source_tokens=most)
             self._running[worker] += len(taken)
             self._forget(taken)
             self._start(taken)

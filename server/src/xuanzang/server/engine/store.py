@@ -17,15 +17,16 @@ class Store:
     """Some tensors [batch, heads, column, head] side by side.
 
     Fresh memory is slow: the system hands it over page by page. So the tensors live at the start of arrays that are
-    kept, and a change of the number of columns moves what they hold inside these. What no sentence has written yet is 0
-    or left over from another; it is finite, which is all that a hidden column must be.
+    kept. When the number of columns changes, each tensor moves into a spare array and leaves its own to the next one.
+    What no sentence has written yet is 0 or left over from another; it is finite, which is all that a hidden column
+    must be.
     """
 
     def __init__(self, names: Sequence[str], *, num_heads: int, d_head: int, dtype: npt.DTypeLike) -> None:
         """Start without sentences and columns."""
         self._num_heads, self._d_head = num_heads, d_head
         self._flat = {name: np.zeros(0, dtype=dtype) for name in names}
-        self._scratch: Array = np.zeros(0, dtype=dtype)
+        self._spare: Array = np.zeros(0, dtype=dtype)
         self.count = 0
         """Sentences."""
         self.columns = 0
@@ -33,27 +34,34 @@ class Store:
     @property
     def nbytes(self) -> int:
         """Bytes of memory held."""
-        return self._scratch.nbytes + sum(flat.nbytes for flat in self._flat.values())
+        return self._spare.nbytes + sum(flat.nbytes for flat in self._flat.values())
 
     def tensors(self) -> dict[str, Array]:
         """Return the tensors by name; valid until `resize` is called."""
         return {name: self._view(flat, self.count, self.columns) for name, flat in self._flat.items()}
 
-    def resize(self, count: int, columns: int) -> None:
+    def resize(self, count: int, columns: int, *, used: int) -> None:
         """Change the number of sentences and columns; the last ones go, new ones are at the end.
 
         Args:
             count: Sentences.
             columns: Of each.
+            used: Columns whose content counts; the others are anything finite afterwards.
         """
         kept = min(count, self.count)
+        used = min(used, columns, self.columns)
         size = self._size(count, columns)
         if any(flat.size < size for flat in self._flat.values()):
+            self._spare = np.zeros(0, dtype=self._spare.dtype)
             self._flat = {
-                name: self._grown(flat, kept, columns, int(size * _GROWTH)) for name, flat in self._flat.items()
+                name: self._moved(flat, np.zeros(int(size * _GROWTH), dtype=flat.dtype), kept, columns, used)
+                for name, flat in self._flat.items()
             }
         elif kept and columns != self.columns:
-            self._move(kept, columns)
+            for name, flat in self._flat.items():
+                if self._spare.size < flat.size:
+                    self._spare = np.zeros(flat.size, dtype=flat.dtype)
+                self._flat[name], self._spare = self._moved(flat, self._spare, kept, columns, used), flat
         self.count, self.columns = count, columns
 
     def copy_row(self, source: int, target: int) -> None:
@@ -79,18 +87,6 @@ class Store:
     def _view(self, flat: Array, count: int, columns: int) -> Array:
         return flat[: self._size(count, columns)].reshape(count, self._num_heads, columns, self._d_head)
 
-    def _grown(self, flat: Array, kept: int, columns: int, size: int) -> Array:
-        larger = np.zeros(size, dtype=flat.dtype)
-        both = min(columns, self.columns)
-        self._view(larger, kept, columns)[:, :, :both] = self._view(flat, kept, self.columns)[:, :, :both]
-        return larger
-
-    def _move(self, kept: int, columns: int) -> None:
-        both = min(columns, self.columns)
-        size = self._size(kept, both)
-        if self._scratch.size < size:
-            self._scratch = np.zeros(int(size * _GROWTH), dtype=self._scratch.dtype)
-        aside = self._view(self._scratch, kept, both)
-        for flat in self._flat.values():
-            np.copyto(aside, self._view(flat, kept, self.columns)[:, :, :both])
-            self._view(flat, kept, columns)[:, :, :both] = aside
+    def _moved(self, source: Array, target: Array, kept: int, columns: int, used: int) -> Array:
+        self._view(target, kept, columns)[:, :, :used] = self._view(source, kept, self.columns)[:, :, :used]
+        return target
