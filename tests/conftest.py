@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -105,3 +108,13 @@ def tiny_bundle_repository(
     )
     export(settings)
     return repository
+
+
+@pytest.fixture(scope="session")
+def write_marian(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """Write directories of MarianMT models with random weights, as `marian_directories` does."""
+    from marian_directories import write_directory, write_tokenizers
+
+    tokenizers = tmp_path_factory.mktemp("tokenizers")
+    write_tokenizers(tokenizers, toy_pairs)
+    return partial(write_directory, tokenizers)

@@ -17,15 +17,14 @@ def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path) -> None:
     """Write a checkpoint as CTranslate2 reads it, in float32; it quantises when it loads.
 
     Args:
-        checkpoint: With pre-norm blocks, sinusoidal positions and one vocabulary for both sides.
+        checkpoint: With pre-norm blocks and one vocabulary for both sides.
         folder: To create.
 
     Raises:
         CheckpointError: The checkpoint has another shape.
     """
-    config = checkpoint.model.config
-    if (config.norm, config.positions) != ("pre", "sinusoidal") or not checkpoint.metadata.share_vocabulary:
-        raise CheckpointError("only pre-norm, sinusoidal checkpoints with a shared vocabulary are converted")
+    if checkpoint.model.config.norm != "pre" or not checkpoint.metadata.share_vocabulary:
+        raise CheckpointError("only pre-norm checkpoints with a shared vocabulary are converted")
     spec = _spec(checkpoint)
     spec.validate()
     spec.optimize()
@@ -43,7 +42,7 @@ def _spec(checkpoint: Checkpoint) -> TransformerSpec:
         (spec.decoder, model.decoder_layers, model.decoder_norm, model.target_positions),
     )
     for target, blocks, norm, positions in sides:
-        target.position_encodings.encodings = positions.table.numpy()
+        target.position_encodings.encodings = positions.table.detach().numpy()
         _set_norm(target.layer_norm, norm)
         for block_spec, block in zip(target.layer, blocks, strict=True):
             _set_block(block_spec, block)

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
 from bundled import unpack_bundle, write_tokenizers
-from copying import copying_transformer
 from ctranslate2_spec import save_as_ctranslate2
+from widening import widened
 from workload import target_limit
 
-from xuanzang.export.certificate import source_ids
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
-from xuanzang.model.tokenizer import Tokenizer
 
 CALIBRATION_SENTENCES = 100
 
@@ -50,8 +48,8 @@ def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> Be
     """Return a model.
 
     Args:
-        name: "bundled", a preset, which gets weights that copy their source, or the folder of a checkpoint.
-        bundle: What "bundled" means; its tokeniser serves presets too.
+        name: "bundled", a preset, which gets the bundled model's weights, or the folder of a checkpoint.
+        bundle: What "bundled" means.
         sentences: Pairs of source<TAB>target, plain or .gz.
         scratch: Folder for checkpoints that are made here.
 
@@ -66,12 +64,12 @@ def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> Be
         unpack_bundle(bundle, folder)
     elif name in PRESETS:
         folder = scratch / "checkpoint"
-        _write_preset(name, bundle / "source.spm", folder)
+        _write_preset(name, bundle, folder)
     else:
         name = f"{folder.parent.name}/{folder.name}"
     checkpoint = load_checkpoint(folder)
     limit = checkpoint.model.config.max_positions
-    pairs = [pair for pair in read_pairs(sentences) if target_limit(source_ids(checkpoint, pair.source)) <= limit]
+    pairs = [pair for pair in read_pairs(sentences) if target_limit(checkpoint.source_ids(pair.source)) <= limit]
     return BenchmarkModel(name=name, checkpoint=checkpoint, pairs=pairs, bundle=bundle if name == "bundled" else None)
 
 
@@ -83,7 +81,7 @@ def first_sentences(model: BenchmarkModel, needed: int) -> list[list[int]]:
     """
     if len(model.pairs) < needed:
         raise CorpusError(f"{needed} sentences that fit the model are needed, there are {len(model.pairs)}")
-    return [source_ids(model.checkpoint, pair.source) for pair in model.pairs[:needed]]
+    return [model.checkpoint.source_ids(pair.source) for pair in model.pairs[:needed]]
 
 
 def write_models(model: BenchmarkModel, precisions: Sequence[str], sentences: Path, folder: Path) -> WrittenModel:
@@ -120,18 +118,18 @@ def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path
             "max_bleu_change": 100,
             "max_chrf_change": 100,
             "test_sentences": 1,
-            # Scores of a preset's weights are far apart, and so are their roundings.
-            "max_float32_difference": 1e-3,
         }
     )
     return export(settings)
 
 
-def _write_preset(preset: str, tokenizer: Path, folder: Path) -> None:
-    vocab_size = len(Tokenizer(tokenizer))
-    config = TransformerConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, **PRESETS[preset])
-    torch.manual_seed(0)
-    model = copying_transformer(config)
+def _write_preset(preset: str, bundle: Path, folder: Path) -> None:
+    unpack_bundle(bundle, folder.with_name("trained"))
+    trained = load_checkpoint(folder.with_name("trained")).model
+    shape: dict[str, Any] = {**PRESETS[preset], "positions": "learned", "max_positions": trained.config.max_positions}
+    vocab_size = trained.config.target_vocab_size
+    config = TransformerConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, **shape)
     tokenizers = folder.with_name("tokenizers")
-    write_tokenizers(tokenizers, tokenizer, config)
-    save_checkpoint(folder, dict(model.named_parameters()), config, tokenizers, {"preset": preset})
+    write_tokenizers(tokenizers, bundle / "source.spm", config)
+    weights = dict(widened(trained, config).named_parameters())
+    save_checkpoint(folder, weights, config, tokenizers, {"preset": preset})

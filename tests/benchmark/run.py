@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         "--bundle",
         type=Path,
         default=ROOT / "server/models/zh-en/1",
-        help="what 'bundled' is; presets take its tokeniser (the default model)",
+        help="what 'bundled' is; presets take its weights (the default model)",
     )
     result.add_argument(
         "--server-flags", type=str.split, default=[], help="flags of our server (none: it is measured as it comes)"

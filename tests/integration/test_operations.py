@@ -180,3 +180,33 @@ async def test_a_stop_refuses_callers_who_never_pause_instead_of_losing_their_re
         stopped.set()
         seen = [await caller for caller in callers]
     assert set().union(*seen) == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+
+
+async def test_no_call_is_lost_when_one_of_two_servers_stops(start_server: Any) -> None:
+    stopped = asyncio.Event()
+    options: Any = {"max_target_length": 3}
+
+    async def call_on_and_on(addresses: list[str]) -> list[str]:
+        async with AsyncTranslationClient(addresses) as client:
+            texts = [(await client.translate_one("你好。", **options)).text]
+            while not stopped.is_set():
+                texts.append((await client.translate_one("你好。", **options)).text)
+            # The other server is there for what comes afterwards too.
+            return [*texts, (await client.translate_one("你好。", **options)).text]
+
+    async with start_server() as staying, start_server() as going:
+        callers = [asyncio.ensure_future(call_on_and_on([going.address, staying.address])) for _ in range(8)]
+        async with AsyncTranslationClient(going.address) as client:
+            expected = (await client.translate_one("你好。", **options)).text
+        await going.server.drain()
+        stopped.set()
+        answered = await asyncio.gather(*callers)
+    assert set().union(*answered) == {expected}
+    assert min(map(len, answered)) > 1
+
+
+async def test_a_shortlist_of_a_model_that_is_not_served_ends_the_start(start_process: Any) -> None:
+    async with start_process("--shortlist=tinny") as process:
+        assert await process.ended() == 1
+    [refusal] = process.logged("cannot serve")
+    assert "shortlists are wanted of tinny, which are not served; served: tiny" in refusal["reason"]

@@ -1,35 +1,40 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 import torch
 from bundled import unpack_bundle
-from copying import copying_transformer
 from cost import multiply_adds
 from onnx import numpy_helper
+from widening import widened
 
 from xuanzang.export.weights import quantize_columns
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.config import PRESETS, TransformerConfig
-from xuanzang.model.search import beam_search
+from xuanzang.model.transformer import Transformer
 
 ROOT = Path(__file__).parents[3]
 
 
-def test_a_copying_transformer_translates_each_sentence_to_itself() -> None:
+def test_a_widened_transformer_computes_the_same_function() -> None:
     torch.manual_seed(0)
-    config = TransformerConfig(
-        source_vocab_size=300,
-        target_vocab_size=300,
-        **PRESETS["base"] | {"num_encoder_layers": 1, "num_decoder_layers": 1},
-    )
-    model = copying_transformer(config)
-    for length in (2, 9, 40):
-        source = torch.cat([torch.randint(4, 300, (1, length)), torch.tensor([[config.eos_id]])], dim=1)
-        found = beam_search(model, source, torch.ones_like(source, dtype=torch.bool), max_target_length=2 * length + 20)
-        assert [*found[0][0].target_ids, config.eos_id] == source[0].tolist()
+    sizes: dict[str, Any] = {"source_vocab_size": 300, "target_vocab_size": 300}
+    trained = Transformer(TransformerConfig(**sizes, **PRESETS["tiny"])).eval()
+    wide: dict[str, Any] = {"d_model": 128, "num_heads": 8, "d_ff": 512, "num_encoder_layers": 3, "num_decoder_layers": 5}
+    model = widened(trained, TransformerConfig(**sizes, **wide, positions="learned"))
+    source, target = torch.randint(4, 300, (3, 20)), torch.randint(4, 300, (3, 30))
+    mask = torch.arange(20) < torch.tensor([[20], [7], [1]])
+    torch.testing.assert_close(model(source, mask, target), trained(source, mask, target), atol=1e-3, rtol=1e-3)
+
+
+def test_a_transformer_cannot_be_widened_by_a_half() -> None:
+    sizes: dict[str, Any] = {"source_vocab_size": 300, "target_vocab_size": 300}
+    trained = Transformer(TransformerConfig(**sizes, **PRESETS["tiny"]))
+    with pytest.raises(ValueError, match="cannot be widened"):
+        widened(trained, TransformerConfig(**sizes, **PRESETS["tiny"] | {"d_ff": 192}, positions="learned"))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def test_multiply_adds_are_those_of_every_weight_that_a_token_meets() -> None:
     config = TransformerConfig(
         source_vocab_size=50, target_vocab_size=50, **PRESETS["tiny"] | {"num_encoder_layers": 1}
     )
-    model = copying_transformer(config)
+    model = Transformer(config)
     count = {
         name: module.weight.numel() for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)
     }

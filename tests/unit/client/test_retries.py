@@ -27,7 +27,9 @@ def fail_first(times: int, code: grpc.StatusCode, metadata: Any = ()) -> Any:
     return respond
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED])
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED]
+)
 def test_calls_that_were_refused_before_any_work_are_tried_again(
     client: Client, script: Script, code: grpc.StatusCode
 ) -> None:

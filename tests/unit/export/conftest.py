@@ -17,6 +17,16 @@ CONFIGS = {
     "learned positions": dataclasses.replace(TINY, positions="learned"),
     "separate vocabularies": dataclasses.replace(TINY, target_vocab_size=47, share_embeddings=False),
     "untied output": dataclasses.replace(TINY, tie_output=False),
+    "as Marian": dataclasses.replace(
+        TINY,
+        norm="post",
+        positions="sinusoidal_halves",
+        activation="swish",
+        output_bias=True,
+        bos_id=3,
+        banned_ids=(3, 7, 11),
+    ),
+    "not scaled": dataclasses.replace(TINY, scale_embeddings=False),
     "deep encoder, shallow decoder": dataclasses.replace(TINY, num_encoder_layers=4, num_decoder_layers=1),
 }
 

@@ -53,7 +53,7 @@ def test_an_int8_bundle_lists_every_file_with_its_digest(
         precision="int8",
         evaluation_sentences=48,
         test={"train": toy_files[0]},
-        test_sentences=12,
+        test_sentences=48,
         max_bleu_change=100,
         max_chrf_change=100,
     )
@@ -65,9 +65,13 @@ def test_an_int8_bundle_lists_every_file_with_its_digest(
     for file in manifest.files:
         content = (folder / file.name).read_bytes()
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (file.sha256, file.size_bytes)
-    quality = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))["int8_quality"]
-    assert {name: measured["sentences"] for name, measured in quality.items()} == {"valid": 12, "train": 12}
-    assert "| train (12) |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+    certificate = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    compared = certificate["int8_quality"]
+    assert {name: measured["sentences"] for name, measured in compared.items()} == {"valid": 48, "train": 48}
+    for precision in ("float32", "int8"):  # the same sentences have the same scores wherever they stand
+        found = {metric: compared["valid"][f"{precision}_{metric}"] for metric in ("bleu", "chrf")}
+        assert found == certificate["quality"][f"onnx_{precision}"]
+    assert "| train (48) |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -12,7 +13,10 @@ from xuanzang.export.builder import IR_VERSION, OPSET
 from xuanzang.export.graphs import decoder_graph, encoder_graph
 from xuanzang.export.parity import compare, step_milliseconds
 from xuanzang.export.runner import Candidates, OnnxModel, Rows, translate_batch
+from xuanzang.export.shortlist import suggestions_graph
 from xuanzang.export.weights import Float32
+from xuanzang.model.config import PRESETS, TransformerConfig
+from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.search import beam_search
 from xuanzang.model.transformer import Transformer
 
@@ -90,3 +94,28 @@ def test_a_beam_wider_than_the_vocabulary_is_searched_exhaustively() -> None:
 
 def test_step_time_is_measured_at_any_position(onnx_model: OnnxModel) -> None:
     assert step_milliseconds(onnx_model, 50, batch=2, runs=3) > 0
+
+
+def test_banned_pieces_are_no_candidates(model: Transformer, onnx_model: OnnxModel, sentences: list[list[int]]) -> None:
+    asked: list[tuple[Rows, Candidates]] = []
+    translate_batch(
+        onnx_model,
+        sentences[:4],
+        beam_size=4,
+        length_penalty=1.0,
+        max_target_length=20,
+        on_step=lambda rows, candidates: asked.append((rows, candidates)),
+    )
+    found = {piece for _, candidates in asked for piece in candidates.ids.flatten().tolist()}
+    assert found
+    assert not found & {*model.config.banned_ids}
+
+
+def test_banned_pieces_are_not_suggested() -> None:
+    shortlist = Shortlist(np.array([[2, 5], [5, 6], [1, 6], [6, 3]], np.int32), np.array([0, 4, 6], np.int32))
+    config = TransformerConfig(
+        source_vocab_size=4, target_vocab_size=8, share_embeddings=False, **PRESETS["tiny"], banned_ids=(5, 6)
+    )
+    session = onnxruntime.InferenceSession(suggestions_graph(shortlist, config).SerializeToString())
+    [suggested] = session.run(None, {"source_ids": np.array([[0, 1], [2, 3]])})
+    assert [np.flatnonzero(row).tolist() for row in suggested] == [[0, 2, 4], [0, 1, 4]]

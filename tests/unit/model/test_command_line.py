@@ -78,6 +78,19 @@ def test_evaluate_prints_signed_scores_of_all_and_of_each_group(
     assert (status, len(out.splitlines())) == (0, 3)
 
 
+def test_evaluate_writes_its_figures_for_programs(
+    best: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = write(tmp_path / "test.tsv", [("猫狗", "dog cat", "pets"), ("鱼", "fish", "sea"), ("狗", "dog", "zoo")])
+    (tmp_path / "domains.toml").write_text('land = ["pets", "zoo"]')
+    flags = ("--groups", tmp_path / "domains.toml", "--json", tmp_path / "figures.json")
+    status, out, err = run(capsys, "evaluate", best, pairs, *flags)
+    assert status == 0, err
+    figures = json.loads((tmp_path / "figures.json").read_text())
+    assert {name: group["sentences"] for name, group in figures["groups"].items()} == {"land": 2, "sea": 1}
+    assert f"BLEU {figures['bleu']:.2f}  ({figures['bleu_signature']})" in out
+
+
 def test_a_recipe_gives_flags_and_the_command_line_comes_first(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +120,10 @@ def test_a_wrong_recipe_is_refused(
     assert message in err
 
 
-@pytest.mark.parametrize("path", sorted(Path(__file__).parents[3].glob("recipes/*/*.toml")), ids=lambda path: path.name)
+RECIPES = [path for path in sorted(Path(__file__).parents[3].glob("recipes/*/*.toml")) if path.name != "domains.toml"]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
 def test_every_recipe_is_made_of_flags_that_exist(path: Path) -> None:
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     assert tables.keys() <= {"prepare", "train"}

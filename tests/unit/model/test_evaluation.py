@@ -1,55 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import sacrebleu
-import torch
-from torch.nn import functional as F
 
-from xuanzang.model.data.dataset import PreparedSplit
-from xuanzang.model.evaluation import SourceLengthError, count_faults, has_loop, score_translations, translate_ids
-from xuanzang.model.search import beam_search
-from xuanzang.model.tokenizer import PAD_ID
-from xuanzang.model.training.validator import validation_loss
-from xuanzang.model.transformer import Transformer
-
-MakeModel = Callable[..., Transformer]
-SENTENCES = [[4, 5, 6, 2], [7, 2], [8, 9, 10, 11, 12, 2], [13, 2]]
-
-
-def test_loss_is_the_mean_over_target_tokens_whatever_the_batches(make_model: MakeModel, data: Path) -> None:
-    model, split = make_model(source_vocab_size=300, target_vocab_size=300), PreparedSplit(data, "valid")
-    losses = []
-    for i in range(len(split)):
-        batch = split.batch([i])
-        logits = model(batch.source_ids, batch.source_mask, batch.target_input_ids)
-        losses.append(F.cross_entropy(logits[0], batch.target_output_ids[0], reduction="none"))
-    for batch_tokens in (8, 1000):
-        loss = validation_loss(model, split, batch_tokens, torch.device("cpu"))
-        assert loss == pytest.approx(torch.cat(losses).mean().item(), rel=1e-5)
-
-
-def test_translations_come_in_the_order_of_their_sources_and_do_not_depend_on_batches(make_model: MakeModel) -> None:
-    model = make_model()
-    alone = [translate_ids(model, [sentence], beam_size=2)[0][0].target_ids for sentence in SENTENCES]
-    for batch_sentences in (1, 3, 32):
-        found = translate_ids(model, SENTENCES, beam_size=2, batch_sentences=batch_sentences)
-        assert [hypotheses[0].target_ids for hypotheses in found] == alone
-
-
-def test_translating_is_beam_search(make_model: MakeModel) -> None:
-    model, source = make_model(), torch.tensor([SENTENCES[2]])
-    options = {"beam_size": 4, "num_hypotheses": 3, "length_penalty": 0.6}
-    expected = beam_search(model, source, source != PAD_ID, max_target_length=32, **options)  # type: ignore[arg-type]
-    assert translate_ids(model, [SENTENCES[2]], **options) == expected  # type: ignore[arg-type]
-
-
-def test_a_sentence_longer_than_the_model_takes_is_named(make_model: MakeModel) -> None:
-    model = make_model(max_positions=5)
-    with pytest.raises(SourceLengthError, match="sentence 3 has 6 tokens, the model takes at most 5"):
-        translate_ids(model, SENTENCES, beam_size=1)
+from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.evaluation import (
+    HeldOutPair,
+    count_faults,
+    has_loop,
+    measure,
+    read_test_set,
+    score_translations,
+)
 
 
 def test_scores_are_those_of_sacrebleu_with_their_signatures() -> None:
@@ -97,3 +61,59 @@ def test_faults_are_counted_against_sources_and_references() -> None:
     assert faults.length_ratio == pytest.approx(32 / 30)
     assert "empty 1  loops 1" in str(faults)
     assert "50.0% of 2" in str(faults)
+
+
+PAIRS = [
+    HeldOutPair("打开 １ 个文件", "Open 1 file", "ui"),
+    HeldOutPair("法律", "The law", "law"),
+    HeldOutPair("关闭 %s", "Close %s", "ui"),
+]
+
+
+def test_each_group_is_measured_as_if_it_were_a_test_set_of_its_own() -> None:
+    translations = ["Open 1 file", "", "Close it"]
+    evaluation = measure(PAIRS, translations, "en", "nfkc")
+    assert list(evaluation.groups) == ["law", "ui"]
+    ui = measure([PAIRS[0], PAIRS[2]], [translations[0], translations[2]], "en", "nfkc")
+    assert ui.groups == {}
+    assert evaluation.groups["ui"] == ui.whole
+    assert ui.whole.sentences == 2
+    assert (ui.whole.faults.kept, ui.whole.faults.spans) == (1, 2)
+    assert (evaluation.whole.faults.empty, evaluation.groups["law"].faults.empty) == (1, 1)
+    figures = evaluation.as_json()
+    assert figures["sentences"] == 3
+    assert figures["groups"]["ui"]["bleu"] == round(ui.whole.scores.bleu, 3)
+    assert figures["bleu_signature"] == evaluation.whole.scores.bleu_signature
+
+
+def test_spans_are_looked_for_in_what_the_model_read() -> None:
+    measured = [measure(PAIRS[:1], ["Open 1 file"], "en", form).whole.faults for form in ("nfkc", "none")]
+    assert [(faults.kept, faults.spans) for faults in measured] == [(1, 1), (0, 0)]
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_gathers_groups_under_other_names(tmp_path: Path) -> None:
+    path = write(tmp_path / "test.tsv", "法\tlaw\ttw_laws\n题\ttitle\tlaw_titles\n猫\tcat\ttatoeba\n狗\tdog\n")
+    groups = write(tmp_path / "domains.toml", 'law = ["tw_laws", "law_titles"]')
+    assert [pair.group for pair in read_test_set(path)] == ["tw_laws", "law_titles", "tatoeba", ""]
+    assert [pair.group for pair in read_test_set(path, groups=groups)] == ["law", "law", "tatoeba", ""]
+    assert read_test_set(path, limit=1) == [HeldOutPair("法", "law", "tw_laws")]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "groups", "message"),
+    [
+        ("", "", "test.tsv is empty"),
+        ("猫\tcat\n狗\t\n", "", "test.tsv:2: a side is empty"),
+        ("猫\tcat\n", 'a = ["x"]\nb = ["x"]', "domains.toml: x is in a and in b"),
+        ("猫\tcat\n", "a = [", "domains.toml: "),
+    ],
+)
+def test_a_test_set_that_cannot_be_scored_is_refused(tmp_path: Path, pairs: str, groups: str, message: str) -> None:
+    path, toml = write(tmp_path / "test.tsv", pairs), write(tmp_path / "domains.toml", groups)
+    with pytest.raises(CorpusError, match=message):
+        read_test_set(path, groups=toml)

@@ -20,7 +20,12 @@ def test_sines_on_even_and_cosines_on_odd_dimensions() -> None:
             assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_halves_hold_the_same_sines_then_the_same_cosines(make_model: Callable[..., Transformer]) -> None:
+    turns, halves = (make_model(positions=kind).source_positions.table for kind in ("sinusoidal", "sinusoidal_halves"))
+    assert torch.equal(halves, torch.cat([turns[:, 0::2], turns[:, 1::2]], dim=1))
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "sinusoidal_halves", "learned"])
 def test_positions_beyond_the_table_are_refused(positions: str) -> None:
     config = TransformerConfig(source_vocab_size=9, target_vocab_size=9, max_positions=8, positions=positions)  # type: ignore[arg-type]
     encoding = PositionalEncoding(config)

@@ -61,6 +61,17 @@ def test_a_beam_that_holds_everything_finds_what_brute_force_finds(
         assert [h.score for h in hypotheses] == pytest.approx([scores[tokens] for tokens in best], abs=1e-5)
 
 
+def test_banned_pieces_are_never_generated_and_leave_the_others_their_probability(make_model: MakeModel) -> None:
+    model = make_model(source_vocab_size=6, target_vocab_size=6, banned_ids=(3, 5))
+    found = beam_search(model, SOURCE, MASK, beam_size=60, num_hypotheses=5, max_target_length=3)
+    for row, hypotheses in enumerate(found):
+        targets = [tokens for tokens in every_target(6, 3) if not {3, 5} & {*tokens}]
+        scores = {tokens: score_of(model, row, tokens, 1.0) for tokens in targets}
+        best = sorted(scores, key=lambda tokens: -scores[tokens])[:5]
+        assert [(*h.target_ids, EOS) if h.finished else tuple(h.target_ids) for h in hypotheses] == best
+        assert [h.score for h in hypotheses] == pytest.approx([scores[tokens] for tokens in best], abs=1e-5)
+
+
 def test_without_length_penalty_the_best_of_all_sums_wins(make_model: MakeModel) -> None:
     model = make_model(source_vocab_size=6, target_vocab_size=6)
     found = beam_search(model, SOURCE, MASK, beam_size=220, length_penalty=0.0, max_target_length=3)

@@ -8,17 +8,32 @@ from hypothesis import strategies as st
 
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.tokenizer_training import train_tokenizer
-from xuanzang.model.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, normalize
+from xuanzang.model.tokenizer import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    TableTokenizer,
+    Tokenizer,
+    normalize,
+    read_table,
+    write_table,
+)
 
 SPACE_MARK = "\u2581"
 
 
 @pytest.fixture(scope="module")
-def spiced(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+def spiced_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Trained on text with a few Chinese and English words, spaces, digits and a tab."""
     path = tmp_path_factory.mktemp("tokenizer") / "model.spm"
     train_tokenizer(["我有一只猫。", "I have a cat.", "1984  is a  year\tand a book"] * 20, path, 290)
-    return Tokenizer(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def spiced(spiced_file: Path) -> Tokenizer:
+    return Tokenizer(spiced_file)
 
 
 @settings(deadline=None)
@@ -102,3 +117,42 @@ def test_a_file_that_is_no_tokeniser_is_refused(tmp_path: Path) -> None:
 def test_nfkc_folds_full_width_forms_and_none_leaves_them() -> None:
     assert normalize("ＡＢＣ，１２３", "nfkc") == "ABC,123"
     assert normalize("ＡＢＣ，１２３", "none") == "ＡＢＣ，１２３"
+
+
+@pytest.fixture
+def tabled(spiced_file: Path, spiced: Tokenizer) -> TableTokenizer:
+    """With the pieces of `spiced` from the last to the first but for one, and one that only the table has."""
+    own = spiced.pieces(range(4, len(spiced)))
+    table = ["</s>", "<unk>", f"{SPACE_MARK}zebra", *reversed([piece for piece in own if piece != "猫"]), "<pad>"]
+    return TableTokenizer(spiced_file, table, unk_id=1, eos_id=0, pad_id=len(table) - 1)
+
+
+def test_a_table_gives_pieces_their_ids(tabled: TableTokenizer, spiced: Tokenizer) -> None:
+    text = "1984 is a year"
+    ids = tabled.encode(text)
+    assert ids[-1] == 0
+    assert tabled.pieces(ids[:-1]) == spiced.pieces(spiced.encode(text)[:-1])
+    assert ids != spiced.encode(text)
+    assert tabled.decode([*ids, len(tabled) - 1]) == text
+
+
+def test_what_a_table_lacks_is_unknown(tabled: TableTokenizer) -> None:
+    assert 1 in tabled.encode("我有一只猫。")
+    assert "⁇" in tabled.decode(tabled.encode("我有一只猫。"))
+
+
+def test_what_only_a_table_has_is_written_all_the_same(tabled: TableTokenizer) -> None:
+    assert tabled.decode([2, 2]) == "zebra zebra"
+
+
+def test_tables_survive_being_written(tmp_path: Path) -> None:
+    table = ["</s>", "\u2028", '"', "", "猫"]
+    write_table(tmp_path / "table.json", table)
+    assert read_table(tmp_path / "table.json") == table
+
+
+@pytest.mark.parametrize("content", ['{"a": 0}', "[1]", '["a", "a"]', "["])
+def test_other_files_are_no_tables(tmp_path: Path, content: str) -> None:
+    (tmp_path / "table.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError):  # noqa: PT011 - which one depends on what is wrong
+        read_table(tmp_path / "table.json")

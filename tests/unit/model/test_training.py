@@ -12,9 +12,9 @@ from torch import Tensor
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
 from xuanzang.model.config import ConfigError
 from xuanzang.model.data.dataset import Batch
-from xuanzang.model.evaluation import translate_texts
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.trainer import DivergedError, Trainer
+from xuanzang.model.translation import translate_texts
 
 
 class RecordingTrainer(Trainer):

@@ -214,9 +214,13 @@ def test_a_wrong_configuration_names_every_fault() -> None:
             num_heads=4,
             dropout=1.0,
             norm="sideways",  # type: ignore[arg-type]
+            activation="selu",  # type: ignore[arg-type]
+            banned_ids=(3,),
         )
     for part in (
         "target_vocab_size is 0",
+        "activation is 'selu'",
+        "banned_ids has 3",
         "multiple of num_heads",
         "must be even",
         "dropout is 1.0",

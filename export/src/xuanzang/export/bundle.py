@@ -17,6 +17,13 @@ from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.config import TransformerConfig
+from xuanzang.model.data.dataset import (
+    SOURCE_TABLE_FILE,
+    SOURCE_TOKENIZER_FILE,
+    TARGET_TABLE_FILE,
+    TARGET_TOKENIZER_FILE,
+    PreparedMetadata,
+)
 from xuanzang.model.folders import replacing
 
 FORMAT = 1
@@ -58,25 +65,28 @@ def make_manifest(
         format=FORMAT,
         model=settings.model,
         version=version,
-        source_language_codes=[metadata.source_language],
-        target_language_codes=[metadata.target_language],
+        source_language_codes=[metadata.source_language, *metadata.other_source_languages],
+        target_language_codes=target_languages(metadata),
         dimensions=_dimensions(config),
         special_ids=manifest_pb2.SpecialIds(
             source_pad_id=config.pad_id,
             source_eos_id=config.eos_id,
             decoder_start_id=config.bos_id,
             eos_id=config.eos_id,
+            source_unk_id=config.unk_id,
+            unk_id=config.unk_id,
         ),
         precision=PRECISIONS[settings.precision],
         encoder=_graph("encoder.onnx", tensors.encoder_inputs(), tensors.encoder_outputs(config)),
         decoder=_graph("decoder.onnx", tensors.decoder_inputs(config), tensors.decoder_outputs(config)),
-        source_tokenizer="source.spm",
-        target_tokenizer="source.spm" if metadata.share_vocabulary else "target.spm",
+        source_tokenizer=SOURCE_TOKENIZER_FILE,
+        target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
         generation_defaults=manifest_pb2.GenerationDefaults(
             beam_size=settings.beam_size,
             length_penalty=settings.length_penalty,
             max_length_factor=2.0,
             max_length_offset=20,
+            loop_retry_ngram_size=settings.loop_retry_ngram_size,
         ),
         provenance=manifest_pb2.Provenance(
             git_commit=_git_commit(),
@@ -84,8 +94,11 @@ def make_manifest(
             training_steps=checkpoint.training.get("step", 0),
             tool_versions=tool_versions,
         ),
-        source_format=manifest_pb2.SourceFormat(normalization=metadata.source_normalization),
+        source_format=manifest_pb2.SourceFormat(
+            normalization=metadata.source_normalization, language_prefix_ids=metadata.language_prefix_ids
+        ),
     )
+    manifest.source_vocabulary, manifest.target_vocabulary = _table_files(checkpoint.folder)
     if settings.shortlist:
         manifest.shortlist.CopyFrom(_shortlist(config, settings.precision))
     manifest.provenance.create_time.GetCurrentTime()
@@ -95,6 +108,19 @@ def make_manifest(
 def serialize(model: onnx.ModelProto) -> bytes:
     """Return the bytes of a graph, the same for the same graph."""
     return model.SerializeToString(deterministic=True)
+
+
+def target_languages(metadata: PreparedMetadata) -> list[str]:
+    """Return what can be translated into, first what the model was measured with."""
+    return list(dict.fromkeys([metadata.target_language, *metadata.language_prefix_ids]))
+
+
+def _table_files(folder: Path) -> tuple[str, str]:
+    """Return the names of the tables of source and target ids; empty where SentencePiece's own ids hold."""
+    source, target = folder / SOURCE_TABLE_FILE, folder / TARGET_TABLE_FILE
+    if not source.is_file():
+        return "", ""
+    return source.name, source.name if source.read_bytes() == target.read_bytes() else target.name
 
 
 def _dimensions(config: TransformerConfig) -> manifest_pb2.Dimensions:

@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xuanzang.export.certificate import source_ids
 from xuanzang.export.weights import ActivationRange
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
-from xuanzang.model.data.dataset import pad_rows
-from xuanzang.model.tokenizer import PAD_ID
+from xuanzang.model.data.dataset import pad_rows, pad_sentences
 from xuanzang.model.transformer import Transformer
 
 QUANTILE = 0.99999
@@ -24,7 +22,7 @@ def calibration_ids(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[tuple
     """Return the source ids and decoder input ids (bos first) of sentence pairs, as `calibrate` takes them."""
     bos_id = checkpoint.model.config.bos_id
     return [
-        (source_ids(checkpoint, pair.source), [bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
+        (checkpoint.source_ids(pair.source), [bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
         for pair in pairs
     ]
 
@@ -58,8 +56,8 @@ def calibrate(
 
 
 def _run(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> None:
-    source, target = (pad_rows(side) for side in zip(*pairs, strict=True))
-    model(source, source != PAD_ID, target)
+    sources, targets = zip(*pairs, strict=True)
+    model(*pad_sentences(sources, model.config.pad_id), pad_rows(targets, model.config.pad_id))
 
 
 def _observer(ranges: dict[str, ActivationRange], name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
@@ -74,6 +72,7 @@ def _observer(ranges: dict[str, ActivationRange], name: str) -> Callable[[nn.Mod
 def _quantiles(values: Tensor) -> tuple[float, float]:
     flat = values.flatten()
     rest = max(1, round(flat.numel() * (1 - QUANTILE)))
-    low = flat.kthvalue(rest).values
-    high = flat.kthvalue(flat.numel() + 1 - rest).values
+    # So few are left out that it is faster to look for them alone than for `kthvalue` to part the rest.
+    low = flat.topk(rest, largest=False).values.max()
+    high = flat.topk(rest).values.min()
     return float(low), float(high)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from xuanzang.export.builder import GraphBuilder
@@ -30,7 +32,28 @@ def edit_logits(graph: GraphBuilder, logits: str) -> str:
     return graph.op("ScatterElements", logits, "edited_ids", after, axis=-1)
 
 
-def choose_candidates(graph: GraphBuilder, logits: str, piece_ids: str | None = None) -> None:
+def log_probabilities(graph: GraphBuilder, logits: str, banned_ids: Sequence[int] = ()) -> str:
+    """Add nodes that normalise logits.
+
+    Args:
+        graph: To add to.
+        logits: [batch, beam, vocab].
+        banned_ids: Pieces that must not be chosen; their probability goes to no other.
+
+    Returns:
+        Name of the log-probabilities, [batch, beam, vocab].
+    """
+    log_probs = graph.op("LogSoftmax", logits, axis=-1)
+    if not banned_ids:
+        return log_probs
+    banned = graph.constant("banned_ids", [[banned_ids]], np.int64)
+    # Changes the few where they are; a sum with a vector of biases would touch the whole vocabulary.
+    rows = graph.op("Concat", graph.op("Shape", logits, start=0, end=2), graph.ints(len(banned_ids)), axis=0)
+    never = graph.op("Expand", graph.constant("never", NEVER, np.float32), rows)
+    return graph.op("ScatterElements", log_probs, graph.op("Expand", banned, rows), never, axis=-1)
+
+
+def choose_candidates(graph: GraphBuilder, log_probs: str, piece_ids: str | None = None) -> None:
     """Add nodes for the `candidate_count` best continuations of each sentence.
 
     The best n of a row lie in the n groups with the greatest maxima, so that only a few groups are searched: a maximum
@@ -38,10 +61,9 @@ def choose_candidates(graph: GraphBuilder, logits: str, piece_ids: str | None = 
 
     Args:
         graph: To add to; gets the outputs candidate_scores, candidate_ids and candidate_parents.
-        logits: [batch, beam, vocab], where GROUP divides vocab.
-        piece_ids: What the logits of each sentence belong to, [batch, vocab]; None for the ids 0, 1, 2 and so on.
+        log_probs: [batch, beam, vocab], where GROUP divides vocab.
+        piece_ids: What those of each sentence belong to, [batch, vocab]; None for the ids 0, 1, 2 and so on.
     """
-    log_probs = graph.op("LogSoftmax", logits, axis=-1)
     # Piece i is in group i mod groups: columns side by side reduce fastest.
     grouped = graph.op("Reshape", log_probs, graph.ints(0, 0, GROUP, -1))  # [batch, beam, GROUP, groups]
     maxima = graph.op("ReduceMax", grouped, graph.ints(2), keepdims=0)  # [batch, beam, groups]

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from xuanzang.export.bundle import target_languages
 from xuanzang.export.certificate import Certificate
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
 
 
 def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
     """Return the card as Markdown: what the model is, what was measured, and the notes given with `--card`."""
     config, metadata = checkpoint.model.config, checkpoint.metadata
     parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
-    notes = settings.card.read_text(encoding="utf-8") if settings.card else "No notes on data and limits were given.\n"
     shape = (
         f"Transformer, {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder blocks, "
-        f"width {config.d_model}, {config.norm}-norm, {config.positions} positions"
+        f"width {config.d_model}, {config.norm}-norm, {config.positions.split('_')[0]} positions"
     )
-    sharing = ", shared" if metadata.share_vocabulary else ""
+    sharing = ", shared" if config.share_embeddings else ""
     facts = {
         "architecture": shape,
         "parameters": f"{parameters / 1e6:.1f} million",
         "vocabulary": f"{metadata.source_vocab_size} source and {metadata.target_vocab_size} target pieces{sharing}",
         "weights": settings.precision,
-        "training pairs": f"{metadata.train_pairs:,}",
-        "optimiser steps": f"{checkpoint.training.get('step', 0):,}",
+        **_origin(checkpoint),
     }
     quality = {name: f"{s['bleu']:.2f} | {s['chrf']:.2f}" for name, s in certificate.quality.items()}
     precisions = {
@@ -40,7 +41,8 @@ What 8 bits cost, BLEU / chrF of the same graphs:
 """
     return f"""# {settings.model}, version {version}
 
-Translates from {metadata.source_language} to {metadata.target_language}.
+Translates from {_listed([metadata.source_language, *metadata.other_source_languages])} to \
+{_listed(target_languages(metadata))}.
 
 | | |
 |---|---|
@@ -55,7 +57,30 @@ length penalty {settings.length_penalty}:
 {compared if precisions else ""}
 Signatures: {"; ".join(certificate.signatures)}
 
-{notes}"""
+{_notes(checkpoint, settings)}"""
+
+
+def _origin(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return where the weights come from."""
+    if imported := checkpoint.training.get("imported"):
+        return {"imported from": imported["name"], "licence": imported["licence"] or "not told"}
+    return {
+        "training pairs": f"{checkpoint.metadata.train_pairs:,}",
+        "optimiser steps": f"{checkpoint.training.get('step', 0):,}",
+    }
+
+
+def _notes(checkpoint: Checkpoint, settings: ExportSettings) -> str:
+    if settings.card:
+        return settings.card.read_text(encoding="utf-8")
+    told = checkpoint.folder / ORIGIN_FILE
+    if told.is_file():
+        return f"## What was told of the imported model\n\n{told.read_text(encoding='utf-8')}"
+    return "No notes on data and limits were given.\n"
+
+
+def _listed(languages: Sequence[str]) -> str:
+    return ", ".join(languages)
 
 
 def _rows(table: dict[str, str]) -> str:

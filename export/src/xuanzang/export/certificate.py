@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -17,12 +17,15 @@ from xuanzang.export.runner import OnnxModel, ShortlistedModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
-from xuanzang.model.evaluation import Scores, score_translations, translate_by_length, translate_ids
+from xuanzang.model.evaluation import Scores, score_translations
 from xuanzang.model.search import Hypothesis
-from xuanzang.model.tokenizer import normalize
+from xuanzang.model.translation import translate_by_length, translate_ids
 
 SAMPLES = 8
 """Sentences that the server replays before it serves the bundle."""
+
+ByPrecision = Mapping[str, Sequence[Sequence[Hypothesis]]]
+"""Hypotheses of the same sentences, best first, by precision of the graphs."""
 
 
 class ParityError(Exception):
@@ -90,9 +93,9 @@ def certify(
     Raises:
         ParityError: A measure is outside its limit.
     """
-    sentences = [source_ids(checkpoint, pair.source) for pair in pairs]
+    sentences = [checkpoint.source_ids(pair.source) for pair in pairs]
     shipped = graphs[-1]
-    tests = {"valid": pairs} | {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
+    tests = {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
     parity = {
         g.precision: compare(
             checkpoint.model, g.model, sentences[: settings.parity_sentences], beam_size=settings.beam_size
@@ -101,29 +104,33 @@ def certify(
     }
     _require_parity(parity["float32"], settings)
     evaluated = min(settings.evaluation_sentences, len(pairs))
+    outputs: dict[str, Sequence[Sequence[Hypothesis]]]
     outputs = {"torch_float32": _torch_translations(checkpoint, sentences[:evaluated], settings)}
-    for g in graphs:
-        outputs[f"onnx_{g.precision}"] = _onnx_translations(g.model, sentences[:evaluated], settings)
+    # Those that the precisions are compared by begin with those that are scored: no graph translates a pair twice.
+    compared = max(evaluated, settings.test_sentences) if len(graphs) > 1 else evaluated
+    valid = _by_precision(graphs, sentences[:compared], settings)
+    outputs |= {f"onnx_{precision}": found[:evaluated] for precision, found in valid.items()}
     if shortlisted:
         outputs["shortlist"] = _onnx_translations(shortlisted, sentences[:evaluated], settings)
     scores = {name: _score(checkpoint, found, pairs[:evaluated]) for name, found in outputs.items()}
-    int8_quality = {name: _compare_precisions(checkpoint, graphs, test, settings) for name, test in tests.items()}
+    int8_quality: dict[str, dict[str, float]] = {}
+    if len(graphs) > 1:
+        int8_quality["valid"] = _compare_precisions(checkpoint, valid, pairs, settings)
+        for name, test in tests.items():
+            ids = [checkpoint.source_ids(pair.source) for pair in test[: settings.test_sentences]]
+            found = _by_precision(graphs, ids, settings)
+            int8_quality[name] = _compare_precisions(checkpoint, found, test, settings)
     require_quality(int8_quality, settings)
     return Certificate(
         parity={precision: result._asdict() for precision, result in parity.items()},
         quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
         quality_sentences=evaluated,
-        int8_quality={name: quality for name, quality in int8_quality.items() if quality},
+        int8_quality=int8_quality,
         signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
         step_milliseconds={g.precision: _step_times(g.model) for g in graphs},
         samples=_samples(checkpoint, shipped.model, pairs, outputs, settings),
         machine=_machine(),
     )
-
-
-def source_ids(checkpoint: Checkpoint, text: str) -> list[int]:
-    """Return the ids of a source sentence, as the server makes them."""
-    return checkpoint.source_tokenizer.encode(normalize(text, checkpoint.metadata.source_normalization))
 
 
 def _step_times(model: OnnxModel) -> dict[str, float]:
@@ -155,7 +162,7 @@ def read_usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
         for pair in read_pairs(path)
         if pair.source
         and pair.target
-        and len(source_ids(checkpoint, pair.source)) <= limit
+        and len(checkpoint.source_ids(pair.source)) <= limit
         and len(checkpoint.target_tokenizer.encode(pair.target)) <= limit
     ]
     if not pairs:
@@ -164,21 +171,18 @@ def read_usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
 
 
 def _compare_precisions(
-    checkpoint: Checkpoint, graphs: Sequence[Graphs], pairs: Sequence[Pair], settings: ExportSettings
+    checkpoint: Checkpoint, found: ByPrecision, pairs: Sequence[Pair], settings: ExportSettings
 ) -> dict[str, float]:
-    """Return BLEU and chrF of float32 and int8 on the same pairs; nothing if there is no int8."""
-    if len(graphs) == 1:
-        return {}
+    """Return BLEU and chrF of each precision on the first of the same pairs."""
     pairs = pairs[: settings.test_sentences]
-    sentences = [source_ids(checkpoint, pair.source) for pair in pairs]
     quality: dict[str, float] = {"sentences": len(pairs)}
-    for g in graphs:
-        scores = _score(checkpoint, _onnx_translations(g.model, sentences, settings), pairs)
-        quality |= {f"{g.precision}_bleu": round(scores.bleu, 3), f"{g.precision}_chrf": round(scores.chrf, 3)}
+    for precision, translations in found.items():
+        scores = _score(checkpoint, translations[: len(pairs)], pairs)
+        quality |= {f"{precision}_bleu": round(scores.bleu, 3), f"{precision}_chrf": round(scores.chrf, 3)}
     return quality
 
 
-def require_quality(int8_quality: dict[str, dict[str, float]], settings: ExportSettings) -> None:
+def require_quality(int8_quality: Mapping[str, Mapping[str, float]], settings: ExportSettings) -> None:
     """Refuse int8 graphs that translate otherwise than the float32 ones.
 
     Args:
@@ -193,7 +197,7 @@ def require_quality(int8_quality: dict[str, dict[str, float]], settings: ExportS
         f"{change:+.2f} {metric} on {name}, the limit is {limit}"
         for name, quality in int8_quality.items()
         for metric, limit in limits.items()
-        if quality and abs(change := quality[f"int8_{metric}"] - quality[f"float32_{metric}"]) > limit
+        if abs(change := quality[f"int8_{metric}"] - quality[f"float32_{metric}"]) > limit
     ]
     if faults:
         raise ParityError(f"int8 differs from float32: {'; '.join(faults)}")
@@ -205,6 +209,12 @@ def _torch_translations(
     return translate_ids(
         checkpoint.model, sentences, beam_size=settings.beam_size, length_penalty=settings.length_penalty
     )
+
+
+def _by_precision(
+    graphs: Sequence[Graphs], sentences: Sequence[Sequence[int]], settings: ExportSettings
+) -> ByPrecision:
+    return {g.precision: _onnx_translations(g.model, sentences, settings) for g in graphs}
 
 
 def _onnx_translations(
@@ -232,14 +242,14 @@ def _samples(
     checkpoint: Checkpoint,
     model: OnnxModel,
     pairs: Sequence[Pair],
-    outputs: dict[str, list[list[Hypothesis]]],
+    outputs: ByPrecision,
     settings: ExportSettings,
 ) -> list[Sample]:
     """Choose sentences translated alike by all graphs: rounding on other machines will not change them."""
     samples: list[Sample] = []
     for index, pair in enumerate(pairs[: len(outputs["torch_float32"])]):
         best = {tuple(found[index][0].target_ids) for found in outputs.values()}
-        ids = source_ids(checkpoint, pair.source)
+        ids = checkpoint.source_ids(pair.source)
         if len(best) == 1 and 4 <= len(ids) <= 40:
             found = _translate(model, [ids], settings)[0][0].target_ids  # alone, as the server replays it
             if tuple(found) in best:

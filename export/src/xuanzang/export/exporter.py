@@ -61,7 +61,8 @@ def export(settings: ExportSettings) -> Path:
         "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),
     }
     manifest = make_manifest(checkpoint, settings, version, certificate.machine)
-    for name in {manifest.source_tokenizer, manifest.target_tokenizer}:
+    tables = {manifest.source_vocabulary, manifest.target_vocabulary} - {""}
+    for name in {manifest.source_tokenizer, manifest.target_tokenizer} | tables:
         files[name] = (checkpoint.folder / name).read_bytes()
     folder = settings.repository / settings.model / str(version)
     write_bundle(folder, files, manifest)

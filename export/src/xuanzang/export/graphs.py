@@ -11,7 +11,6 @@ of one token: `visible` says which slots each may see. A change of beams changes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
-from xuanzang.export.candidates import GROUP, NEVER, choose_candidates, edit_logits
+from xuanzang.export.candidates import GROUP, NEVER, choose_candidates, edit_logits, log_probabilities
 from xuanzang.export.weights import Float32, FloatArray, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -63,7 +62,8 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     """
     blocks = _Blocks(model, precision, "decoder")
     logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
-    choose_candidates(blocks.graph, edit_logits(blocks.graph, logits))
+    log_probs = log_probabilities(blocks.graph, edit_logits(blocks.graph, logits), model.config.banned_ids)
+    choose_candidates(blocks.graph, log_probs)
     return blocks.graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
 
 
@@ -84,7 +84,7 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.Mo
     per_hypothesis = graph.op("Concat", rows, graph.op("Shape", "choices", start=1, end=2), axis=0)
     places = graph.op("Expand", graph.op("Unsqueeze", "choices", graph.ints(1)), per_hypothesis)
     own_logits = graph.op("GatherElements", edit_logits(graph, logits), places, axis=-1)  # [batch, beam, choice]
-    choose_candidates(graph, own_logits, graph.op("Gather", "piece_ids", "choices"))
+    choose_candidates(graph, log_probabilities(graph, own_logits), graph.op("Gather", "piece_ids", "choices"))
     inputs = tensors.shortlist_decoder_inputs(model.config, precision.name)
     return graph.model(inputs, tensors.decoder_outputs(model.config))
 
@@ -133,6 +133,7 @@ class _Blocks:
         self._precision = precision
         self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
         self._num_decoder_layers = model.config.num_decoder_layers
+        self._embedding_scale = np.float32(model.config.embedding_scale)
         self._names = {module: module_name for module_name, module in model.named_modules()}
 
     def encoder_layer(self, x: str, layer: EncoderLayer, mask: str) -> str:
@@ -160,7 +161,10 @@ class _Blocks:
         return self.graph.op("LayerNormalization", x, scale, shift, epsilon=norm.eps, axis=-1)
 
     def feed_forward(self, x: str, network: FeedForward) -> str:
-        return self.linear(self.graph.op("Relu", self.linear(x, network.inner)), network.outer)
+        inner = self.linear(x, network.inner)
+        if network.activation == "swish":
+            return self.linear(self.graph.op("Mul", inner, self.graph.op("Sigmoid", inner)), network.outer)
+        return self.linear(self.graph.op("Relu", inner), network.outer)
 
     def logits(self, x: str, projection: nn.Linear) -> str:
         """Project onto the vocabulary, filled up to whole groups of `choose_candidates` with pieces never chosen."""
@@ -190,8 +194,7 @@ class _Blocks:
         return self._precision.linear(self.graph, x, Linear(self._names[layers[0]], np.ascontiguousarray(weight), bias))
 
     def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
-        # Section 3.4's √d_model is multiplied into the table.
-        table = _array(embedding.weight) * np.float32(math.sqrt(self._d_model))
+        table = _array(embedding.weight) * self._embedding_scale
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
         return self.graph.op(
             "Add", rows, Float32().embedding(self.graph, positions, "positional", _array(encoding.table))

@@ -12,9 +12,8 @@ import onnxruntime
 import torch
 
 from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, step_inputs, translate_batch
-from xuanzang.model.data.dataset import pad_rows
+from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.search import Hypothesis, beam_search
-from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.transformer import Transformer
 
 
@@ -99,7 +98,7 @@ class _TorchFollower:
 
     @torch.inference_mode()
     def __init__(self, model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int) -> None:
-        source_ids, mask = _padded(sentences)
+        source_ids, mask = pad_sentences(sentences, model.config.pad_id)
         memory = model.encode(source_ids, mask)
         self._model, self._first_row = model, torch.arange(len(sentences))[:, None] * beam_size
         self._cache = model.start(memory.repeat_interleave(beam_size, 0), mask.repeat_interleave(beam_size, 0))
@@ -124,10 +123,5 @@ class _TorchFollower:
 def _torch_search(
     model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int, limit: int
 ) -> list[list[Hypothesis]]:
-    source_ids, mask = _padded(sentences)
+    source_ids, mask = pad_sentences(sentences, model.config.pad_id)
     return beam_search(model, source_ids, mask, beam_size=beam_size, max_target_length=limit)
-
-
-def _padded(sentences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    source_ids = pad_rows(sentences)
-    return source_ids, source_ids != PAD_ID

@@ -35,6 +35,8 @@ class ExportSettings(BaseModel):
     """Default of requests to this model, and of the evaluation."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """Default of requests to this model, and of the evaluation."""
+    loop_retry_ngram_size: int = Field(default=0, ge=0, le=16)
+    """N-gram limit under which the server searches a translation once more that repeats itself endlessly; 0 never."""
     max_float32_difference: float = Field(default=1e-4, gt=0)
     """Greatest allowed difference of a log-probability between torch and the float32 graphs, nats."""
     test: dict[str, Path] = Field(default_factory=dict)

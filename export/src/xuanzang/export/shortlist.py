@@ -22,8 +22,10 @@ def suggestions_graph(shortlist: Shortlist, config: TransformerConfig) -> onnx.M
     suggested = shortlist.suggested.copy()
     # What fills a sentence up to the longest of its batch must not suggest anything.
     suggested[config.pad_id] = shortlist.always[0]
+    suggested[np.isin(suggested, config.banned_ids)] = shortlist.always[0]
     always = np.zeros((1, config.target_vocab_size), dtype=bool)
     always[0, shortlist.always] = True
+    always[0, list(config.banned_ids)] = False
     found = graph.op("Gather", graph.constant("suggested_pieces", suggested), "source_ids")
     found = graph.op("Reshape", found, graph.ints(0, -1))  # [batch, source · suggestion]
     rows = graph.op("Shape", "source_ids", start=0, end=1)

@@ -22,6 +22,7 @@ from xuanzang.model.attention_maps import PictureError
 from xuanzang.model.commands import (
     AttentionCommand,
     EvaluateCommand,
+    ImportMarianCommand,
     PrepareCommand,
     ShortlistCommand,
     ShrinkCommand,
@@ -58,6 +59,8 @@ class Commands(BaseSettings):
     """Translate texts."""
     shrink: CliSubCommand[ShrinkCommand]
     """Write a checkpoint at half its size."""
+    import_marian: CliSubCommand[ImportMarianCommand]
+    """Make a checkpoint of a MarianMT model, such as those of OPUS-MT."""
     attention: CliSubCommand[AttentionCommand]
     """Show which tokens attend to which."""
 

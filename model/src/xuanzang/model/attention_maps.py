@@ -17,9 +17,8 @@ from torch import nn
 
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.evaluation import translate_ids
-from xuanzang.model.tokenizer import BOS_ID, EOS_ID, normalize
 from xuanzang.model.transformer import Transformer
+from xuanzang.model.translation import translate_ids
 
 # matplotlib brings none, and falls back to another font only when it is told its name.
 _CHINESE_FONTS = (
@@ -87,12 +86,12 @@ def attention_maps(checkpoint: Checkpoint, source: str, target: str | None = Non
         SourceLengthError: The sentence has more tokens than the model takes.
     """
     model, device = checkpoint.model, checkpoint.model.output_projection.weight.device
-    source_ids = checkpoint.source_tokenizer.encode(normalize(source, checkpoint.metadata.source_normalization))
+    source_ids = checkpoint.source_ids(source)
     if target is None:
-        target_ids = [*translate_ids(model, [source_ids], beam_size=4)[0][0].target_ids, EOS_ID]
+        target_ids = [*translate_ids(model, [source_ids], beam_size=4)[0][0].target_ids, model.config.eos_id]
     else:
         target_ids = checkpoint.target_tokenizer.encode(target)
-    input_ids = [BOS_ID, *target_ids[:-1]]
+    input_ids = [model.config.bos_id, *target_ids[:-1]]
     with _recorded_weights(model) as recorded:
         batch = torch.tensor([source_ids], device=device)
         model(batch, torch.ones_like(batch, dtype=torch.bool), torch.tensor([input_ids], device=device))

@@ -15,16 +15,26 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from xuanzang.model.config import TransformerConfig
-from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.data.dataset import (
+    METADATA_FILE,
+    SOURCE_TABLE_FILE,
+    SOURCE_TOKENIZER_FILE,
+    TARGET_TABLE_FILE,
+    TARGET_TOKENIZER_FILE,
+    PreparedMetadata,
+)
 from xuanzang.model.folders import replacing, settled
-from xuanzang.model.tokenizer import Tokenizer
+from xuanzang.model.tokenizer import TableTokenizer, Tokenizer, normalize, read_table
 from xuanzang.model.transformer import Transformer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
 TRAINING_FILE = "training.json"
+ORIGIN_FILE = "origin.md"
 
 _FILES = (WEIGHTS_FILE, CONFIG_FILE, TRAINING_FILE, METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)
+# Only of models that were trained elsewhere; the last is what was told of them there.
+_OTHER_FILES = (SOURCE_TABLE_FILE, TARGET_TABLE_FILE, ORIGIN_FILE)
 
 T = TypeVar("T")
 
@@ -49,6 +59,12 @@ class Checkpoint:
     """Facts of the run, such as its "step" and "settings"."""
     folder: Path
     """Where it was read from."""
+
+    def source_ids(self, text: str) -> list[int]:
+        """Return the ids of a sentence as the encoder takes them, eos last."""
+        prefix_id = self.metadata.language_prefix_ids.get(self.metadata.target_language)
+        ids = self.source_tokenizer.encode(normalize(text, self.metadata.source_normalization))
+        return ids if prefix_id is None else [prefix_id, *ids]
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -120,6 +136,9 @@ def save_checkpoint(
         _write_json(scratch / TRAINING_FILE, training)
         for name in (METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE):
             shutil.copyfile(tokenizer_folder / name, scratch / name)
+        for name in _OTHER_FILES:
+            if (tokenizer_folder / name).is_file():
+                shutil.copyfile(tokenizer_folder / name, scratch / name)
 
 
 def load_checkpoint(folder: Path) -> Checkpoint:
@@ -172,18 +191,24 @@ def _parsed(path: Path, parse: Callable[[str], T]) -> T:
 
 def _load_tokenizers(folder: Path, config: TransformerConfig) -> list[Tokenizer]:
     tokenizers = []
-    for name, vocab_size in (
-        (SOURCE_TOKENIZER_FILE, config.source_vocab_size),
-        (TARGET_TOKENIZER_FILE, config.target_vocab_size),
+    for name, table_name, vocab_size in (
+        (SOURCE_TOKENIZER_FILE, SOURCE_TABLE_FILE, config.source_vocab_size),
+        (TARGET_TOKENIZER_FILE, TARGET_TABLE_FILE, config.target_vocab_size),
     ):
         try:
-            tokenizer = Tokenizer(folder / name)
-        except OSError as error:
+            tokenizer = _load_tokenizer(folder / name, folder / table_name, config)
+        except (OSError, ValueError) as error:
             raise CheckpointError(str(error)) from error
         if len(tokenizer) != vocab_size:
             raise CheckpointError(f"{folder / name}: has {len(tokenizer)} pieces, the model {vocab_size}")
         tokenizers.append(tokenizer)
     return tokenizers
+
+
+def _load_tokenizer(path: Path, table: Path, config: TransformerConfig) -> Tokenizer:
+    if not table.is_file():
+        return Tokenizer(path)
+    return TableTokenizer(path, read_table(table), unk_id=config.unk_id, eos_id=config.eos_id, pad_id=config.pad_id)
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-import itertools
+import json
 import logging
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -20,16 +20,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_settings import CliPositionalArg
 
 from xuanzang.model.attention_maps import attention_maps
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from xuanzang.model.data.corpus import CorpusError, read_rows
+from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
-from xuanzang.model.evaluation import count_faults, score_translations, translate_texts
-from xuanzang.model.tokenizer import normalize
+from xuanzang.model.evaluation import Quality, measure, read_test_set
+from xuanzang.model.marian.importing import import_marian
 from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.interrupts import stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
+from xuanzang.model.translation import translate_texts
 
 # pydantic-settings would read commas, quotes and brackets in the items of a list; see `__main__`, which calls `quote`.
 LiteralText = Annotated[str, BeforeValidator(lambda quoted: unquote(quoted.removeprefix("=")))]
@@ -122,35 +122,33 @@ class EvaluateCommand(_DecodingCommand):
 
     pairs: CliPositionalArg[Path]
     """File of source<TAB>target lines, plain or .gz; a third column names groups that are scored apart as well."""
+    groups: Path | None = None
+    """TOML file that gathers groups under other names, such as law = ["tw_laws", "law_titles"]."""
     limit: int | None = Field(default=None, ge=1)
     """Use only so many lines."""
+    json_file: Path | None = Field(default=None, alias="json")
+    """File to write the figures to as well, for programs."""
 
     def cli_cmd(self) -> None:
         """Run the command."""
-        rows = list(itertools.islice(read_rows(self.pairs), self.limit))
-        if not rows:
-            raise CorpusError(f"{self.pairs} is empty")
+        pairs = read_test_set(self.pairs, self.limit, self.groups)
         checkpoint = load_checkpoint(self.checkpoint)
         found = translate_texts(
-            checkpoint, [row[0] for row in rows], beam_size=self.beam_size, length_penalty=self.length_penalty
+            checkpoint, [pair.source for pair in pairs], beam_size=self.beam_size, length_penalty=self.length_penalty
         )
-        scored = [
-            (row[2] if len(row) > 2 else "", hypotheses[0][0], row[1])
-            for row, hypotheses in zip(rows, found, strict=True)
-        ]
-        groups = sorted({group for group, _, _ in scored})
-        for group in groups if len(groups) > 1 else []:
-            self._print_group(checkpoint, group, [row for row in scored if row[0] == group])
-        _, translations, references = zip(*scored, strict=True)
-        print(score_translations(translations, references, checkpoint.metadata.target_language))
-        sources = [normalize(row[0], checkpoint.metadata.source_normalization) for row in rows]
-        print(count_faults(sources, translations, references))
+        translations = [hypotheses[0][0] for hypotheses in found]
+        metadata = checkpoint.metadata
+        evaluation = measure(pairs, translations, metadata.target_language, metadata.source_normalization)
+        for name, group in evaluation.groups.items():
+            self._print_group(name, group)
+        print(f"{evaluation.whole.scores}\n{evaluation.whole.faults}")
+        if self.json_file:
+            self.json_file.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
 
     @staticmethod
-    def _print_group(checkpoint: Checkpoint, group: str, scored: Sequence[tuple[str, str, str]]) -> None:
-        _, translations, references = zip(*scored, strict=True)
-        scores = score_translations(translations, references, checkpoint.metadata.target_language)
-        print(f"{group:<24} {len(scored):>6} pairs  BLEU {scores.bleu:5.2f}  chrF {scores.chrf:5.2f}")
+    def _print_group(name: str, group: Quality) -> None:
+        bleu, chrf, *_ = group.scores
+        print(f"{name:<30} {group.sentences:>6} pairs  BLEU {bleu:5.2f}  chrF {chrf:5.2f}")
 
 
 class TranslateCommand(_DecodingCommand):
@@ -200,6 +198,32 @@ class ShrinkCommand(BaseModel):
         weights = {name: parameter.bfloat16() for name, parameter in checkpoint.model.named_parameters()}
         save_checkpoint(self.output, weights, checkpoint.model.config, checkpoint.folder, checkpoint.training)
         print(self.output)
+
+
+class ImportMarianCommand(BaseModel):
+    """Write the checkpoint of a MarianMT model that lies in a directory as Hugging Face's hub has it."""
+
+    model_config = _CONFIG
+
+    directory: CliPositionalArg[Path]
+    """Holds config.json, the weights, vocab.json, source.spm and target.spm."""
+    output: Path
+    """Folder to write; must not exist yet."""
+    source_language: list[str] = Field(default_factory=list)
+    """BCP-47 codes; needed where neither tokenizer_config.json nor README.md tells."""
+    target_language: list[str] = Field(default_factory=list)
+    """The same. A model of several target languages offers only those given, if any are: each as its code, or as
+    zh-Hans=cmn_Hans, where the vocabulary has >>cmn_Hans<<."""
+
+    def cli_cmd(self) -> None:
+        """Run the command."""
+        languages = import_marian(
+            self.directory,
+            self.output,
+            source_languages=self.source_language,
+            target_languages=self.target_language,
+        )
+        print(f"{self.output}: translates {', '.join(languages.sources)} into {', '.join(languages.targets)}")
 
 
 class AttentionCommand(BaseModel):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Literal, get_args
 
 Norm = Literal["pre", "post"]
-Positions = Literal["sinusoidal", "learned"]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "learned"]
+Activation = Literal["relu", "swish"]
 
 
 _SIZES = (
@@ -52,13 +54,19 @@ class TransformerConfig:
     norm: Norm = "pre"
     """"post" is the paper's LayerNorm(x + sublayer(x)); "pre" normalises before the sub-layer, which trains easily."""
     positions: Positions = "sinusoidal"
-    """Sine and cosine of section 3.5, or a learned table."""
+    """Sine and cosine of section 3.5, taking turns or in two halves; or a learned table."""
     max_positions: int = 512
     """Most tokens on either side, bos and eos counted."""
+    activation: Activation = "relu"
+    """Between the two layers of the feed-forward networks; "swish" is x · sigmoid(x)."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by √d_model, section 3.4."""
     share_embeddings: bool = True
     """Whether source and target use one embedding table; needs equal vocabularies, section 3.4."""
     tie_output: bool = True
     """Whether the output projection is the target embedding, section 3.4."""
+    output_bias: bool = False
+    """Whether each target piece has a bias on its logit."""
     unk_id: int = 0
     """Id of pieces outside the vocabulary."""
     bos_id: int = 1
@@ -67,8 +75,11 @@ class TransformerConfig:
     """Ends every source and target sentence."""
     pad_id: int = 3
     """Fills sentences up to the longest of a batch."""
+    banned_ids: tuple[int, ...] = ()
+    """Target ids that are never generated; their probability goes to no other."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "banned_ids", tuple(self.banned_ids))  # JSON has only lists
         if faults := self._faults():
             raise ConfigError("; ".join(faults))
 
@@ -76,6 +87,11 @@ class TransformerConfig:
     def d_head(self) -> int:
         """Width of one attention head, d_k = d_v in the paper."""
         return self.d_model // self.num_heads
+
+    @property
+    def embedding_scale(self) -> float:
+        """Factor on every embedding, which keeps positions from drowning them."""
+        return math.sqrt(self.d_model) if self.scale_embeddings else 1.0
 
     def _faults(self) -> list[str]:
         faults = [f"{name} is {getattr(self, name)}, must be at least 1" for name in _SIZES if getattr(self, name) < 1]
@@ -89,9 +105,16 @@ class TransformerConfig:
             faults.append(
                 f"share_embeddings needs equal vocabularies, not {self.source_vocab_size} and {self.target_vocab_size}"
             )
-        for name, choices in (("norm", get_args(Norm)), ("positions", get_args(Positions))):
-            if getattr(self, name) not in choices:
-                faults.append(f"{name} is {getattr(self, name)!r}, must be one of {', '.join(choices)}")
+        faults += [
+            f"{name} is {getattr(self, name)!r}, must be one of {', '.join(get_args(choices))}"
+            for name, choices in (("norm", Norm), ("positions", Positions), ("activation", Activation))
+            if getattr(self, name) not in get_args(choices)
+        ]
+        faults += [
+            f"banned_ids has {banned}, must be below target_vocab_size = {self.target_vocab_size}"
+            for banned in self.banned_ids
+            if not 0 <= banned < self.target_vocab_size
+        ]
         return faults
 
 

@@ -1,28 +1,22 @@
-"""How good a model is: BLEU and chrF of its translations, and what goes wrong in them."""
+"""How good translations are: BLEU and chrF, and what goes wrong in them; of a test set and of each of its groups."""
 
 from __future__ import annotations
 
+import itertools
 import re
-import sys
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from sacrebleu.metrics import BLEU, CHRF
-from tqdm import tqdm
 
-from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.dataset import pad_rows
+from xuanzang.model.data.corpus import CorpusError, read_rows
 from xuanzang.model.data.spans import kept_spans
-from xuanzang.model.search import Hypothesis, beam_search
-from xuanzang.model.tokenizer import PAD_ID, normalize
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.tokenizer import Normalization, normalize
 
 # Words or a piece of one four times in a row, or one character ten times. The space lets the last word be without one.
 _LOOP = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
-
-
-class SourceLengthError(ValueError):
-    """A sentence with more tokens than the model has positions."""
 
 
 class Scores(NamedTuple):
@@ -103,110 +97,104 @@ def has_loop(text: str) -> bool:
     return _LOOP.search(f"{text} ") is not None
 
 
-def translate_ids(
-    model: Transformer,
-    sentences: Sequence[Sequence[int]],
-    *,
-    beam_size: int,
-    num_hypotheses: int = 1,
-    length_penalty: float = 1.0,
-    batch_sentences: int = 32,
-) -> list[list[Hypothesis]]:
-    """Translate tokenised sentences of any number, batched by length.
+class HeldOutPair(NamedTuple):
+    """A line of a test set."""
+
+    source: str
+    target: str
+    """The reference."""
+    group: str
+    """Such as the corpus or the domain of the pair; empty if the test set has no groups."""
+
+
+def read_test_set(path: Path, limit: int | None = None, groups: Path | None = None) -> list[HeldOutPair]:
+    """Read `source<TAB>target` lines, whose third column, if there is one, names a group.
 
     Args:
-        model: In evaluation mode.
-        sentences: Source ids, eos last.
-        beam_size: Hypotheses kept; 1 is greedy.
-        num_hypotheses: Hypotheses returned for each sentence.
-        length_penalty: α of score = sum / length^α.
-        batch_sentences: Sentences per batch.
-
-    Returns:
-        Hypotheses of each sentence in the order given, best first.
+        path: Plain or .gz.
+        limit: Read only so many lines.
+        groups: TOML file that gathers groups under other names, such as `law = ["tw_laws", "law_titles"]`.
 
     Raises:
-        SourceLengthError: A sentence has more tokens than the model takes.
+        CorpusError: A file is missing or malformed, a side of a pair or all of the file is empty, or a group is
+            gathered twice.
     """
-    _check_lengths(sentences, model.config.max_positions)
-    device, max_positions = model.output_projection.weight.device, model.config.max_positions
-
-    def translate(batch: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
-        source_ids = pad_rows(batch).to(device)
-        return beam_search(
-            model,
-            source_ids,
-            source_ids != PAD_ID,
-            beam_size=beam_size,
-            num_hypotheses=num_hypotheses,
-            length_penalty=length_penalty,
-            # Each sentence has its own limit, so that its translation does not depend on its batch mates.
-            max_target_length=[min(2 * len(ids) + 20, max_positions - 1) for ids in batch],
-        )
-
-    return translate_by_length(sentences, translate, batch_sentences=batch_sentences)
+    gathered = _read_groups(groups) if groups else {}
+    pairs = []
+    for number, (source, target, *more) in enumerate(itertools.islice(read_rows(path), limit), start=1):
+        if not (source and target):
+            raise CorpusError(f"{path}:{number}: a side is empty")
+        group = more[0] if more else ""
+        pairs.append(HeldOutPair(source, target, gathered.get(group, group)))
+    if not pairs:
+        raise CorpusError(f"{path} is empty")
+    return pairs
 
 
-def translate_by_length(
-    sentences: Sequence[Sequence[int]],
-    translate: Callable[[Sequence[Sequence[int]]], list[list[Hypothesis]]],
-    *,
-    batch_sentences: int = 32,
-) -> list[list[Hypothesis]]:
-    """Translate sentences in batches of like length, with a progress bar.
+def _read_groups(path: Path) -> dict[str, str]:
+    """Return under which name each group is gathered."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{path}: {error}") from error
+    gathered: dict[str, str] = {}
+    for name, members in table.items():
+        for member in members:
+            if gathered.setdefault(member, name) != name:
+                raise CorpusError(f"{path}: {member} is in {gathered[member]} and in {name}")
+    return gathered
+
+
+class Quality(NamedTuple):
+    """What was measured of some translations."""
+
+    sentences: int
+    scores: Scores
+    faults: Faults
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as they are written to a file, rounded."""
+        figures = {"sentences": self.sentences} | self.scores._asdict() | self.faults._asdict()
+        return {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}
+
+
+class Evaluation(NamedTuple):
+    """What was measured of the translations of a test set."""
+
+    whole: Quality
+    groups: Mapping[str, Quality]
+    """By name, in its order; none if the test set has fewer than two."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as they are written to a file, rounded."""
+        return self.whole.as_json() | {"groups": {name: group.as_json() for name, group in self.groups.items()}}
+
+
+def measure(
+    pairs: Sequence[HeldOutPair], translations: Sequence[str], target_language: str, normalization: Normalization
+) -> Evaluation:
+    """Measure the translations of a test set and of each of its groups.
 
     Args:
-        sentences: Source ids, eos last.
-        translate: Translates one batch.
-        batch_sentences: Most sentences per batch.
-
-    Returns:
-        Hypotheses of each sentence in the order given.
+        pairs: At least one.
+        translations: As many.
+        target_language: BCP-47 code.
+        normalization: What the model does to sources: spans are looked for in what it read.
     """
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
-    results: dict[int, list[Hypothesis]] = {}
-    starts = range(0, len(order), batch_sentences)
-    for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
-        part = order[start : start + batch_sentences]
-        results.update(zip(part, translate([sentences[i] for i in part]), strict=True))
-    return [results[i] for i in range(len(sentences))]
-
-
-def translate_texts(
-    checkpoint: Checkpoint,
-    texts: Sequence[str],
-    *,
-    beam_size: int = 4,
-    num_hypotheses: int = 1,
-    length_penalty: float = 1.0,
-) -> list[list[tuple[str, float]]]:
-    """Translate texts, one sentence each.
-
-    Args:
-        checkpoint: To translate with.
-        texts: Sentences of the source language, as people write them.
-        beam_size: Hypotheses kept; 1 is greedy.
-        num_hypotheses: Hypotheses returned for each sentence.
-        length_penalty: α of score = sum / length^α.
-
-    Returns:
-        Text and score of every hypothesis, best first.
-
-    Raises:
-        SourceLengthError: A sentence has more tokens than the model takes.
-    """
-    normalized = [normalize(text, checkpoint.metadata.source_normalization) for text in texts]
-    found = translate_ids(
-        checkpoint.model,
-        checkpoint.source_tokenizer.encode_all(normalized),
-        beam_size=beam_size,
-        num_hypotheses=num_hypotheses,
-        length_penalty=length_penalty,
+    translated = [
+        (pair._replace(source=normalize(pair.source, normalization)), translation)
+        for pair, translation in zip(pairs, translations, strict=True)
+    ]
+    names = sorted({pair.group for pair in pairs})
+    groups = {name: [item for item in translated if item[0].group == name] for name in names}
+    return Evaluation(
+        whole=_measure(translated, target_language),
+        groups={name: _measure(group, target_language) for name, group in groups.items()} if len(groups) > 1 else {},
     )
-    return [[(checkpoint.target_tokenizer.decode(h.target_ids), h.score) for h in hypotheses] for hypotheses in found]
 
 
-def _check_lengths(sentences: Sequence[Sequence[int]], limit: int) -> None:
-    for number, sentence in enumerate(sentences, start=1):
-        if len(sentence) > limit:
-            raise SourceLengthError(f"sentence {number} has {len(sentence)} tokens, the model takes at most {limit}")
+def _measure(translated: Sequence[tuple[HeldOutPair, str]], target_language: str) -> Quality:
+    pairs, translations = zip(*translated, strict=True)
+    sources, targets, _ = zip(*pairs, strict=True)
+    scores = score_translations(translations, targets, target_language)
+    return Quality(len(pairs), scores, count_faults(sources, translations, targets))

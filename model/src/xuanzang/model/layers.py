@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.cache import LayerCache
-from xuanzang.model.config import Norm, TransformerConfig
+from xuanzang.model.config import Activation, Norm, TransformerConfig
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2 at each position, section 3.3, equation 2."""
+    """f(x W1 + b1) W2 + b2 at each position; with f(x) = max(0, x) section 3.3, equation 2."""
 
-    def __init__(self, d_model: int, d_ff: int) -> None:
+    def __init__(self, d_model: int, d_ff: int, activation: Activation = "relu") -> None:
         super().__init__()
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [batch, length, model] to [batch, length, model]."""
-        return self.outer(self.inner(x).relu())
+        inner = self.inner(x)
+        return self.outer(F.silu(inner) if self.activation == "swish" else inner.relu())
 
 
 class Residual(nn.Module):
@@ -46,7 +49,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
         self.self_attention_residual = Residual(config.d_model, config.dropout, config.norm)
         self.feed_forward_residual = Residual(config.d_model, config.dropout, config.norm)
 
@@ -63,7 +66,7 @@ class DecoderLayer(nn.Module):
         super().__init__()
         self.self_attention = MultiHeadAttention(config.d_model, config.num_heads)
         self.cross_attention = MultiHeadAttention(config.d_model, config.num_heads)
-        self.feed_forward = FeedForward(config.d_model, config.d_ff)
+        self.feed_forward = FeedForward(config.d_model, config.d_ff, config.activation)
         self.self_attention_residual = Residual(config.d_model, config.dropout, config.norm)
         self.cross_attention_residual = Residual(config.d_model, config.dropout, config.norm)
         self.feed_forward_residual = Residual(config.d_model, config.dropout, config.norm)

@@ -38,11 +38,14 @@ class PositionalEncoding(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        if config.positions == "sinusoidal":
-            self.register_buffer("table", sinusoidal_positions(config.max_positions, config.d_model), persistent=False)
+        sizes = config.max_positions, config.d_model
+        if config.positions == "learned":
+            self.table = nn.Parameter(torch.randn(sizes) * config.d_model**-0.5)
         else:
-            learned = torch.randn(config.max_positions, config.d_model) * config.d_model**-0.5
-            self.table = nn.Parameter(learned)
+            table = sinusoidal_positions(*sizes)
+            if config.positions == "sinusoidal_halves":
+                table = torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)  # all sines, then all cosines
+            self.register_buffer("table", table, persistent=False)
 
     def forward(self, start: int, length: int) -> Tensor:
         """Return the encodings of `length` positions from `start`.

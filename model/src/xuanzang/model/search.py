@@ -61,16 +61,19 @@ def beam_search(
         source_mask.repeat_interleave(beam_size, 0),
     )
     token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
+    running = beams
     for length in range(1, max(limits) + 1):
         logits, cache = model.step(token_ids, cache)
         if length <= min_target_length:
             logits[:, model.config.eos_id] = -torch.inf
-        log_probs = logits.float().log_softmax(-1).view(len(beams), beam_size, -1)
-        _advance(beams, log_probs, model.config.eos_id)
-        if all(beam.done for beam in beams):
+        log_probs = logits.float().log_softmax(-1)
+        log_probs[:, list(model.config.banned_ids)] = -torch.inf
+        _advance(running, log_probs.view(len(running), beam_size, -1), model.config.eos_id)
+        rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
+        running = [beam for beam in running if not beam.done]
+        if not running:
             break
-        token_ids = token_ids.new_tensor([beam.last for beam in beams]).flatten()
-        rows = [i * beam_size + parent for i, beam in enumerate(beams) for parent in beam.parents]
+        token_ids = token_ids.new_tensor([beam.last for beam in running]).flatten()
         cache = cache.select(token_ids.new_tensor(rows))
     return [beam.hypotheses() for beam in beams]
 

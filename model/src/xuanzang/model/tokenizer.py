@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,9 @@ import sentencepiece
 Normalization = Literal["none", "nfkc"]
 
 UNK_ID, BOS_ID, EOS_ID, PAD_ID = 0, 1, 2, 3
+
+# What SentencePiece writes for a space.
+_SPACE = "\u2581"
 
 
 def normalize(text: str, form: Normalization) -> str:
@@ -60,3 +64,71 @@ class Tokenizer:
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Return the piece of each id, such as "▁cat"."""
         return [str(self._processor.id_to_piece(i)) for i in ids]
+
+
+class TableTokenizer(Tokenizer):
+    """A SentencePiece model whose pieces have the ids of a table; what the table lacks is unknown."""
+
+    def __init__(self, path: Path, table: Sequence[str], *, unk_id: int, eos_id: int, pad_id: int) -> None:
+        """Load a model file.
+
+        Args:
+            path: Of the SentencePiece model.
+            table: All pieces of the vocabulary; a piece's id is its place.
+            unk_id: Of pieces outside the table.
+            eos_id: Ends every sentence.
+            pad_id: Fills sentences.
+
+        Raises:
+            OSError: The file is missing or not a SentencePiece model.
+        """
+        super().__init__(path)
+        self._table, self._ids = tuple(table), {piece: number for number, piece in enumerate(table)}
+        self._unk_id, self._eos_id = unk_id, eos_id
+        self._silent_ids = {eos_id, pad_id}
+
+    def __len__(self) -> int:
+        """Return the number of pieces of the table."""
+        return len(self._table)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, eos appended."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of many texts, eos appended to each."""
+        return [
+            [*(self._ids.get(piece, self._unk_id) for piece in pieces), self._eos_id]
+            for pieces in self._processor.encode(list(texts), out_type=str)
+        ]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids; eos and pad count as nothing."""
+        unknown = self._processor.id_to_piece(self._processor.unk_id())
+        pieces = [unknown if i == self._unk_id else self._table[i] for i in ids if i not in self._silent_ids]
+        # Pieces that only the table has come back from SentencePiece as they are.
+        return str(self._processor.decode_pieces(pieces)).replace(_SPACE, " ").strip()
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Return the piece of each id, such as "▁cat"."""
+        return [self._table[i] for i in ids]
+
+
+def read_table(path: Path) -> list[str]:
+    """Read a table for `TableTokenizer`: a JSON array of pieces.
+
+    Raises:
+        OSError: The file is missing.
+        ValueError: It holds something else, or a piece twice.
+    """
+    table = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(table, list) or not all(isinstance(piece, str) for piece in table):
+        raise ValueError(f"{path} is not a JSON array of pieces")
+    if len(set(table)) < len(table):
+        raise ValueError(f"{path} names a piece twice")
+    return table
+
+
+def write_table(path: Path, table: Sequence[str]) -> None:
+    """Write what `read_table` reads."""
+    path.write_text(json.dumps(list(table), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import torch
@@ -38,7 +37,7 @@ class Transformer(nn.Module):
         # A pre-norm stack ends in a bare residual sum, which needs one last norm; a post-norm stack is normed already.
         self.encoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.d_model) if config.norm == "pre" else nn.Identity()
-        self.output_projection = nn.Linear(config.d_model, config.target_vocab_size, bias=False)
+        self.output_projection = nn.Linear(config.d_model, config.target_vocab_size, bias=config.output_bias)
         if config.tie_output:
             self.output_projection.weight = self.target_embedding.weight
         self.dropout = nn.Dropout(config.dropout)
@@ -129,13 +128,14 @@ class Transformer(nn.Module):
         return [cast("DecoderLayer", layer) for layer in self.decoder_layers]
 
     def _embed(self, embedding: nn.Embedding, positions: PositionalEncoding, ids: Tensor, start: int = 0) -> Tensor:
-        # Section 3.4: embeddings are multiplied by √d_model, so that positions do not drown them.
-        scaled = F.embedding(ids, embedding.weight) * math.sqrt(self.config.d_model)
+        scaled = F.embedding(ids, embedding.weight) * self.config.embedding_scale
         return self.dropout(scaled + positions(start, ids.size(1)))
 
     def _initialise(self) -> None:
         for parameter in self.parameters():
             if parameter.dim() > 1:
                 nn.init.xavier_uniform_(parameter)
+        if self.output_projection.bias is not None:
+            nn.init.zeros_(self.output_projection.bias)
         for embedding in (self.source_embedding, self.target_embedding):
             nn.init.normal_(embedding.weight, std=self.config.d_model**-0.5)

@@ -23,7 +23,7 @@ FINISH_REASONS = ("eos", "length", "deadline", "cancelled", "error")
 FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cancelled", "invalid", "backend")
 """Why a request has no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
 
-RETIRE_REASONS = ("eos", "length", "deadline", "cancelled", "error")
+RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
 """Why a sentence left its batch."""
 
 STATUS_CODES = (
@@ -204,7 +204,8 @@ class Metrics:
         self._counter("sentences_total", "Sentences translated.")
         self._reasons("rows_retired_total", "Sentences that left their batch, by reason.", "reason", RETIRE_REASONS)
         self._counter(
-            "wasted_decode_tokens_total", "Decoder steps spent on sentences that were cancelled or ran out of time."
+            "wasted_decode_tokens_total",
+            "Decoder steps spent on sentences that were cancelled, ran out of time or began again.",
         )
         self._gauge("queue_tokens", "Tokens waiting in the queue: source, and expected target times beam size.")
         self._gauge(

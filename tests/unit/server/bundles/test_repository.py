@@ -79,6 +79,10 @@ def test_a_listed_name_must_stay_in_the_folder(directory: Path, edit_manifest: E
     assert "is missing" not in found  # it was not looked for
 
 
+def prefix(manifest: Manifest, **ids: int) -> None:
+    manifest["source_format"]["language_prefix_ids"] = ids
+
+
 CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("model is 'Small'", lambda m: m.update(model="Small")),
     ("its folder is 'small'", lambda m: m.update(model="large")),
@@ -112,6 +116,12 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("max_length_offset is -1", lambda m: m["generation_defaults"].update(max_length_offset=-1)),
     ("leave no room", lambda m: m["generation_defaults"].update(max_length_offset=0, max_length_factor=0)),
     ("normalization is 'nfd'", lambda m: m["source_format"].update(normalization="nfd")),
+    ("language_prefix_ids lacks 'en', one of target_language_codes", lambda m: prefix(m, fr=5)),
+    ("language_prefix_ids has 'fr', which target_language_codes does not list", lambda m: prefix(m, en=4, fr=5)),
+    ("language_prefix_ids has -1 for 'en'; the source vocabulary has", lambda m: prefix(m, en=-1)),
+    ("language_prefix_ids has 100000 for 'en'; the source vocabulary has", lambda m: prefix(m, en=100_000)),
+    ("source_vocabulary is 'ids.json', which files", lambda m: m.update(source_vocabulary="ids.json")),
+    ("target_vocabulary is 'ids.json', which files", lambda m: m.update(target_vocabulary="ids.json")),
 ]
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 import math
 import random
 import shutil
@@ -311,43 +310,6 @@ async def test_every_request_of_a_storm_with_cancellations_and_deadlines_is_answ
     assert ended[0] == sum(answered)
 
 
-async def add_version(repository: Path, version: int, edit_manifest: Callable[..., None]) -> Path:
-    directory = repository / "small" / str(version)
-    shutil.copytree(repository / "small" / "1", directory)
-    edit_manifest(directory, lambda manifest: manifest.update(version=version))
-    return directory
-
-
-async def test_the_highest_version_is_the_default_and_the_others_can_be_named(
-    repository: Path, make_engine: MakeEngine, edit_manifest: Callable[..., None]
-) -> None:
-    await add_version(repository, 10, edit_manifest)
-    await add_version(repository, 9, edit_manifest)
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    assert [(model.version, model.is_default) for model in engine.models] == [(1, False), (9, False), (10, True)]
-    assert engine.resolve(model="small", source_language="", target_language="").version == 10
-    assert engine.resolve(model="small/9", source_language="zh", target_language="en").version == 9
-    with pytest.raises(ModelNotFoundError):
-        engine.resolve(model="small/2", source_language="", target_language="")
-
-
-async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(
-    repository: Path, make_engine: MakeEngine, edit_manifest: Callable[..., None], script: Script, options: Any
-) -> None:
-    await add_version(repository, 2, edit_manifest)
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    script.allow(0)
-    calls = [
-        asyncio.ensure_future(engine.translate(["hello world"], model=model, options=options, deadline=None))
-        for model in engine.models * 2
-    ]
-    await script.until(lambda script: script.blocked)
-    script.allow(math.inf)
-    assert [answer[0][0].text for answer in await asyncio.gather(*calls)] == ["hello world"] * 4
-
-
 async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     engine: Engine, script: Script, options: Any, metrics: Metrics
 ) -> None:
@@ -366,35 +328,6 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     assert not many.done()
     script.allow(math.inf)
     assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
-
-
-async def test_a_bundle_that_translates_otherwise_than_its_certificate_is_refused_and_others_are_served(
-    repository: Path,
-    make_engine: MakeEngine,
-    script: Script,
-    edit_manifest: Callable[..., None],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    await add_version(repository, 2, edit_manifest)
-    script.wrong_versions = {2}
-    engine = make_engine(SETTINGS)
-    await engine.start()
-    assert [(model.version, model.is_default) for model in engine.models] == [(1, True)]
-    [record] = [record for record in caplog.records if record.message == "bundle refused"]
-    assert record.__dict__["bundle"] == str(repository / "small" / "2")
-    assert "is not that of the certificate" in record.__dict__["reasons"][0]
-
-
-async def test_a_bundle_that_tokenises_otherwise_than_its_certificate_is_refused(
-    repository: Path, make_engine: MakeEngine, edit_manifest: Callable[..., None], list_files: Callable[..., None]
-) -> None:
-    directory = repository / "small" / "1"
-    certificate = json.loads((directory / "certificate.json").read_text())
-    certificate["samples"][1]["source_ids"].insert(0, 5)
-    (directory / "certificate.json").write_text(json.dumps(certificate))
-    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
-    with pytest.raises(BundleError, match="source ids of 'hello world' are not those of the certificate"):
-        await make_engine(SETTINGS).start()
 
 
 async def test_what_keeps_a_worker_from_opening_the_graphs_is_told_by_start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import math
 import time
@@ -20,6 +21,7 @@ from xuanzang.server.engine.decoding import Decoder
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.hypotheses import TargetHypothesis
 from xuanzang.server.engine.lane import Lane, NewDecoder
+from xuanzang.server.engine.loops import has_loop
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.request import Request, Terms
 from xuanzang.server.engine.runtime import Runtime
@@ -63,6 +65,15 @@ class Bench:
                 self.lane.admit(newcomers)
             self.lane.step()
             step += 1
+
+    def answer(self, source: str, options: dict[str, Any]) -> list[int]:
+        async def ask() -> list[int]:
+            request = self.request(source, options)
+            self.run([(0, request)])
+            [(_, found)] = await request.done
+            return found[0].target_ids
+
+        return asyncio.run(ask())
 
     def value(self, name: str, **labels: str) -> float | None:
         model = {"model": self.model.name, "version": str(self.model.version)}
@@ -195,3 +206,33 @@ async def test_what_is_told_is_what_the_best_hypothesis_begins_with(bench: Bench
     assert listener.beginnings == sorted(set(listener.beginnings), key=len)
     if options["beam_size"] == 1:
         assert listener.beginnings
+
+
+def test_a_translation_that_runs_in_circles_is_searched_again_under_the_limit_of_its_model(
+    graphs: tuple[LoadedModel, NewDecoder],
+) -> None:
+    model, new_decoder = graphs
+    guarded = copy.copy(model)
+    guarded.loop_retry_ngram_size = 2
+    looped = 0
+    for source in SOURCES:
+        options = {"beam_size": 1, "max_target_length": 60}
+        plain, again = Bench(model, new_decoder), Bench(guarded, new_decoder)
+        [as_is, limited, found] = [
+            bench.answer(source, options | more)
+            for bench, more in ((plain, {}), (plain, {"no_repeat_ngram_size": 2}), (again, {}))
+        ]
+        is_loop = has_loop(model.text.decode(as_is))
+        assert found == (limited if is_loop else as_is)
+        assert again.value("rows_retired_total", reason="loop") == is_loop
+        looped += is_loop
+    assert looped
+
+
+def test_what_the_source_says_again_and_again_may_be_said_so(graphs: tuple[LoadedModel, NewDecoder]) -> None:
+    guarded = copy.copy(graphs[0])
+    guarded.loop_retry_ngram_size = 2
+    bench = Bench(guarded, graphs[1])
+    for word in SOURCES[1:]:
+        bench.answer(word * 4, {"beam_size": 1, "max_target_length": 60})
+    assert bench.value("rows_retired_total", reason="loop") == 0

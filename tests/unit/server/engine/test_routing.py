@@ -9,7 +9,9 @@ from xuanzang.server.engine.values import DecodingOptions, ServedModel
 OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
 
 
-def served(name: str, source: str, target: str, version: int = 1, *, is_default: bool = True) -> ServedModel:
+def served(
+    name: str, source: str, target: str, version: int = 1, *, is_default: bool = True, needs_target: bool = False
+) -> ServedModel:
     return ServedModel(
         name=name,
         version=version,
@@ -21,6 +23,7 @@ def served(name: str, source: str, target: str, version: int = 1, *, is_default:
         default_options=OPTIONS,
         max_source_length=256,
         max_target_length=256,
+        needs_target_language=needs_target,
     )
 
 
@@ -32,7 +35,7 @@ MODELS = (ZH_EN_1, ZH_EN, HANT_EN, EN_ZH)
 
 
 def find(model: str = "", source: str = "", target: str = "", models: tuple[ServedModel, ...] = MODELS) -> ServedModel:
-    return resolve(models, model=model, source_language=source, target_language=target)
+    return resolve(models, model=model, source_language=source, target_language=target).model
 
 
 @pytest.mark.parametrize(
@@ -99,3 +102,39 @@ def test_models_that_fit_equally_well_are_named_and_the_choice_is_the_callers() 
 def test_without_models_nothing_is_found() -> None:
     with pytest.raises(ModelNotFoundError, match="served models: none"):
         find(source="zh", target="en", models=())
+
+
+MANY = served("en-mul", "en", "fr zh-Hans zh-Hant de", needs_target=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "language"),
+    [("fr", "fr"), ("FR-ca", "fr"), ("zh-hans-CN", "zh-Hans"), ("ZH-HANT", "zh-Hant"), ("de-1996", "de")],
+)
+def test_the_target_language_is_the_models_that_fits_best(wanted: str, language: str) -> None:
+    for models in ((MANY,), (MANY, ZH_EN)):
+        route = resolve(models, model="", source_language="en", target_language=wanted)
+        assert (route.model, route.target_language) == (MANY, language)
+
+
+def test_a_model_that_must_know_what_to_write_asks_for_the_target_language() -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        resolve((MANY, ZH_EN), model="en-mul", source_language="", target_language="")
+    [violation] = refusal.value.violations
+    assert violation.field == "target_language_code"
+    assert violation.description == "must be set: en-mul translates into de, fr, zh-Hans, zh-Hant"
+
+
+def test_a_model_that_need_not_know_writes_its_first_target_language() -> None:
+    model = served("zh-en", "zh", "en en-GB")
+    assert resolve((model,), model="", source_language="", target_language="").target_language == "en"
+    assert resolve((model,), model="", source_language="", target_language="en-gb").target_language == "en-GB"
+
+
+def test_a_pair_finds_its_model_among_those_of_one_and_of_many_target_languages() -> None:
+    models = (MANY, ZH_EN, EN_ZH, served("de-fr", "de", "fr"))
+    assert find(source="en", target="fr", models=models) == MANY
+    assert find(source="de", target="fr", models=models).name == "de-fr"
+    # "zh" of one is nearer than "zh-Hans" of the other to what was asked for, and the other way round.
+    assert find(source="en", target="zh", models=models) == EN_ZH
+    assert find(source="en", target="zh-Hans", models=models) == MANY

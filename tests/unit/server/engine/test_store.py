@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from xuanzang.server.engine.store import Store
 
-SIZES = st.tuples(st.integers(0, 6), st.integers(1, 7))
+SIZES = st.tuples(st.integers(0, 6), st.integers(1, 7), st.integers(0, 7))
 
 
 @given(sizes=st.lists(SIZES, min_size=1, max_size=8))
-def test_what_is_kept_stays_whatever_size_the_tensors_take(sizes: list[tuple[int, int]]) -> None:
+def test_what_is_kept_stays_whatever_size_the_tensors_take(sizes: list[tuple[int, int, int]]) -> None:
     store = Store(["key", "value"], num_heads=2, d_head=3, dtype=np.float32)
     expected: dict[str, npt.NDArray[Any]] = {name: np.zeros((0, 2, 0, 3)) for name in ("key", "value")}
     random = np.random.default_rng(0)
-    for count, columns in sizes:
-        store.resize(count, columns, used=columns)
+    for count, columns, used in sizes:
+        store.resize(count, columns, used=used)
         for name, tensor in store.tensors().items():
             assert tensor.shape == (count, 2, columns, 3)
             assert tensor.flags.c_contiguous
             assert np.isfinite(tensor).all()
-            rows, kept = min(count, len(expected[name])), min(columns, expected[name].shape[2])
+            rows, kept = min(count, len(expected[name])), min(columns, used, expected[name].shape[2])
             assert (tensor[:rows, :, :kept] == expected[name][:rows, :, :kept]).all()
             tensor[:] = random.normal(size=tensor.shape)
             expected[name] = tensor.copy()

@@ -16,6 +16,7 @@ from xuanzang.server.engine.text import TextCodec
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
 LIMIT = 24
 EOS_ID = 2
+PREFIX_IDS = {"en": 40, "fr": 50}
 
 
 @pytest.fixture(scope="session")
@@ -86,6 +87,51 @@ def test_sentences_are_joined_as_the_target_language_is_written(
     edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=[language]))
     joiner = TextCodec(load_bundle(directory)).joiner()
     assert "".join(joiner.add(part) for part in ("A.", "B.", "\n", "C.")) == joined
+
+
+def test_the_script_says_whether_a_language_is_written_with_spaces(repository: Path, edit_manifest: Edit) -> None:
+    directory = repository / "small" / "1"
+    codes = ["cmn-Hans", "cmn-Latn", "en", "yue"]
+    edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=codes))
+    codec = TextCodec(load_bundle(directory))
+    joiners = [codec.joiner(), *(codec.into(code).joiner() for code in codes)]
+    joined = ["".join(joiner.add(part) for part in ("A.", "B.")) for joiner in joiners]
+    assert joined == ["A.B.", "A.B.", "A. B.", "A. B.", "A.B."]
+
+
+@pytest.fixture
+def multilingual(repository: Path, edit_manifest: Edit) -> TextCodec:
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["target_language_codes"] = ["en", "fr"]
+        manifest["source_format"]["language_prefix_ids"] = PREFIX_IDS
+
+    edit_manifest(repository / "small" / "1", change)
+    return TextCodec(load_bundle(repository / "small" / "1"))
+
+
+@pytest.mark.parametrize("language", PREFIX_IDS)
+def test_before_every_sentence_stands_the_token_of_the_target_language(
+    codec: TextCodec, multilingual: TextCodec, language: str
+) -> None:
+    into = multilingual.into(language)
+    text = "我有一只猫。你好，世界！\n\u200b\n今天天气很好。"
+    plain, pieces = codec.split(text), into.split(text)
+    assert [piece.text for piece in pieces] == [piece.text for piece in plain]
+    expected = [(PREFIX_IDS[language], *piece.source_ids) if piece.source_ids else () for piece in plain]
+    assert [piece.source_ids for piece in pieces] == expected
+    for spans, own in zip(into.spans(pieces), codec.spans(plain), strict=True):
+        assert spans[1:] == own
+        assert spans[0][0] == spans[0][1] == own[0][0]
+
+
+def test_the_token_of_the_target_language_counts_to_the_limit(codec: TextCodec, multilingual: TextCodec) -> None:
+    text = "hello, " * 20
+    for each in (codec, multilingual.into("fr")):
+        lengths = [len(piece.source_ids) for piece in each.split(text)]
+        assert max(lengths) <= LIMIT
+    [whole] = [words for words in ("x" * n for n in range(60)) if len(codec.encode(words)) == LIMIT][:1]
+    assert len(codec.split(whole)[0].source_ids) == LIMIT
+    assert len(multilingual.split(whole)[0].source_ids) == LIMIT + 1  # there is no place to cut it
 
 
 def test_spans_are_the_characters_of_each_source_token_in_the_whole_text(codec: TextCodec) -> None:

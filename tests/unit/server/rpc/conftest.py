@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, ServedModel
+from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -34,6 +34,7 @@ class FakeEngine:
         self.deadlines: list[float | None] = []
         self.options: list[DecodingOptions] = []
         self.callers: list[str] = []
+        self.target_languages: list[str] = []
         self._changed = asyncio.Condition()
 
     def hold(self, text: str) -> asyncio.Event:
@@ -45,13 +46,13 @@ class FakeEngine:
         async with self._changed:
             await self._changed.wait_for(lambda: set(what) == texts)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> ServedModel:
+    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
         if source_language == "??":
             fault = FieldViolation(field="source_language_code", description="must be a BCP-47 code")
             raise InvalidInputError([fault])
         if model not in {"", "tiny"} or target_language not in {"", "en"}:
             raise ModelNotFoundError(f"no model named {model!r}")
-        return self.models[0]
+        return Route(model=self.models[0], target_language="en")
 
     async def translate(
         self,
@@ -61,10 +62,12 @@ class FakeEngine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        target_language: str = "",
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
         self.callers.append(caller)
+        self.target_languages.append(target_language)
         return [[await self._translate(text)] for text in texts]
 
     async def translate_progressively(
@@ -75,6 +78,7 @@ class FakeEngine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        target_language: str = "",
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Be certain of the first character at once, and of the second when the text is done."""
         yield text[:1].upper()

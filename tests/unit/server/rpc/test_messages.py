@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import FinishReason, Hypothesis, ServedModel, TokenDetail
+from xuanzang.server.engine.values import FinishReason, Hypothesis, Route, ServedModel, TokenDetail
 from xuanzang.server.rpc import messages
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
 @pytest.fixture
 def resolve(served_model: ServedModel) -> messages.Resolve:
-    def find(*, model: str, source_language: str, target_language: str) -> ServedModel:
+    def find(*, model: str, source_language: str, target_language: str) -> Route:
         if source_language == "??":
             raise InvalidInputError([FieldViolation(field="source_language_code", description="must be BCP-47")])
         if model:
             raise ModelNotFoundError("no such model")
-        return served_model
+        return Route(model=served_model, target_language="en")
 
     return find
 

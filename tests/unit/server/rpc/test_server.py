@@ -74,6 +74,22 @@ async def test_a_stop_cuts_off_and_counts_what_is_still_running(serve: Any) -> N
         assert served.engine.cancelled == ["a"]
 
 
+async def test_a_call_that_comes_while_the_server_stops_is_refused_and_never_cancelled(serve: Any) -> None:
+    async with serve() as served:
+        await served.rpc.close()
+        refusal = served.stub.TranslateText(pb.TranslateTextRequest(contents=["before"]))
+        assert await refusal.code() == grpc.StatusCode.UNAVAILABLE
+        stopping = asyncio.create_task(served.rpc.stop())
+        # They begin when the server has begun to wait for such as them.
+        await asyncio.sleep(0)
+        calls = [served.stub.TranslateText(pb.TranslateTextRequest(contents=[text])) for text in "abcdefgh"]
+        codes = await asyncio.gather(*(call.code() for call in calls))
+        assert await stopping == 0
+        late = served.stub.TranslateText(pb.TranslateTextRequest(contents=["after"]))
+        assert {*codes, await late.code()} == {grpc.StatusCode.UNAVAILABLE}
+    assert served.engine.running == served.engine.cancelled == []
+
+
 async def test_reflection_lists_the_services_and_describes_them(serve: Any) -> None:
     async with serve() as served:
         stub = reflection_pb2_grpc.ServerReflectionStub(served.channel)

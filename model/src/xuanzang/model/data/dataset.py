@@ -18,6 +18,9 @@ from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
 METADATA_FILE = "metadata.json"
 SOURCE_TOKENIZER_FILE = "source.spm"
 TARGET_TOKENIZER_FILE = "target.spm"
+# Only of models that were trained elsewhere, whose pieces have other ids than SentencePiece's.
+SOURCE_TABLE_FILE = "source.vocab.json"
+TARGET_TABLE_FILE = "target.vocab.json"
 
 BATCHES_PER_SORT = 800
 """Batches that are sorted by length together: enough for little padding, few enough to keep epochs shuffled."""
@@ -52,6 +55,11 @@ class PreparedMetadata(BaseModel):
     """Pairs kept and dropped, by reason, before the limit on tokens."""
     data_sha256: str
     """Digest of the training ids."""
+    other_source_languages: list[str] = []
+    """BCP-47 codes that can be translated from besides source_language."""
+    language_prefix_ids: dict[str, int] = {}
+    """Of a model that writes several languages: each one's BCP-47 code, and the source id that asks for it by standing
+    before every sentence."""
 
 
 def read_metadata(folder: Path) -> PreparedMetadata:
@@ -175,9 +183,23 @@ def _cut(
             first += count
 
 
-def pad_rows(rows: Sequence[Sequence[int] | npt.NDArray[np.int64]]) -> Tensor:
+def pad_rows(rows: Sequence[Sequence[int] | npt.NDArray[np.int64]], pad_id: int = PAD_ID) -> Tensor:
     """Stack rows of ids, padded with pad_id to the longest: [row, length], int64."""
-    padded = np.full((len(rows), max(map(len, rows))), PAD_ID, dtype=np.int64)
+    padded = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
     for i, row in enumerate(rows):
         padded[i, : len(row)] = row
     return torch.from_numpy(padded)
+
+
+def pad_sentences(sentences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Stack sentences as the encoder takes them.
+
+    Args:
+        sentences: Source ids, eos last.
+        pad_id: Fills them up to the longest; may also stand for something in a sentence.
+
+    Returns:
+        Ids [batch, source], int64, and the mask [batch, source], bool; True = real token.
+    """
+    lengths = torch.tensor([len(sentence) for sentence in sentences])
+    return pad_rows(sentences, pad_id), torch.arange(int(lengths.max())) < lengths[:, None]

@@ -15,7 +15,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.data.dataset import SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, read_metadata
+from xuanzang.model.data.dataset import (
+    SOURCE_TABLE_FILE,
+    SOURCE_TOKENIZER_FILE,
+    TARGET_TABLE_FILE,
+    TARGET_TOKENIZER_FILE,
+    read_metadata,
+)
 from xuanzang.model.tokenizer import EOS_ID, PAD_ID, Tokenizer
 
 Ints = npt.NDArray[np.int64]
@@ -134,6 +140,6 @@ def _elementary(pieces: Sequence[str]) -> list[int]:
 
 
 def _fingerprint(folder: Path) -> dict[str, str]:
-    files = [folder / SOURCE_TOKENIZER_FILE, folder / TARGET_TOKENIZER_FILE]
-    contents = [file.read_bytes() for file in files if file.exists()]
+    names = (SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, SOURCE_TABLE_FILE, TARGET_TABLE_FILE)
+    contents = [(folder / name).read_bytes() for name in names if (folder / name).exists()]
     return {"tokenizers": " ".join(sorted({hashlib.sha256(content).hexdigest() for content in contents}))}

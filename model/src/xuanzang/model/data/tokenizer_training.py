@@ -12,7 +12,7 @@ from typing import Any
 import sentencepiece
 
 from xuanzang.model.data.corpus import CorpusError, Pair
-from xuanzang.model.data.dataset import SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE
+from xuanzang.model.data.dataset import SOURCE_TABLE_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE
 from xuanzang.model.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
 _OPTIONS: dict[str, Any] = {
@@ -63,8 +63,10 @@ def copy_tokenizers(source_folder: Path, folder: Path) -> tuple[Tokenizer, Token
     """Copy the tokenisers of prepared data or a checkpoint to a folder; returns those of source and target.
 
     Raises:
-        CorpusError: They are missing or damaged.
+        CorpusError: They are missing or damaged, or give their pieces ids of a table, as those of imported models do.
     """
+    if (source_folder / SOURCE_TABLE_FILE).exists():
+        raise CorpusError(f"the pieces of {source_folder} have ids of their own, which training does not know")
     try:
         for name in (SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE):
             shutil.copyfile(source_folder / name, folder / name)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import torch
 
 from xuanzang.model.data.dataset import TARGET_TOKENIZER_FILE, PreparedMetadata, PreparedSplit, sequential_batches
-from xuanzang.model.evaluation import Scores, score_translations, translate_ids
+from xuanzang.model.evaluation import Scores, score_translations
 from xuanzang.model.tokenizer import PAD_ID, Tokenizer
 from xuanzang.model.training.loss import label_smoothed_cross_entropy
 from xuanzang.model.transformer import Transformer
+from xuanzang.model.translation import translate_ids
 
 
 class Validation(NamedTuple):

@@ -71,6 +71,8 @@ class Manifest(google.protobuf.message.Message):
     PROVENANCE_FIELD_NUMBER: builtins.int
     SOURCE_FORMAT_FIELD_NUMBER: builtins.int
     SHORTLIST_FIELD_NUMBER: builtins.int
+    SOURCE_VOCABULARY_FIELD_NUMBER: builtins.int
+    TARGET_VOCABULARY_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format of the bundle; 1 is the only one. A reader refuses any other."""
     model: builtins.str
@@ -83,6 +85,12 @@ class Manifest(google.protobuf.message.Message):
     """File name of the source SentencePiece model."""
     target_tokenizer: builtins.str
     """File name of the target SentencePiece model; may be the same file."""
+    source_vocabulary: builtins.str
+    """File name of the table that gives the pieces of the source tokenizer their ids: a JSON array of all pieces of the
+    source vocabulary, a piece's id being its place. Unset: ids are the SentencePiece model's own.
+    """
+    target_vocabulary: builtins.str
+    """The same for the target; may be the same file."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from, at least one."""
@@ -147,9 +155,11 @@ class Manifest(google.protobuf.message.Message):
         provenance: global___Provenance | None = ...,
         source_format: global___SourceFormat | None = ...,
         shortlist: global___Shortlist | None = ...,
+        source_vocabulary: builtins.str = ...,
+        target_vocabulary: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "version", b"version"]) -> None: ...
 
 global___Manifest = Manifest
 
@@ -213,6 +223,8 @@ class SpecialIds(google.protobuf.message.Message):
     SOURCE_EOS_ID_FIELD_NUMBER: builtins.int
     DECODER_START_ID_FIELD_NUMBER: builtins.int
     EOS_ID_FIELD_NUMBER: builtins.int
+    SOURCE_UNK_ID_FIELD_NUMBER: builtins.int
+    UNK_ID_FIELD_NUMBER: builtins.int
     source_pad_id: builtins.int
     """Fills source sentences up to the longest of a batch (source vocabulary)."""
     source_eos_id: builtins.int
@@ -221,6 +233,10 @@ class SpecialIds(google.protobuf.message.Message):
     """The decoder's first input."""
     eos_id: builtins.int
     """Ends a target sentence."""
+    source_unk_id: builtins.int
+    """What a source piece becomes that its table lacks; of no meaning without `source_vocabulary` (source vocabulary)."""
+    unk_id: builtins.int
+    """What a target piece becomes that its table lacks; of no meaning without `target_vocabulary`."""
     def __init__(
         self,
         *,
@@ -228,8 +244,10 @@ class SpecialIds(google.protobuf.message.Message):
         source_eos_id: builtins.int = ...,
         decoder_start_id: builtins.int = ...,
         eos_id: builtins.int = ...,
+        source_unk_id: builtins.int = ...,
+        unk_id: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["decoder_start_id", b"decoder_start_id", "eos_id", b"eos_id", "source_eos_id", b"source_eos_id", "source_pad_id", b"source_pad_id"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decoder_start_id", b"decoder_start_id", "eos_id", b"eos_id", "source_eos_id", b"source_eos_id", "source_pad_id", b"source_pad_id", "source_unk_id", b"source_unk_id", "unk_id", b"unk_id"]) -> None: ...
 
 global___SpecialIds = SpecialIds
 
@@ -364,6 +382,7 @@ class GenerationDefaults(google.protobuf.message.Message):
     LENGTH_PENALTY_FIELD_NUMBER: builtins.int
     MAX_LENGTH_FACTOR_FIELD_NUMBER: builtins.int
     MAX_LENGTH_OFFSET_FIELD_NUMBER: builtins.int
+    LOOP_RETRY_NGRAM_SIZE_FIELD_NUMBER: builtins.int
     beam_size: builtins.int
     """Hypotheses kept per sentence, 1 to 16."""
     length_penalty: builtins.float
@@ -372,6 +391,8 @@ class GenerationDefaults(google.protobuf.message.Message):
     """Most target tokens for a sentence of n source tokens, as `max_length_factor` × n + `max_length_offset`, limited by the dimensions."""
     max_length_offset: builtins.int
     """See `max_length_factor`."""
+    loop_retry_ngram_size: builtins.int
+    """N-gram limit under which a translation that repeats itself endlessly is searched once more; 0 for never."""
     def __init__(
         self,
         *,
@@ -379,8 +400,9 @@ class GenerationDefaults(google.protobuf.message.Message):
         length_penalty: builtins.float = ...,
         max_length_factor: builtins.float = ...,
         max_length_offset: builtins.int = ...,
+        loop_retry_ngram_size: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["beam_size", b"beam_size", "length_penalty", b"length_penalty", "max_length_factor", b"max_length_factor", "max_length_offset", b"max_length_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["beam_size", b"beam_size", "length_penalty", b"length_penalty", "loop_retry_ngram_size", b"loop_retry_ngram_size", "max_length_factor", b"max_length_factor", "max_length_offset", b"max_length_offset"]) -> None: ...
 
 global___GenerationDefaults = GenerationDefaults
 
@@ -445,14 +467,38 @@ class SourceFormat(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    @typing.final
+    class LanguagePrefixIdsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NORMALIZATION_FIELD_NUMBER: builtins.int
+    LANGUAGE_PREFIX_IDS_FIELD_NUMBER: builtins.int
     normalization: builtins.str
     """Normalisation before SentencePiece: "none" or "nfkc"."""
+    @property
+    def language_prefix_ids(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Source ids that tell the model which language to write: each of the target language codes → the id that stands
+        before every source sentence, and counts towards `max_source_length`. Empty: nothing stands before a sentence.
+        """
+
     def __init__(
         self,
         *,
         normalization: builtins.str = ...,
+        language_prefix_ids: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["normalization", b"normalization"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["language_prefix_ids", b"language_prefix_ids", "normalization", b"normalization"]) -> None: ...
 
 global___SourceFormat = SourceFormat

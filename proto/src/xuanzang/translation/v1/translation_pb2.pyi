@@ -67,7 +67,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
     """BCP-47 code of the texts' language, such as "zh". May be empty if `model` is set or only one model is served."""
     target_language_code: builtins.str
     """BCP-47 code of the language to translate into, such as "en". May be empty if `model` is set or only one model is
-    served.
+    served, unless that model must be told which of several languages to write.
     """
     model: builtins.str
     """Name of the model, as ListModels gives it. Empty: the model that serves the language pair."""
@@ -143,7 +143,9 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     source_language_code: builtins.str
     """BCP-47 code of the text's language. May be empty if `model` is set or only one model is served."""
     target_language_code: builtins.str
-    """BCP-47 code of the language to translate into. May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the language to translate into. May be empty if `model` is set or only one model is served, unless
+    that model must be told which of several languages to write.
+    """
     model: builtins.str
     """Name of the model. Empty: the model that serves the language pair."""
     @property
@@ -221,7 +223,9 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     source_language_code: builtins.str
     """BCP-47 code of the text's language. May be empty if `model` is set or only one model is served."""
     target_language_code: builtins.str
-    """BCP-47 code of the language to translate into. May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the language to translate into. May be empty if `model` is set or only one model is served, unless
+    that model must be told which of several languages to write.
+    """
     model: builtins.str
     """Name of the model. Empty: the model that serves the language pair."""
     @property
@@ -551,7 +555,9 @@ class TokenDetail(google.protobuf.message.Message):
     source_start: builtins.int
     """First character of the content that the token attends to most, counted from 0."""
     source_end: builtins.int
-    """The character after the last one. Equal to `source_start` if the token attends to the end of its sentence."""
+    """The character after the last one. Equal to `source_start` if the token attends to the end of its sentence, or to
+    what tells the model which language to write.
+    """
     def __init__(
         self,
         *,

@@ -30,6 +30,10 @@ class Bundle:
     manifest_sha256: str
     """Lower-case hex SHA-256 of manifest.json."""
     samples: tuple[Sample, ...]
+    source_vocabulary: tuple[str, ...] = ()
+    """Source pieces in the order of their ids; empty if those are the SentencePiece model's."""
+    target_vocabulary: tuple[str, ...] = ()
+    """The same for the target."""
 
     @property
     def precision(self) -> str:

@@ -92,7 +92,7 @@ def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[st
         *_language_faults("source_language_codes", manifest.source_language_codes),
         *_language_faults("target_language_codes", manifest.target_language_codes),
         *_dimension_faults(manifest.dimensions),
-        *_special_id_faults(manifest.special_ids, manifest.dimensions),
+        *_special_id_faults(manifest),
         *graph_faults(manifest),
         *_file_faults(manifest),
         *_reference_faults(manifest),
@@ -128,12 +128,18 @@ def _dimension_faults(dimensions: manifest_pb2.Dimensions) -> Iterator[str]:
         yield f"dimensions.num_heads {dimensions.num_heads} does not divide d_model {dimensions.d_model}"
 
 
-def _special_id_faults(ids: manifest_pb2.SpecialIds, dimensions: manifest_pb2.Dimensions) -> Iterator[str]:
+def _special_id_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    ids, dimensions = manifest.special_ids, manifest.dimensions
     for field in ids.DESCRIPTOR.fields:
         value = getattr(ids, field.name)
         size = dimensions.source_vocab_size if field.name.startswith("source") else dimensions.target_vocab_size
         if not 0 <= value < size:
             yield f"special_ids.{field.name} is {value}; the vocabulary has {size}"
+    # What is left out is 0, and that may be the end token.
+    if manifest.source_vocabulary and ids.source_unk_id == ids.source_eos_id:
+        yield f"special_ids.source_unk_id and source_eos_id are both {ids.source_unk_id}"
+    if manifest.target_vocabulary and ids.unk_id == ids.eos_id:
+        yield f"special_ids.unk_id and eos_id are both {ids.unk_id}"
 
 
 def _file_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
@@ -165,6 +171,10 @@ def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "target_tokenizer": manifest.target_tokenizer,
         "the certificate": CERTIFICATE,
     }
+    if manifest.source_vocabulary:
+        references["source_vocabulary"] = manifest.source_vocabulary
+    if manifest.target_vocabulary:
+        references["target_vocabulary"] = manifest.target_vocabulary
     if manifest.HasField("shortlist"):
         references |= {
             "shortlist.suggestions.file": manifest.shortlist.suggestions.file,
@@ -185,6 +195,8 @@ def _default_faults(defaults: manifest_pb2.GenerationDefaults) -> Iterator[str]:
         yield f"generation_defaults.max_length_factor is {defaults.max_length_factor}; it must be 0 or greater"
     if defaults.max_length_offset < 0:
         yield f"generation_defaults.max_length_offset is {defaults.max_length_offset}; it must be 0 or greater"
+    if defaults.loop_retry_ngram_size < 0:
+        yield f"generation_defaults.loop_retry_ngram_size is {defaults.loop_retry_ngram_size}; it must be 0 or greater"
     if defaults.max_length_factor == 0 and defaults.max_length_offset == 0:
         yield "generation_defaults leave no room for a target: max_length_factor and max_length_offset are both 0"
 
@@ -195,3 +207,19 @@ def _format_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     normalization = manifest.source_format.normalization
     if normalization not in _NORMALIZATIONS:
         yield f"source_format.normalization is {normalization!r}; it must be one of {_NORMALIZATIONS}"
+    yield from _prefix_faults(manifest)
+
+
+def _prefix_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    prefix_ids = manifest.source_format.language_prefix_ids
+    if not prefix_ids:
+        return
+    field, size = "source_format.language_prefix_ids", manifest.dimensions.source_vocab_size
+    for code in manifest.target_language_codes:
+        if code not in prefix_ids:
+            yield f"{field} lacks {code!r}, one of target_language_codes"
+    for code in sorted(prefix_ids):
+        if code not in manifest.target_language_codes:
+            yield f"{field} has {code!r}, which target_language_codes does not list"
+        if not 0 <= prefix_ids[code] < size:
+            yield f"{field} has {prefix_ids[code]} for {code!r}; the source vocabulary has {size}"

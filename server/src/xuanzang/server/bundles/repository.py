@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_faults, read_manifest
 from xuanzang.server.bundles.samples import read_samples
 from xuanzang.server.bundles.verification import file_faults
+from xuanzang.server.bundles.vocabulary import read_vocabulary
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -56,5 +58,31 @@ def load_bundle(directory: Path) -> Bundle:
     faults = [*manifest_faults(manifest, directory), *file_faults(directory, manifest)]
     if faults:
         raise BundleError(directory, faults)
-    samples = read_samples(directory)
-    return Bundle(directory=directory, manifest=manifest, manifest_sha256=digest, samples=samples)
+    source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)
+    return Bundle(
+        directory=directory,
+        manifest=manifest,
+        manifest_sha256=digest,
+        samples=read_samples(directory),
+        source_vocabulary=source_vocabulary,
+        target_vocabulary=target_vocabulary,
+    )
+
+
+def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[tuple[str, ...]]:
+    """Return the tables of source and target, empty where there is none."""
+    sizes = manifest.dimensions
+    tables: list[tuple[str, ...]] = []
+    faults: list[str] = []
+    for name, size in (
+        (manifest.source_vocabulary, sizes.source_vocab_size),
+        (manifest.target_vocabulary, sizes.target_vocab_size),
+    ):
+        try:
+            tables.append(read_vocabulary(directory, name, size) if name else ())
+        except BundleError as error:
+            faults += error.reasons
+    if faults:
+        # Source and target may share a table, and its faults.
+        raise BundleError(directory, list(dict.fromkeys(faults)))
+    return tables

@@ -7,7 +7,9 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,7 +27,7 @@ from xuanzang.server.engine.request import Terms
 from xuanzang.server.engine.runtime import Runtime, resolve_provider
 from xuanzang.server.engine.scheduler import Scheduler
 from xuanzang.server.engine.translation import Facilities, Tell, Translation
-from xuanzang.server.engine.values import DecodingOptions, EngineSettings, Hypothesis, ServedModel
+from xuanzang.server.engine.values import DecodingOptions, EngineSettings, Hypothesis, Route, ServedModel
 from xuanzang.server.engine.worker import Worker
 from xuanzang.server.metrics import Metrics
 
@@ -82,8 +84,8 @@ class Engine:
         """Models that are served, by name and version; none before `start`."""
         return tuple(self._models)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> ServedModel:
-        """Find the model that a request means.
+    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+        """Find the model that a request means, and the language that it is to write.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
@@ -91,7 +93,7 @@ class Engine:
             target_language: BCP-47 code or empty.
 
         Returns:
-            The model.
+            The model and one of its target languages.
 
         Raises:
             ModelNotFoundError: If none fits.
@@ -105,7 +107,7 @@ class Engine:
         """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
 
         Raises:
-            BundleError: If no bundle can be served.
+            BundleError: If no bundle can be served, or none of a model whose shortlist is wanted.
         """
         models, refusals = await load_models(self._repository, self._tokenizing)
         for model in models:
@@ -136,12 +138,21 @@ class Engine:
             _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
         if not models:
             raise BundleError(self._repository, [str(refusal) for refusal in refusals])
+        self._require_shortlisted({model.name for model in models})
         newest = {model.name: model.version for model in sorted(models, key=lambda model: model.version)}
         self._models = {model.served(is_default=newest[model.name] == model.version): model for model in models}
         for served, model in self._models.items():
             facts = (served.manifest_sha256, served.precision, self._provider)
             self._metrics.model_info.labels(*model.labels, *facts).set(1)
             self._metrics.of(model.labels).model_ready.set(1)
+
+    def _require_shortlisted(self, served: AbstractSet[str]) -> None:
+        """Refuse to start where a shortlist is wanted that nobody would get."""
+        missing = self._settings.shortlists - {"*"} - served
+        if missing:
+            wanted, names = ", ".join(sorted(missing)), ", ".join(sorted(served))
+            reason = f"shortlists are wanted of {wanted}, which are not served; served: {names}"
+            raise BundleError(self._repository, [reason])
 
     async def translate(
         self,
@@ -151,6 +162,7 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        target_language: str = "",
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -160,6 +172,7 @@ class Engine:
             options: Within the ranges of the API and the limits of the model.
             deadline: On the clock of `time.monotonic`; None for no limit.
             caller: Who asks; callers take turns. It is neither logged nor counted.
+            target_language: One of the model's, or empty for its first.
 
         Returns:
             Hypotheses of each text, best first.
@@ -171,10 +184,18 @@ class Engine:
             DrainingError: If the engine is stopping.
             DeadlineExceededError: If the deadline passed first.
         """
-        return await self._run(texts, self._terms(model, options, deadline, caller), options)
+        terms = replace(self._terms(model, options, deadline), caller=caller, target_language=target_language)
+        return await self._run(texts, terms, options)
 
     async def translate_progressively(
-        self, text: str, *, model: ServedModel, options: DecodingOptions, deadline: float | None, caller: str = ""
+        self,
+        text: str,
+        *,
+        model: ServedModel,
+        options: DecodingOptions,
+        deadline: float | None,
+        caller: str = "",
+        target_language: str = "",
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and tell its beginning as soon as it is sure; closing the generator gives the work up.
 
@@ -184,6 +205,7 @@ class Engine:
             options: Within the ranges of the API and the limits of the model.
             deadline: On the clock of `time.monotonic`; None for no limit.
             caller: Who asks.
+            target_language: One of the model's, or empty for its first.
 
         Yields:
             What comes next of the best translation, never taken back, and at the end all hypotheses, best first. With
@@ -192,7 +214,7 @@ class Engine:
         Raises:
             The same as `translate`.
         """
-        terms = self._terms(model, options, deadline, caller)
+        terms = replace(self._terms(model, options, deadline), caller=caller, target_language=target_language)
         started: float | None = time.monotonic()
         told: asyncio.Queue[str | None] = asyncio.Queue()
         running = asyncio.ensure_future(self._run([text], terms, options, told.put_nowait))
@@ -211,15 +233,16 @@ class Engine:
             # Nobody else would see its error if the caller has gone.
             await asyncio.gather(running, return_exceptions=True)
 
-    def _terms(self, model: ServedModel, options: DecodingOptions, deadline: float | None, caller: str) -> Terms:
+    def _terms(self, model: ServedModel, options: DecodingOptions, deadline: float | None) -> Terms:
+        """Return what holds for a call, whoever asks for whichever language."""
         loaded = self._models.get(model)
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
         if deadline is None:
-            return Terms(model=loaded, caller=caller)
+            return Terms(model=loaded)
         margin = max(_LEAST_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
         cutoff = deadline - margin if options.partial_on_deadline else math.inf
-        return Terms(model=loaded, caller=caller, deadline=deadline, cutoff=cutoff)
+        return Terms(model=loaded, deadline=deadline, cutoff=cutoff)
 
     async def _run(
         self, texts: Sequence[str], terms: Terms, options: DecodingOptions, tell: Tell | None = None

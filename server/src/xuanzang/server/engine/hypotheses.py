@@ -38,14 +38,12 @@ class SearchOptions:
     traced: bool = False
     """Whether scores and alignment are wanted for every token."""
 
-    def constrained_at(self, length: int) -> bool:
-        """Return whether logits must be edited before a hypothesis of some length gets its next token."""
-        return bool(
-            length < max(self.min_target_length, len(self.prefix_ids))
-            or self.repetition_penalty != 1.0
-            or self.no_repeat_ngram_size
-            or self.suppressed_sequences
-        )
+    @property
+    def constrained_tokens(self) -> int:
+        """How many tokens of a hypothesis need edited logits before they are chosen; the first ones, or all."""
+        if self.repetition_penalty != 1.0 or self.no_repeat_ngram_size or self.suppressed_sequences:
+            return self.max_target_length
+        return max(self.min_target_length, len(self.prefix_ids))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from xuanzang.server.engine.decoding import Decoder
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.loops import retry_of
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.request import QueuedSentence
 from xuanzang.server.engine.values import FinishReason
@@ -129,6 +130,10 @@ class Lane:
 
     def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> int:
         running = self._running[sentence]
+        again = retry_of(running.queued, hypotheses[0])
+        if again:
+            self._begin_again(running, again, hypotheses[0])
+            return 0
         self._metrics.decode_duration_seconds.observe(time.monotonic() - running.since)
         # Counted before it is delivered, so that whoever has the answer finds it counted.
         self._count(hypotheses)
@@ -137,6 +142,14 @@ class Lane:
             running.queued.request.deliver(running.queued.position, hypotheses, cut=FinishReason.MAX_LENGTH)
         del self._running[sentence]
         return running.queued.cost
+
+    def _begin_again(self, running: _Running, sentence: Sentence, loop: TargetHypothesis) -> None:
+        self._retire("loop")
+        del self._running[running.queued.sentence]
+        self._metrics.wasted_decode_tokens.inc(loop.token_count)
+        running.queued.sentence = sentence
+        self._running[sentence] = _Running(running.queued, self._steps, running.since)
+        self._decoder.admit([sentence])
 
     def _count(self, hypotheses: Sequence[TargetHypothesis]) -> None:
         self._metrics.sentences.inc()

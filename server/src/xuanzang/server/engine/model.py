@@ -44,6 +44,8 @@ class LoadedModel:
         bundle = load_bundle(directory)
         self.bundle = bundle
         self.text = TextCodec(bundle)
+        """Into the first of the target languages."""
+        self._texts = {code: self.text.into(code) for code in bundle.manifest.target_language_codes}
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
@@ -51,11 +53,25 @@ class LoadedModel:
         reasons = [
             f"the source ids of {sample.source!r} are not those of the certificate"
             for sample in bundle.samples
-            if tuple(self.text.encode(sample.source)) != sample.source_ids
+            if not self._has_ids(sample)
         ]
         if reasons:
             raise BundleError(bundle.directory, reasons)
+        self.loop_retry_ngram_size = bundle.manifest.generation_defaults.loop_retry_ngram_size
+        """N-gram limit under which a translation that runs in circles is searched once more; 0 for never."""
         self.load_seconds = time.monotonic() - started
+
+    def _has_ids(self, sample: Sample) -> bool:
+        # A sample may be into any of the target languages; its ids tell which.
+        return any(tuple(text.encode(sample.source)) == sample.source_ids for text in self._texts.values())
+
+    def text_into(self, target_language: str) -> TextCodec:
+        """Return what splits, tokenises and joins text for a target language.
+
+        Args:
+            target_language: As the manifest spells it, or empty for the first.
+        """
+        return self._texts[target_language] if target_language else self.text
 
     def served(self, *, is_default: bool) -> ServedModel:
         """Describe the model to callers.
@@ -86,6 +102,7 @@ class LoadedModel:
             ),
             max_source_length=manifest.dimensions.max_source_length,
             max_target_length=manifest.dimensions.max_target_length,
+            needs_target_language=len(manifest.source_format.language_prefix_ids) > 1,
         )
 
     def sentence(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from xuanzang.server.engine.cost import predicted_cost
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.hypotheses import Sentence
-from xuanzang.server.engine.model import LoadedModel, TargetLimits
+from xuanzang.server.engine.model import NO_LIMITS, LoadedModel, TargetLimits
+from xuanzang.server.engine.request import Terms
 from xuanzang.server.engine.spans import Span
 from xuanzang.server.engine.text import Piece
 from xuanzang.server.engine.values import DecodingOptions, EngineSettings
@@ -25,14 +26,12 @@ class Prepared:
     """For each sentence which characters of its text its source ids stand for; empty if nobody asks."""
 
 
-def prepare(
-    texts: Sequence[str], *, model: LoadedModel, options: DecodingOptions, settings: EngineSettings
-) -> Prepared:
+def prepare(texts: Sequence[str], *, terms: Terms, options: DecodingOptions, settings: EngineSettings) -> Prepared:
     """Split and tokenise the texts of a request.
 
     Args:
         texts: In the source language.
-        model: That is to translate.
+        terms: Of the caller.
         options: Of the request.
         settings: Hold the limits.
 
@@ -42,6 +41,7 @@ def prepare(
     Raises:
         InvalidInputError: If texts or options are over a limit; all of them are named.
     """
+    model, codec = terms.model, terms.text
     limits, violations = _target_limits(model, options)
     prepared = Prepared(texts=[], sentences=[], spans=[])
     cost = 0
@@ -50,14 +50,14 @@ def prepare(
         if len(text) > settings.max_content_characters:
             violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
             continue
-        pieces = model.text.split(text)
-        violations += _piece_violations(field, pieces, model.text.max_source_length)
+        pieces = codec.split(text)
+        violations += _piece_violations(field, pieces, codec.max_source_length)
         violations += _sentence_violations(field, pieces, options)
         sentences = [model.sentence(piece.source_ids, options, limits) for piece in pieces if piece.source_ids]
         prepared.texts.append(pieces)
         prepared.sentences.extend(sentences)
         if options.token_details:
-            prepared.spans.extend(model.text.spans(pieces))
+            prepared.spans.extend(codec.spans(pieces))
         cost += _searches(options) * sum(predicted_cost(sentence) for sentence in sentences)
         if cost > settings.max_queue_tokens // 2:
             # It could never be accepted, so the rest is not worth tokenising.
@@ -75,6 +75,9 @@ def _searches(options: DecodingOptions) -> int:
 
 def _target_limits(model: LoadedModel, options: DecodingOptions) -> tuple[TargetLimits, list[FieldViolation]]:
     """Tokenise what the options say of the target."""
+    if not (options.target_prefix or options.suppressed_texts):
+        # To ask the tokeniser means to wait for the interpreter afterwards: it lets go of it while it works.
+        return NO_LIMITS, []
     prefix_ids = tuple(model.text.encode_target(options.target_prefix))
     suppressed = [model.text.sequences(text) for text in options.suppressed_texts]
     violations = [

@@ -13,6 +13,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar, TypeVarTuple
 from xuanzang.server.engine.cost import predicted_cost
 from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.model import LoadedModel
+from xuanzang.server.engine.text import TextCodec
 from xuanzang.server.engine.values import FinishReason
 
 T = TypeVar("T")
@@ -62,12 +63,19 @@ class Terms:
     """What a caller's request is bound to."""
 
     model: LoadedModel
-    caller: str
+    caller: str = ""
     """Who asks: callers take turns."""
+    target_language: str = ""
+    """One of the model's, or empty for its first."""
     deadline: float = math.inf
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """When whatever has been found is the answer, on the same clock."""
+
+    @property
+    def text(self) -> TextCodec:
+        """What splits, tokenises and joins text."""
+        return self.model.text_into(self.target_language)
 
 
 class Request(Generic[T]):
@@ -138,7 +146,7 @@ class Request(Generic[T]):
             target_ids: More than were told before.
         """
         if self._listener:
-            self._call_in_loop(self._listener.begun, position, self.model.text.decode(target_ids))
+            self._call_in_loop(self._listener.begun, position, self.terms.text.decode(target_ids))
 
     def fail(self, error: Exception) -> None:
         """Answer with an error what is not answered yet, from any thread.

@@ -1,15 +1,15 @@
-"""Find the model that a request means."""
+"""Find the model and the target language that a request means."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import ServedModel
+from xuanzang.server.engine.values import Route, ServedModel
 
 
-def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> ServedModel:
-    """Find the model that a request means.
+def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
+    """Find the model that a request means, and the language that it is to write.
 
     Args:
         models: That are served.
@@ -18,7 +18,7 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
         target_language: The same.
 
     Returns:
-        The only model that fits best.
+        The only model that fits best, and which of its target languages does.
 
     Raises:
         ModelNotFoundError: If none fits.
@@ -37,7 +37,7 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
         wanted = f"{source_language or 'any'} to {target_language or 'any'}"
         raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {pairs}")
     best = min(fit for fit, _ in fits)
-    return _only_one([served for fit, served in fits if fit == best])
+    return _route(_only_one([served for fit, served in fits if fit == best]), target_language)
 
 
 def _has_name(served: ServedModel, model: str) -> bool:
@@ -63,6 +63,14 @@ def _only_one(models: Sequence[ServedModel]) -> ServedModel:
     return models[0]
 
 
+def _route(served: ServedModel, target_language: str) -> Route:
+    languages = served.target_languages
+    if served.needs_target_language and not target_language:
+        description = f"must be set: {served.name} translates into {', '.join(sorted(languages))}"
+        raise InvalidInputError([FieldViolation(field="target_language_code", description=description)])
+    return Route(model=served, target_language=_matched(target_language, languages) or languages[0])
+
+
 def _fit(served: ServedModel, source_language: str, target_language: str) -> int | None:
     """Subtags that had to be dropped for the languages to match; None if they do not."""
     source = _dropped_subtags(source_language, served.source_languages)
@@ -71,12 +79,18 @@ def _fit(served: ServedModel, source_language: str, target_language: str) -> int
 
 
 def _dropped_subtags(wanted: str, served: Iterable[str]) -> int | None:
-    # The lookup of RFC 4647, section 3.4.
-    codes = {code.lower() for code in served}
-    subtags = wanted.lower().split("-")
     if not wanted:
         return 0
-    return next((drop for drop in range(len(subtags)) if "-".join(subtags[: len(subtags) - drop]) in codes), None)
+    code = _matched(wanted, served)
+    return None if code is None else wanted.count("-") - code.count("-")
+
+
+def _matched(wanted: str, served: Iterable[str]) -> str | None:
+    # The lookup of RFC 4647, section 3.4.
+    codes = {code.lower(): code for code in served}
+    subtags = wanted.lower().split("-")
+    ranges = ("-".join(subtags[:count]) for count in range(len(subtags), 0, -1))
+    return next((codes[each] for each in ranges if each in codes), None)
 
 
 def _pairs(models: Iterable[ServedModel]) -> list[str]:

@@ -22,6 +22,8 @@ from xuanzang.server.engine.traces import Traces
 DEAD_SCORE = np.float32(-1.0e9)
 """Score of a row without hypothesis: no sum of log-probabilities comes near it, and it stays finite in the graph."""
 _DEAD = float(DEAD_SCORE) / 2
+# What a search knows of every sentence, or of every hypothesis.
+_ARRAYS = ("token_ids", "scores", "positions", "parents", "_tokens", "_limits", "_constrained")
 # Room for tokens grows by this many.
 _TOKENS_CHUNK = 32
 
@@ -76,6 +78,7 @@ class BeamSearch:
         """Where each hypothesis stood before the last `advance`, [batch, beam]."""
         self._tokens = np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.int32)
         self._limits = np.zeros(0, dtype=np.int64)
+        self._constrained = np.zeros(0, dtype=np.int64)
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -98,11 +101,12 @@ class BeamSearch:
         self.positions[rows] = 0
         self.parents[rows] = np.arange(self.beam_size)
         self._limits[rows] = [option.max_target_length for option in options]
+        self._constrained[rows] = [option.constrained_tokens for option in options]
         if self.traces:
             self.traces.join(rows)
 
     def _extend(self, more: int) -> None:
-        for name in ("token_ids", "scores", "positions", "parents", "_tokens", "_limits"):
+        for name in _ARRAYS:
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
 
@@ -113,7 +117,7 @@ class BeamSearch:
             order: Rows, [batch].
         """
         self.rows = [self.rows[row] for row in order]
-        for name in ("token_ids", "scores", "positions", "parents", "_tokens", "_limits"):
+        for name in _ARRAYS:
             setattr(self, name, getattr(self, name)[order])
         if self.traces:
             self.traces.select(order)
@@ -190,7 +194,7 @@ class BeamSearch:
 
     def edits(self) -> Edits | None:
         """Return how logits must be changed before the next tokens are chosen; None for not at all."""
-        constrained = [row for row in range(len(self)) if self.rows[row].options.constrained_at(self._length(row))]
+        constrained: list[int] = np.flatnonzero(self.positions[:, 0] < self._constrained).tolist()
         if not constrained:
             return None
         places = range(self.beam_size)

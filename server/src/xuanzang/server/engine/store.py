@@ -27,6 +27,7 @@ class Store:
         self._num_heads, self._d_head = num_heads, d_head
         self._flat = {name: np.zeros(0, dtype=dtype) for name in names}
         self._spare: Array = np.zeros(0, dtype=dtype)
+        self._tensors: dict[str, Array] = {}
         self.count = 0
         """Sentences."""
         self.columns = 0
@@ -37,8 +38,10 @@ class Store:
         return self._spare.nbytes + sum(flat.nbytes for flat in self._flat.values())
 
     def tensors(self) -> dict[str, Array]:
-        """Return the tensors by name; valid until `resize` is called."""
-        return {name: self._view(flat, self.count, self.columns) for name, flat in self._flat.items()}
+        """Return the tensors by name: the same arrays until `resize` changes something."""
+        if not self._tensors:
+            self._tensors = {name: self._view(flat, self.count, self.columns) for name, flat in self._flat.items()}
+        return self._tensors
 
     def resize(self, count: int, columns: int, *, used: int) -> None:
         """Change the number of sentences and columns; the last ones go, new ones are at the end.
@@ -48,6 +51,8 @@ class Store:
             columns: Of each.
             used: Columns whose content counts; the others are anything finite afterwards.
         """
+        if (count, columns) == (self.count, self.columns):
+            return
         kept = min(count, self.count)
         used = min(used, columns, self.columns)
         size = self._size(count, columns)
@@ -63,6 +68,7 @@ class Store:
                     self._spare = np.zeros(flat.size, dtype=flat.dtype)
                 self._flat[name], self._spare = self._moved(flat, self._spare, kept, columns, used), flat
         self.count, self.columns = count, columns
+        self._tensors = {}
 
     def copy_row(self, source: int, target: int) -> None:
         """Overwrite a sentence with another."""

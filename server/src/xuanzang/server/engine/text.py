@@ -6,19 +6,16 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from pathlib import Path
-
-from sentencepiece import SentencePieceProcessor
 
 from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.segmentation import Joiner, split_long_sentence, split_sentences
 from xuanzang.server.engine.spans import Span, before_nfkc, filled, moved
+from xuanzang.server.engine.tokenizer import WORD_START, Tokenizer, open_source, open_target
 
-# Primary subtags of languages that are written without spaces between sentences.
-_UNSPACED_LANGUAGES = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my", "bo", "dz"})
-# What SentencePiece writes for the space before a word.
-_WORD_START = "\u2581"
+# Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
+_UNSPACED_LANGUAGES = frozenset(
+    {"zh", "cmn", "yue", "wuu", "gan", "hak", "lzh", "ja", "th", "lo", "km", "my", "bo", "dz"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,22 +30,38 @@ class Piece:
 class TextCodec:
     """Splits, tokenises and joins text as one bundle wants it. May be shared by threads: nothing in it changes."""
 
-    def __init__(self, bundle: Bundle) -> None:
-        """Read the tokenisers.
+    def __init__(
+        self, bundle: Bundle, *, target_language: str = "", tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+    ) -> None:
+        """Make a codec into one of the target languages.
 
         Args:
-            bundle: That holds them.
+            bundle: That holds the tokenisers.
+            target_language: As the manifest spells it, or empty for the first.
+            tokenizers: Of source and target, if they have been opened; None to open them.
 
         Raises:
             BundleError: If they cannot be read or do not fit the vocabularies.
         """
         manifest = bundle.manifest
-        self._source = _open(bundle.directory, manifest.source_tokenizer, manifest.dimensions.source_vocab_size)
-        self._target = _open(bundle.directory, manifest.target_tokenizer, manifest.dimensions.target_vocab_size)
+        language = target_language or manifest.target_language_codes[0]
+        primary, *others = language.lower().split("-")
+        prefix_id = manifest.source_format.language_prefix_ids.get(language)
+        self._bundle = bundle
+        self._source, self._target = tokenizers or (open_source(bundle), open_target(bundle))
+        self._prefix_ids = () if prefix_id is None else (prefix_id,)
         self._source_eos_id = manifest.special_ids.source_eos_id
         self._normalization = manifest.source_format.normalization
-        self._spaced = manifest.target_language_codes[0].split("-")[0].lower() not in _UNSPACED_LANGUAGES
+        self._spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
         self.max_source_length = manifest.dimensions.max_source_length
+
+    def into(self, target_language: str) -> TextCodec:
+        """Return a codec with the same tokenisers for another target language.
+
+        Args:
+            target_language: As the manifest spells it.
+        """
+        return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
 
     def split(self, text: str) -> list[Piece]:
         """Cut text into tokenised sentences and the white space between them.
@@ -66,12 +79,20 @@ class TextCodec:
         piece = self._piece(part)
         if len(piece.source_ids) <= self.max_source_length:
             return [piece]
-        parts = split_long_sentence(part, lambda stretch: len(self.encode(stretch)) - 1, self.max_source_length - 1)
+        added = self._added
+        parts = split_long_sentence(
+            part, lambda stretch: len(self.encode(stretch)) - added, self.max_source_length - added
+        )
         return [self._piece(part) for part in parts]
+
+    @property
+    def _added(self) -> int:
+        """Ids of a sentence that are not of its text."""
+        return len(self._prefix_ids) + 1
 
     def _piece(self, part: str) -> Piece:
         source_ids = () if part.isspace() else tuple(self.encode(part))
-        return Piece(text=part, source_ids=source_ids if len(source_ids) > 1 else ())
+        return Piece(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
 
     def encode(self, sentence: str) -> list[int]:
         """Tokenise a sentence.
@@ -80,9 +101,9 @@ class TextCodec:
             sentence: In the source language.
 
         Returns:
-            Source ids, end token included.
+            Source ids, with the one that stands for the target language, if there is one, and the end token.
         """
-        return [*self._source.encode(self._normalized(sentence)), self._source_eos_id]
+        return [*self._prefix_ids, *self._source.encode(self._normalized(sentence)), self._source_eos_id]
 
     def _normalized(self, sentence: str) -> str:
         return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
@@ -94,7 +115,8 @@ class TextCodec:
             pieces: Of a text.
 
         Returns:
-            For each piece with source ids the characters of the text for each of them; none for the end token.
+            For each piece with source ids the characters of the text for each of them; none for those that stand for
+            the target language and the end.
         """
         starts = accumulate((len(piece.text) for piece in pieces), initial=0)
         return [
@@ -104,11 +126,10 @@ class TextCodec:
         ]
 
     def _sentence_spans(self, sentence: str) -> list[Span]:
-        offsets: list[Span] = self._source.encode(self._normalized(sentence), return_type="offset_mapping")["offsets"]
-        spans = filled(offsets)
+        spans = filled(self._source.offsets(self._normalized(sentence)))
         if self._normalization == "nfkc":
             spans = before_nfkc(sentence, spans)
-        return [*spans, (len(sentence), len(sentence))]
+        return [*((0, 0) for _ in self._prefix_ids), *spans, (len(sentence), len(sentence))]
 
     def encode_target(self, text: str) -> list[int]:
         """Tokenise the beginning of a translation.
@@ -119,23 +140,22 @@ class TextCodec:
         Returns:
             Target ids, without start and end token.
         """
-        target_ids: list[int] = self._target.encode(text)
-        return target_ids
+        return self._target.encode(text)
 
     def can_write(self, target_ids: Sequence[int]) -> bool:
         """Return whether no token stands for anything unknown."""
-        return self._target.unk_id() not in target_ids
+        return self._target.unk_id not in target_ids
 
     def sequences(self, text: str) -> list[tuple[int, ...]]:
         """Return the usual target ids of a text, at the start of a word and within one."""
         target_ids = tuple(self.encode_target(text))
         if not target_ids:
             return []
-        first = self._target.id_to_piece(target_ids[0]).removeprefix(_WORD_START)
-        within = self._target.piece_to_id(first)
+        first = self._target.piece_of(target_ids[0]).removeprefix(WORD_START)
+        within = self._target.id_of(first)
         if not first:
             variants = [target_ids[1:]]
-        elif within != self._target.unk_id():
+        elif within != self._target.unk_id:
             variants = [target_ids, (within, *target_ids[1:])]
         else:
             variants = [target_ids]
@@ -150,25 +170,16 @@ class TextCodec:
         Returns:
             A sentence in the target language.
         """
-        sentence: str = self._target.decode(list(target_ids))
-        return sentence
+        return self._target.decode(target_ids)
+
+    def decode_source(self, source_ids: Sequence[int]) -> str:
+        """Make text of source ids, as the model was given it."""
+        return self._source.decode(source_ids)
 
     def token_texts(self, target_ids: Sequence[int]) -> list[str]:
         """Return what each token adds to the text; the bytes of a character add it with the last of them."""
-        decoded = self._target.decode(list(target_ids), return_type="offset_mapping")
-        return [decoded["text"][start:end] for start, end in decoded["offsets"]]
+        return self._target.token_texts(target_ids)
 
     def joiner(self) -> Joiner:
         """Return what joins translated sentences and white space as the target language is written."""
         return Joiner(spaced=self._spaced)
-
-
-def _open(directory: Path, name: str, vocab_size: int) -> SentencePieceProcessor:
-    try:
-        processor = SentencePieceProcessor(model_file=str(directory / name))
-    except (OSError, RuntimeError) as error:
-        raise BundleError(directory, [f"{name} is not a SentencePiece model: {error}"]) from error
-    if processor.vocab_size() != vocab_size:
-        reason = f"{name} has {processor.vocab_size()} pieces; the dimensions say {vocab_size}"
-        raise BundleError(directory, [reason])
-    return processor

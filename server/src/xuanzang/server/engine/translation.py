@@ -91,14 +91,14 @@ class Translation:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
-        return [assemble(pieces, results, self._terms.model.text) for pieces in prepared.texts]
+        return [assemble(pieces, results, self._terms.text) for pieces in prepared.texts]
 
     async def _prepare(self, texts: Sequence[str]) -> Prepared:
         model, shared = self._terms.model, self._shared
         # Every text that is not blank has an end token and at least one more.
         shared.scheduler.require_room(self._terms.caller, sum(2 for text in texts if text and not text.isspace()))
         started = time.monotonic()
-        work = partial(prepare, texts, model=model, options=self._options, settings=shared.settings)
+        work = partial(prepare, texts, terms=self._terms, options=self._options, settings=shared.settings)
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
             prepared = work()
         else:
@@ -117,7 +117,7 @@ class Translation:
         progress = None
         # Which of several draws is the best is known at the end only.
         if self._tell and len(planned) == len(prepared.sentences):
-            progress = Progress(prepared.texts[0], self._terms.model.text, self._tell)
+            progress = Progress(prepared.texts[0], self._terms.text, self._tell)
         found = await self._decode(self._request(planned, prepared, progress))
         return self._ranked(prepared, planned, found)
 
@@ -148,7 +148,7 @@ class Translation:
         self, search: Search, hypothesis: TargetHypothesis, prepared: Prepared, cut: FinishReason
     ) -> Hypothesis:
         spans = prepared.spans[search.owner] if prepared.spans else ()
-        return render(search.whole(hypothesis), self._terms.model.text, spans=spans, cut=cut)
+        return render(search.whole(hypothesis), self._terms.text, spans=spans, cut=cut)
 
     def _ranked(
         self, prepared: Prepared, planned: Iterable[Search], found: Iterable[Sequence[Hypothesis]]

@@ -78,7 +78,7 @@ class TokenDetail:
     source_start: int
     """First character of the source text that it attends to most."""
     source_end: int
-    """The character after the last one; equal to source_start for the end token of the source."""
+    """The character after the last one; equal to source_start for source tokens that stand for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +118,17 @@ class ServedModel:
     """Most source tokens of a sentence, the end token counted."""
     max_target_length: int
     """Most target tokens of a sentence, the end token counted."""
+    needs_target_language: bool = False
+    """Whether it must be told which of its target languages to write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """What a request means."""
+
+    model: ServedModel
+    target_language: str
+    """One of the model's, as it spells it: the one asked for, else its first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

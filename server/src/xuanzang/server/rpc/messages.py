@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
+from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel, TokenDetail
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -25,7 +25,7 @@ _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxy
     }
 )
 
-Resolve = Callable[..., ServedModel]
+Resolve = Callable[..., Route]
 """`Engine.resolve`."""
 
 
@@ -35,6 +35,8 @@ class TranslationRequest:
 
     texts: tuple[str, ...]
     model: ServedModel
+    target_language: str
+    """One of the model's."""
     options: DecodingOptions
     return_scores: bool
 
@@ -199,7 +201,7 @@ def _read(
 ) -> TranslationRequest:
     violations += range_violations(request.options)
     try:
-        model = resolve(
+        route = resolve(
             model=request.model,
             source_language=request.source_language_code,
             target_language=request.target_language_code,
@@ -210,11 +212,17 @@ def _read(
         if violations:
             raise InvalidInputError(violations) from None
         raise
-    options = with_defaults(request.options, model)
-    violations += mutual_violations(options, model)
+    options = with_defaults(request.options, route.model)
+    violations += mutual_violations(options, route.model)
     if violations:
         raise InvalidInputError(violations)
-    return TranslationRequest(texts=texts, model=model, options=options, return_scores=request.options.return_scores)
+    return TranslationRequest(
+        texts=texts,
+        model=route.model,
+        target_language=route.target_language,
+        options=options,
+        return_scores=request.options.return_scores,
+    )
 
 
 def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) -> pb.Translation:

@@ -120,7 +120,7 @@ class RpcServer:
         Returns:
             RPCs that were cut off.
         """
-        # gRPC answers with CANCELLED, which no caller tries again, what reaches it between the stop and the moment when
+        # gRPC answers with CANCELLED, which few callers try again, what reaches it between the stop and the moment when
         # the caller hears of it. Callers who try again and again are held, so that nothing of theirs is on its way.
         await self._hold()
         stopping = asyncio.create_task(self._server.stop(_GOODBYE_SECONDS))

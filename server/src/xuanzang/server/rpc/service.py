@@ -41,6 +41,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             options=checked.options,
             deadline=_deadline(context),
             caller=caller_of(context),
+            target_language=checked.target_language,
         )
         return messages.unary_response(checked, translations)
 
@@ -75,6 +76,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             options=checked.options,
             deadline=_deadline(context),
             caller=caller_of(context),
+            target_language=checked.target_language,
         )
         sent = 0
         try:
@@ -120,6 +122,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             options=checked.options,
             deadline=_deadline(stream.context),
             caller=stream.caller,
+            target_language=checked.target_language,
         )
         return messages.stream_response(request.id, checked, hypotheses)
 

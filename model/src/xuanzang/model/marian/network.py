@@ -1,0 +1,106 @@
+"""The network that a model directory describes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from xuanzang.model.config import Activation, ConfigError, TransformerConfig
+from xuanzang.model.marian.directory import MarianDirectory
+
+# What others have tried under the name of Marian, and transformers itself leaves out of account.
+_FIXED = {
+    "normalize_before": False,
+    "normalize_embedding": False,
+    "add_final_layer_norm": False,
+    "static_position_embeddings": True,
+}
+# Ways to bend generation that neither the network nor the options of a request can express.
+_UNSUPPORTED = ("forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens", "sequence_bias")
+_ACTIVATIONS: dict[object, Activation] = {"relu": "relu", "swish": "swish", "silu": "swish"}
+
+
+_SIZES = {
+    "d_model": "d_model",
+    "num_heads": "encoder_attention_heads",
+    "d_ff": "encoder_ffn_dim",
+    "num_encoder_layers": "encoder_layers",
+    "num_decoder_layers": "decoder_layers",
+    "max_positions": "max_position_embeddings",
+}
+_SPECIAL_IDS = {"bos_id": "decoder_start_token_id", "eos_id": "eos_token_id", "pad_id": "pad_token_id"}
+
+
+def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -> TransformerConfig | None:
+    """Return the configuration of the network; what tables are shared and tied, the weights will tell.
+
+    Args:
+        directory: To read.
+        unk_id: Of pieces outside the vocabulary.
+        faults: Gets all that is wrong.
+
+    Returns:
+        None if something is wrong.
+    """
+    config, sizes = directory.config, directory.vocab_sizes
+    numbers: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in _SIZES.items()}
+    special: dict[str, Any] = {ours: directory.generation_setting(theirs) for ours, theirs in _SPECIAL_IDS.items()}
+    found = [
+        *_wrong_numbers({"vocab_size": sizes[0], "decoder_vocab_size": sizes[1]}),
+        *_wrong_numbers({theirs: numbers[ours] for ours, theirs in _SIZES.items()}),
+        *_wrong_numbers({theirs: special[ours] for ours, theirs in _SPECIAL_IDS.items()}),
+        *_unsupported(directory),
+    ]
+    if not found:
+        found += [
+            f"{_SPECIAL_IDS[name]} is {i}, the vocabulary has {min(sizes)}"
+            for name, i in special.items()
+            if i >= min(sizes)
+        ]
+    faults += found
+    if found:
+        return None
+    try:
+        return TransformerConfig(
+            source_vocab_size=sizes[0],
+            target_vocab_size=sizes[1],
+            **numbers,
+            dropout=float(config.get("dropout", 0.1)),
+            norm="post",
+            positions="sinusoidal_halves",
+            activation=_ACTIVATIONS[config["activation_function"]],
+            scale_embeddings=bool(config.get("scale_embedding")),
+            share_embeddings=sizes[0] == sizes[1],
+            unk_id=unk_id,
+            **special,
+            banned_ids=tuple(words[0] for words in _bad_words(directory)),
+        )
+    except ConfigError as error:
+        faults.append(f"config.json: {error}")
+        return None
+
+
+def _wrong_numbers(values: Mapping[str, object]) -> list[str]:
+    return [
+        f"config.json: {name} is {value!r}, not a number" if value is not None else f"config.json lacks {name}"
+        for name, value in values.items()
+        if type(value) is not int or value < 0
+    ]
+
+
+def _unsupported(directory: MarianDirectory) -> Iterator[str]:
+    config = directory.config
+    for name, value in _FIXED.items():
+        if config.get(name, value) != value:
+            yield f"unsupported: {name} is {config[name]}"
+    for part in ("attention_heads", "ffn_dim"):
+        if config.get(f"encoder_{part}") != config.get(f"decoder_{part}"):
+            yield f"unsupported: encoder_{part} and decoder_{part} differ"
+    if config.get("activation_function") not in _ACTIVATIONS:
+        yield f"unsupported: activation_function is {config.get('activation_function')!r}"
+    yield from (f"unsupported: {name}" for name in _UNSUPPORTED if directory.generation_setting(name))
+    yield from (f"unsupported: bad_words_ids has {words}" for words in _bad_words(directory) if len(words) != 1)
+
+
+def _bad_words(directory: MarianDirectory) -> list[list[int]]:
+    return directory.generation_setting("bad_words_ids") or []

@@ -1,0 +1,125 @@
+"""Translating any number of sentences, by beam search in torch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+from tqdm import tqdm
+
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.data.dataset import pad_sentences
+from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.transformer import Transformer
+
+
+class SourceLengthError(ValueError):
+    """A sentence with more tokens than the model has positions."""
+
+
+def translate_ids(
+    model: Transformer,
+    sentences: Sequence[Sequence[int]],
+    *,
+    beam_size: int,
+    num_hypotheses: int = 1,
+    length_penalty: float = 1.0,
+    batch_sentences: int = 32,
+) -> list[list[Hypothesis]]:
+    """Translate tokenised sentences of any number, batched by length.
+
+    Args:
+        model: In evaluation mode.
+        sentences: Source ids, eos last.
+        beam_size: Hypotheses kept; 1 is greedy.
+        num_hypotheses: Hypotheses returned for each sentence.
+        length_penalty: α of score = sum / length^α.
+        batch_sentences: Sentences per batch.
+
+    Returns:
+        Hypotheses of each sentence in the order given, best first.
+
+    Raises:
+        SourceLengthError: A sentence has more tokens than the model takes.
+    """
+    _check_lengths(sentences, model.config.max_positions)
+    device, max_positions = model.output_projection.weight.device, model.config.max_positions
+
+    def translate(batch: Sequence[Sequence[int]]) -> list[list[Hypothesis]]:
+        source_ids, source_mask = pad_sentences(batch, model.config.pad_id)
+        return beam_search(
+            model,
+            source_ids.to(device),
+            source_mask.to(device),
+            beam_size=beam_size,
+            num_hypotheses=num_hypotheses,
+            length_penalty=length_penalty,
+            # Each sentence has its own limit, so that its translation does not depend on its batch mates.
+            max_target_length=[min(2 * len(ids) + 20, max_positions - 1) for ids in batch],
+        )
+
+    return translate_by_length(sentences, translate, batch_sentences=batch_sentences)
+
+
+def translate_by_length(
+    sentences: Sequence[Sequence[int]],
+    translate: Callable[[Sequence[Sequence[int]]], list[list[Hypothesis]]],
+    *,
+    batch_sentences: int = 32,
+) -> list[list[Hypothesis]]:
+    """Translate sentences in batches of like length, with a progress bar.
+
+    Args:
+        sentences: Source ids, eos last.
+        translate: Translates one batch.
+        batch_sentences: Most sentences per batch.
+
+    Returns:
+        Hypotheses of each sentence in the order given.
+    """
+    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    results: dict[int, list[Hypothesis]] = {}
+    starts = range(0, len(order), batch_sentences)
+    for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
+        part = order[start : start + batch_sentences]
+        results.update(zip(part, translate([sentences[i] for i in part]), strict=True))
+    return [results[i] for i in range(len(sentences))]
+
+
+def translate_texts(
+    checkpoint: Checkpoint,
+    texts: Sequence[str],
+    *,
+    beam_size: int = 4,
+    num_hypotheses: int = 1,
+    length_penalty: float = 1.0,
+) -> list[list[tuple[str, float]]]:
+    """Translate texts, one sentence each.
+
+    Args:
+        checkpoint: To translate with.
+        texts: Sentences of the source language, as people write them.
+        beam_size: Hypotheses kept; 1 is greedy.
+        num_hypotheses: Hypotheses returned for each sentence.
+        length_penalty: α of score = sum / length^α.
+
+    Returns:
+        Text and score of every hypothesis, best first.
+
+    Raises:
+        SourceLengthError: A sentence has more tokens than the model takes.
+    """
+    found = translate_ids(
+        checkpoint.model,
+        [checkpoint.source_ids(text) for text in texts],
+        beam_size=beam_size,
+        num_hypotheses=num_hypotheses,
+        length_penalty=length_penalty,
+    )
+    return [[(checkpoint.target_tokenizer.decode(h.target_ids), h.score) for h in hypotheses] for hypotheses in found]
+
+
+def _check_lengths(sentences: Sequence[Sequence[int]], limit: int) -> None:
+    for number, sentence in enumerate(sentences, start=1):
+        if len(sentence) > limit:
+            raise SourceLengthError(f"sentence {number} has {len(sentence)} tokens, the model takes at most {limit}")

@@ -1,0 +1,169 @@
+"""Imported MarianMT models against transformers on the same weights: network, search and text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import MarianMTModel
+
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.data.dataset import pad_sentences
+from xuanzang.model.marian.importing import import_marian
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime import Runtime
+
+LIMIT = 40
+EOS = 0
+KINDS: dict[str, dict[str, Any]] = {
+    "6 + 6 layers, one vocabulary": {"encoder_layers": 6, "decoder_layers": 6},
+    "12 + 2 layers, wider": {
+        "encoder_layers": 12,
+        "decoder_layers": 2,
+        "d_model": 64,
+        "encoder_attention_heads": 8,
+        "decoder_attention_heads": 8,
+    },
+    "6 + 6 layers, two vocabularies": {"encoder_layers": 6, "decoder_layers": 6, "separate": True},
+    "untied, not scaled, relu": {"tie_word_embeddings": False, "scale_embedding": False, "activation_function": "relu"},
+    "two vocabularies, untied, renormalised": {
+        "separate": True,
+        "tie_word_embeddings": False,
+        "generation": {"renormalize_logits": True},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """The same model in both worlds."""
+
+    theirs: MarianMTModel
+    ours: Checkpoint
+
+    def sentences(self, count: int) -> list[list[int]]:
+        """Return random sentences of 2 to 20 tokens, eos last."""
+        generator = torch.Generator().manual_seed(7)
+        lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
+        words = self.ours.model.config.source_vocab_size - 1
+        return [[*torch.randint(2, words, (length,), generator=generator).tolist(), EOS] for length in lengths]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def peers(
+    request: pytest.FixtureRequest, write_marian: Callable[..., MarianMTModel], tmp_path_factory: pytest.TempPathFactory
+) -> Peers:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("marian")
+    theirs = write_marian(folder / "directory", **KINDS[request.param])
+    import_marian(folder / "directory", folder / "checkpoint")
+    return Peers(theirs=theirs, ours=load_checkpoint(folder / "checkpoint"))
+
+
+@torch.inference_mode()
+def test_logits_are_those_of_transformers(peers: Peers) -> None:
+    model, pad_id = peers.ours.model, peers.ours.model.config.pad_id
+    sentences = peers.sentences(12)
+    source, mask = pad_sentences(sentences, pad_id)
+    target = torch.randint(2, pad_id, (12, 15), generator=torch.Generator().manual_seed(1))
+    target[:, 0] = model.config.bos_id
+    expected = peers.theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
+    memory = model.encode(source, mask)
+    torch.testing.assert_close(memory[mask], expected.encoder_last_hidden_state[mask], atol=1e-4, rtol=0)
+    # Those of banned pieces are others where their probability goes to the rest.
+    kept = [piece for piece in range(model.config.target_vocab_size) if piece != pad_id]
+    torch.testing.assert_close(
+        model.decode(target, memory, mask)[..., kept], expected.logits[..., kept], atol=1e-4, rtol=0
+    )
+    cache = model.start(memory, mask)
+    for position in range(15):
+        logits, cache = model.step(target[:, position], cache)
+        torch.testing.assert_close(logits[:, kept], expected.logits[:, position, kept], atol=1e-4, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def runtime(peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+    settings = ExportSettings(
+        checkpoint=peers.ours.folder,
+        repository=tmp_path_factory.mktemp("models"),
+        model="marian",
+        precision="float32",
+        valid=toy_files[1],
+        parity_sentences=3,
+        evaluation_sentences=4,
+    )
+    return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1)
+
+
+def decoded(
+    runtime: Runtime, sentences: Sequence[list[int]], beam_size: int, length_penalty: float
+) -> list[TargetHypothesis]:
+    options = SearchOptions(
+        beam_size=beam_size,
+        num_hypotheses=1,
+        length_penalty=length_penalty,
+        min_target_length=0,
+        max_target_length=LIMIT,
+    )
+    tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
+    decoder = Decoder(runtime)
+    decoder.admit(tasks)
+    found: dict[Sentence, list[TargetHypothesis]] = {}
+    while len(decoder):
+        found.update(decoder.step())
+    return [found[task][0] for task in tasks]
+
+
+def generated(peers: Peers, sentences: Sequence[list[int]], beam_size: int, length_penalty: float) -> list[list[int]]:
+    """Return what transformers generates with the rules of our search."""
+    source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
+    rules = {"length_penalty": length_penalty, "early_stopping": True} if beam_size > 1 else {}
+    sequences = peers.theirs.generate(
+        input_ids=source,
+        attention_mask=mask.long(),
+        max_new_tokens=LIMIT,
+        num_beams=beam_size,
+        do_sample=False,
+        **rules,
+    )
+    rows = [row[1:].tolist() for row in sequences]
+    return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+
+
+@torch.inference_mode()
+def mean_log_prob(peers: Peers, source_ids: list[int], target_ids: list[int]) -> float:
+    """Return the mean log-probability of a translation, eos counted if it is short enough to have one."""
+    ids = [peers.ours.model.config.bos_id, *target_ids, EOS][: LIMIT + 1]
+    logits = peers.theirs(input_ids=torch.tensor([source_ids]), decoder_input_ids=torch.tensor([ids[:-1]])).logits[0]
+    return float(logits.log_softmax(-1)[range(len(ids) - 1), ids[1:]].mean())
+
+
+def difference(peers: Peers, source_ids: list[int], found: list[int], expected: list[int], beam_size: int) -> float:
+    """Return by how much the scores differ of what was chosen instead of each other."""
+    if beam_size == 1:  # what comes after the first difference was not chosen between
+        first = next(i for i, pair in enumerate(zip([*found, EOS], [*expected, EOS], strict=False)) if len({*pair}) > 1)
+        found, expected = found[: first + 1], expected[: first + 1]
+    return abs(mean_log_prob(peers, source_ids, found) - mean_log_prob(peers, source_ids, expected))
+
+
+@pytest.mark.parametrize(("beam_size", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6)])
+def test_translations_are_those_of_transformers_token_for_token(
+    peers: Peers, runtime: Runtime, beam_size: int, penalty: float
+) -> None:
+    sentences = peers.sentences(200)
+    found = decoded(runtime, sentences, beam_size, penalty)
+    expected = generated(peers, sentences, beam_size, penalty)
+    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > 50
+    assert 50 <= sum(hypothesis.finished for hypothesis in found) < 200
+    trios = zip(sentences, found, expected, strict=True)
+    others = [(ids, mine.target_ids, theirs) for ids, mine, theirs in trios if mine.target_ids != theirs]
+    assert len(others) <= 2
+    assert all(difference(peers, *other, beam_size) < 1e-4 for other in others)

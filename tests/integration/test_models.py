@@ -1,0 +1,160 @@
+"""Two models served at once, one of which writes two languages and has its ids from tables."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sentencepiece import SentencePieceProcessor
+
+from xuanzang.client import AsyncTranslationClient, InvalidRequestError, ModelNotFoundError
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.search import beam_search
+
+SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。")
+PREFIX_IDS = {"en": 20, "fr": 30}
+# Long enough that what the random weights write differs between sentences.
+OPTIONS: dict[str, Any] = {"beam_size": 3, "length_penalty": 0.6, "min_target_length": 8, "max_target_length": 24}
+
+
+class Oracle:
+    """The tiny model in torch, with a token before each sentence."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+
+    def source_ids(self, sentence: str, language: str) -> list[int]:
+        return [PREFIX_IDS[language], *self._checkpoint.source_tokenizer.encode(sentence)]
+
+    def target_ids(
+        self, source_ids: list[int], *, beam_size: int, length_penalty: float, least: int, limit: int
+    ) -> list[int]:
+        source = torch.tensor([source_ids])
+        [[best]] = beam_search(
+            self._checkpoint.model,
+            source,
+            torch.ones_like(source, dtype=torch.bool),
+            beam_size=beam_size,
+            length_penalty=length_penalty,
+            min_target_length=least,
+            max_target_length=limit,
+        )
+        return best.target_ids
+
+    def translate(self, sentence: str, language: str) -> str:
+        ids = self.target_ids(self.source_ids(sentence, language), beam_size=3, length_penalty=0.6, least=8, limit=24)
+        return self._checkpoint.target_tokenizer.decode(ids)
+
+
+@pytest.fixture(scope="module")
+def oracle(tiny_checkpoint: Path) -> Oracle:
+    return Oracle(load_checkpoint(tiny_checkpoint))
+
+
+@pytest.fixture(scope="module")
+def repository(tiny_bundle_repository: Path, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Hold "tiny", from zh to en, and "many", the same weights, from ja to en and fr."""
+    root = Path(shutil.copytree(tiny_bundle_repository, tmp_path_factory.mktemp("two"), dirs_exist_ok=True))
+    folder = Path(shutil.copytree(root / "tiny" / "1", root / "many" / "1"))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest |= {"model": "many", "source_language_codes": ["ja"], "target_language_codes": list(PREFIX_IDS)}
+    manifest["source_format"]["language_prefix_ids"] = PREFIX_IDS
+    for side, unknown in (("source", "source_unk_id"), ("target", "unk_id")):
+        processor = SentencePieceProcessor(model_file=str(folder / manifest[f"{side}_tokenizer"]))
+        pieces = [processor.id_to_piece(number) for number in range(processor.vocab_size())]
+        (folder / f"{side}.vocab.json").write_text(json.dumps(pieces))
+        manifest[f"{side}_vocabulary"] = f"{side}.vocab.json"
+        manifest["special_ids"][unknown] = processor.unk_id()
+    defaults = manifest["generation_defaults"]
+    samples = [sample(oracle, sentence, language, defaults) for sentence in SENTENCES for language in PREFIX_IDS]
+    (folder / "certificate.json").write_text(json.dumps({"samples": samples}))
+    manifest["files"] = [listed(path) for path in folder.iterdir() if path.name != "manifest.json"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return root
+
+
+def sample(oracle: Oracle, sentence: str, language: str, defaults: dict[str, float]) -> dict[str, Any]:
+    ids = oracle.source_ids(sentence, language)
+    limit = int(defaults["max_length_factor"] * len(ids) + defaults["max_length_offset"])
+    found = oracle.target_ids(ids, beam_size=4, length_penalty=1.0, least=0, limit=limit)
+    return {"source": sentence, "source_ids": ids, "target_ids": found, "beam_size": 4, "length_penalty": 1.0}
+
+
+def listed(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    return {"name": path.name, "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
+
+
+@pytest.fixture
+async def client(start_server: Any, repository: Path) -> AsyncIterator[AsyncTranslationClient]:
+    async with start_server(models=repository) as running, AsyncTranslationClient(running.address) as client:
+        yield client
+
+
+async def test_the_models_are_listed_with_their_pairs(client: AsyncTranslationClient) -> None:
+    pairs = {model.name: (model.source_languages, model.target_languages) for model in await client.list_models()}
+    assert pairs == {"many": (("ja",), ("en", "fr")), "tiny": (("zh",), ("en",))}
+
+
+async def test_a_target_language_gives_what_the_network_gives_with_its_token(
+    client: AsyncTranslationClient, oracle: Oracle
+) -> None:
+    texts = {}
+    for language in PREFIX_IDS:
+        pair: dict[str, Any] = {"source_language": "ja", "target_language": language}
+        found = await client.translate(SENTENCES, **pair, **OPTIONS)
+        assert {translation.model for translation in found} == {"many"}
+        texts[language] = [translation.text for translation in found]
+        assert texts[language] == [oracle.translate(sentence, language) for sentence in SENTENCES]
+        streamed = [each async for each in client.translate_stream(SENTENCES, model="many", **pair, **OPTIONS)]
+        assert {each.index: each.translation.text for each in streamed} == dict(enumerate(texts[language]))
+        told = [part async for part in client.translate_progressively(SENTENCES[0], **pair, **OPTIONS)]
+        assert "".join(part.text_delta for part in told) == texts[language][0]
+    assert len({text for of_language in texts.values() for text in of_language}) == 2 * len(SENTENCES)
+
+
+async def test_tokens_are_told_without_the_one_of_the_target_language(client: AsyncTranslationClient) -> None:
+    [translation] = await client.translate(
+        SENTENCES[:1], model="many", target_language="fr", token_details=True, **OPTIONS
+    )
+    tokens = translation.hypotheses[0].tokens
+    assert "".join(token.text for token in tokens) == translation.text
+    assert all(0 <= token.source_start <= token.source_end <= len(SENTENCES[0]) for token in tokens)
+
+
+async def test_requests_find_their_model_by_pair_and_by_name(client: AsyncTranslationClient) -> None:
+    by_pair = await client.translate_one(SENTENCES[0], source_language="zh-CN", target_language="en-GB", **OPTIONS)
+    by_name = await client.translate_one(SENTENCES[0], model="tiny", **OPTIONS)
+    assert (by_pair.model, by_pair.text) == (by_name.model, by_name.text) == ("tiny", by_name.text)
+    other = await client.translate_one(SENTENCES[0], source_language="ja", target_language="en", **OPTIONS)
+    by_version = await client.translate_one(SENTENCES[0], model="many/1", target_language="en", **OPTIONS)
+    assert (other.model, other.text) == (by_version.model, by_version.text) == ("many", other.text)
+    assert other.text != by_pair.text
+
+
+@pytest.mark.parametrize(
+    ("request_of", "fields"),
+    [
+        ({"model": "many"}, {"target_language_code"}),
+        ({"model": "many", "source_language": "ja"}, {"target_language_code"}),
+        ({"source_language": "ja"}, {"target_language_code"}),
+        ({}, {"source_language_code", "target_language_code"}),
+    ],
+)
+async def test_a_request_that_leaves_the_target_open_is_told_which_field_to_set(
+    client: AsyncTranslationClient, request_of: Any, fields: set[str]
+) -> None:
+    with pytest.raises(InvalidRequestError) as refusal:
+        await client.translate_one(SENTENCES[0], **request_of)
+    assert {violation.field for violation in refusal.value.violations} == fields
+
+
+async def test_a_pair_that_nobody_translates_is_answered_with_those_that_are(client: AsyncTranslationClient) -> None:
+    with pytest.raises(ModelNotFoundError, match="served pairs: ja to en, ja to fr, zh to en"):
+        await client.translate_one(SENTENCES[0], source_language="zh", target_language="fr")

@@ -1,0 +1,306 @@
+"""Reading directories of MarianMT models; tests/contract compares what comes out with transformers."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from xuanzang.model.__main__ import main
+from xuanzang.model.checkpoint import ORIGIN_FILE, load_checkpoint, save_checkpoint
+from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.data.tokenizer_training import copy_tokenizers
+from xuanzang.model.marian.directory import MarianError
+from xuanzang.model.marian.importing import import_marian
+from xuanzang.model.marian.languages import language_code
+from xuanzang.model.marian.readme import parse_readme
+from xuanzang.model.translation import translate_texts
+
+README = """---
+language:
+- zh
+- en
+
+tags:
+- translation
+
+license: cc-by-4.0
+---
+
+### zho-eng
+
+* source group: Chinese
+"""
+
+
+@pytest.fixture
+def directory(write_marian: Callable[..., Any], tmp_path: Path) -> Path:
+    write_marian(tmp_path / "opus-mt-zh-en")
+    (tmp_path / "opus-mt-zh-en" / "README.md").write_text(README, encoding="utf-8")
+    return tmp_path / "opus-mt-zh-en"
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+def edit_weights(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+def refused(directory: Path) -> str:
+    """Return why a directory is not imported; everything is as it was."""
+    before = sorted(directory.parent.rglob("*"))
+    with pytest.raises(MarianError) as caught:
+        import_marian(directory, directory.parent / "new" / "checkpoint")
+    assert sorted(directory.parent.rglob("*")) == before
+    reason, _, faults = str(caught.value).partition(" cannot be imported: ")
+    assert reason == str(directory)
+    return faults
+
+
+def test_the_command_writes_a_checkpoint_that_says_where_it_comes_from(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = directory.parent / "checkpoint"
+    assert main(["import-marian", str(directory), "--output", str(output)]) == 0
+    said = capsys.readouterr()
+    assert said.out == f"{output}: translates zh into en\n"
+    assert "reading weights" in said.err
+    checkpoint = load_checkpoint(output)
+    assert checkpoint.training == {"step": 0, "imported": {"name": "opus-mt-zh-en", "licence": "cc-by-4.0"}}
+    assert (output / ORIGIN_FILE).read_text(encoding="utf-8").startswith("### zho-eng")
+    config = checkpoint.model.config
+    assert (config.norm, config.positions, config.activation) == ("post", "sinusoidal_halves", "swish")
+    assert config.share_embeddings
+    assert config.tie_output
+    assert config.bos_id == config.pad_id == config.target_vocab_size - 1
+    assert config.banned_ids == (config.pad_id,)
+    assert translate_texts(checkpoint, ["我有一只猫。"])[0][0][0]
+
+
+def test_a_checkpoint_that_is_written_again_keeps_its_tables(directory: Path, tmp_path: Path) -> None:
+    import_marian(directory, tmp_path / "checkpoint")
+    first = load_checkpoint(tmp_path / "checkpoint")
+    save_checkpoint(
+        tmp_path / "again", dict(first.model.named_parameters()), first.model.config, first.folder, first.training
+    )
+    again = load_checkpoint(tmp_path / "again")
+    assert again.source_ids("我有一只猫。") == first.source_ids("我有一只猫。")
+    assert again.model.config == first.model.config
+    assert (tmp_path / "again" / ORIGIN_FILE).is_file()
+
+
+def test_tokenisers_with_tables_cannot_prepare_training_data(directory: Path, tmp_path: Path) -> None:
+    import_marian(directory, tmp_path / "checkpoint")
+    with pytest.raises(CorpusError, match="have ids of their own"):
+        copy_tokenizers(tmp_path / "checkpoint", tmp_path)
+
+
+def test_pickled_weights_are_those_of_safetensors(directory: Path, tmp_path: Path) -> None:
+    import_marian(directory, tmp_path / "from safetensors")
+    file = directory / "model.safetensors"
+    torch.save(load_file(file), directory / "pytorch_model.bin")
+    file.unlink()
+    import_marian(directory, tmp_path / "from pickle")
+    one, other = (tmp_path / name / "model.safetensors" for name in ("from safetensors", "from pickle"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_old_files_that_name_one_table_four_times_and_hold_positions_are_read(
+    directory: Path, write_marian: Callable[..., Any], tmp_path: Path
+) -> None:
+    import_marian(directory, tmp_path / "new names")
+    state = write_marian(tmp_path / "other").state_dict()
+    assert {"lm_head.weight", "model.encoder.embed_tokens.weight", "model.encoder.embed_positions.weight"} <= set(state)
+    torch.save(state, directory / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    (directory / "model.safetensors").unlink()
+    import_marian(directory, tmp_path / "old names")
+    new, old = (load_checkpoint(tmp_path / name).model.state_dict() for name in ("new names", "old names"))
+    assert all(torch.equal(new[name], old[name]) for name in new)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "target.spm"])
+def test_a_missing_file_is_named(directory: Path, name: str) -> None:
+    (directory / name).unlink()
+    assert refused(directory) == f"missing {name}"
+
+
+def test_all_missing_files_are_named_at_once(directory: Path) -> None:
+    for name in ("vocab.json", "source.spm", "model.safetensors"):
+        (directory / name).unlink()
+    assert (
+        refused(directory) == "missing model.safetensors or pytorch_model.bin; missing source.spm; missing vocab.json"
+    )
+
+
+def test_a_file_that_git_has_not_fetched_is_told(directory: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (directory / "model.safetensors").write_text(pointer, encoding="utf-8")
+    assert refused(directory) == "model.safetensors is not there yet, only what Git LFS knows it by: git lfs pull"
+
+
+def test_a_truncated_file_of_weights_is_damaged(directory: Path) -> None:
+    file = directory / "model.safetensors"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert refused(directory).startswith("model.safetensors is damaged: ")
+
+
+def test_a_truncated_pickle_is_damaged(directory: Path) -> None:
+    file = directory / "pytorch_model.bin"
+    torch.save(load_file(directory / "model.safetensors"), file)
+    (directory / "model.safetensors").unlink()
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert refused(directory).startswith("pytorch_model.bin is damaged: ")
+
+
+class Code:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self._folder),)
+
+
+@pytest.mark.parametrize("save", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value, protocol=2))])
+def test_code_in_a_pickle_is_not_run(directory: Path, save: Callable[[object, Path], object]) -> None:
+    (directory / "model.safetensors").unlink()
+    save({"model.shared.weight": Code(directory / "ran")}, directory / "pytorch_model.bin")
+    assert refused(directory).startswith("pytorch_model.bin holds more than tensors")
+
+
+def test_other_architectures_are_refused_at_once(directory: Path) -> None:
+    (directory / "vocab.json").unlink()
+    edit(directory / "config.json", architectures=["T5ForConditionalGeneration"], model_type="t5")
+    expected = "config.json: the architecture is T5ForConditionalGeneration, only MarianMTModel can be read"
+    assert refused(directory) == expected
+
+
+def test_all_that_is_unsupported_missing_and_unexpected_is_told_at_once(directory: Path) -> None:
+    edit(directory / "config.json", normalize_embedding=True, activation_function="gelu_new")
+    edit(directory / "generation_config.json", bad_words_ids=[[3, 4]])
+    edit(directory / "tokenizer_config.json", source_lang=None)
+    (directory / "README.md").unlink()
+    (directory / "target.spm").write_bytes(b"no model")
+    assert refused(directory) == (
+        "target.spm is not a SentencePiece model; the source language is not told, give it with --source-language; "
+        "the target language is not told, give it with --target-language; unsupported: normalize_embedding is True; "
+        "unsupported: activation_function is 'gelu_new'; unsupported: bad_words_ids has [3, 4]"
+    )
+
+
+def test_weights_that_do_not_fit_the_network_are_listed(directory: Path) -> None:
+    def change(tensors: dict[str, torch.Tensor]) -> None:
+        del tensors["model.encoder.layers.0.fc1.bias"]
+        tensors["model.encoder.layernorm_embedding.weight"] = torch.ones(32)
+        tensors["model.decoder.layers.1.fc2.weight"] = torch.ones(32, 60)
+        tensors["lm_head.weight"] = torch.ones(3, 32)
+        tensors["model.encoder.embed_positions.weight"] = torch.ones(128, 32)
+
+    edit_weights(directory / "model.safetensors", change)
+    pieces = json.loads((directory / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+    assert refused(directory) == (
+        "lm_head.weight is not the target embedding, though config.json ties them; "
+        "missing model.encoder.layers.0.fc1.bias; unexpected model.encoder.layernorm_embedding.weight; "
+        "unsupported: model.encoder.embed_positions.weight is not the table of sines and cosines; "
+        "model.decoder.layers.1.fc2.weight has shape [32, 60], expected [32, 64]; "
+        f"lm_head.weight has shape [3, 32], expected [{pieces}, 32]"
+    )
+
+
+def test_a_vocabulary_of_another_model_is_refused(directory: Path) -> None:
+    pieces = json.loads((directory / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+    edit(directory / "vocab.json", surplus=pieces)
+    edit(directory / "generation_config.json", eos_token_id=2)
+    assert refused(directory) == (
+        f"vocab.json has {pieces + 1} pieces, config.json says {pieces}; "
+        "unsupported: '</s>' is 0 in vocab.json, but eos_token_id is 2"
+    )
+    edit(directory / "config.json", vocab_size=pieces + 1)
+    edit(directory / "vocab.json", surplus=7)
+    assert f"vocab.json: the ids are not 0 to {pieces}, each once" in refused(directory)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]"])
+def test_damaged_json_is_told(directory: Path, content: str) -> None:
+    (directory / "config.json").write_text(content, encoding="utf-8")
+    assert refused(directory).startswith("config.json is ")
+
+
+def test_an_existing_folder_is_not_replaced(directory: Path) -> None:
+    with pytest.raises(MarianError, match="exists"):
+        import_marian(directory, directory)
+
+
+def test_a_model_of_several_languages_is_told_which_to_write(write_marian: Callable[..., Any], tmp_path: Path) -> None:
+    write_marian(tmp_path / "directory", languages=("cmn_Hans", "cmn_Hant", "yue", "Latin script"))
+    everything = import_marian(tmp_path / "directory", tmp_path / "checkpoint")
+    assert everything.targets == ["zh-Hans", "zh-Hant", "yue"]
+    checkpoint = load_checkpoint(tmp_path / "checkpoint")
+    assert checkpoint.source_ids("猫")[0] == everything.prefix_ids["zh-Hans"] == 2
+    some = import_marian(tmp_path / "directory", tmp_path / "some", target_languages=["yue", "zh-TW=cmn_Hant"])
+    assert some.prefix_ids == {"yue": 4, "zh-TW": 3}
+    assert load_checkpoint(tmp_path / "some").source_ids("猫")[0] == 4
+    with pytest.raises(MarianError, match="the vocabulary has no piece >>fr<<"):
+        import_marian(tmp_path / "directory", tmp_path / "wrong", target_languages=["fr"])
+
+
+def test_languages_that_are_given_come_first(directory: Path, tmp_path: Path) -> None:
+    languages = import_marian(
+        directory, tmp_path / "checkpoint", source_languages=["zh", "yue"], target_languages=["en-GB"]
+    )
+    assert languages == (["zh", "yue"], ["en-GB"], {})
+    assert load_checkpoint(tmp_path / "checkpoint").metadata.other_source_languages == ["yue"]
+    with pytest.raises(MarianError, match="there can be only one target language"):
+        import_marian(directory, tmp_path / "other", target_languages=["en", "de"])
+    with pytest.raises(MarianError, match="'CHINESE' is no BCP-47 code"):
+        import_marian(directory, tmp_path / "other", source_languages=["CHINESE"])
+
+
+def test_the_readme_tells_the_languages_if_the_tokeniser_does_not(directory: Path, tmp_path: Path) -> None:
+    edit(directory / "tokenizer_config.json", source_lang="CHINESE", target_lang=None)
+    assert import_marian(directory, tmp_path / "checkpoint")[:2] == (["zh"], ["en"])
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("zh", "zh"),
+        ("zho", "zh"),
+        ("cmn_Hans", "zh-Hans"),
+        ("srp_Cyrl", "sr-Cyrl"),
+        ("pt_br", "pt-BR"),
+        ("ceb", "ceb"),
+        ("yue_Hant", "yue-Hant"),
+        ("ROMANCE", None),
+        ("", None),
+    ],
+)
+def test_language_codes_become_bcp_47(name: str, code: str | None) -> None:
+    assert language_code(name) == code
+
+
+@pytest.mark.parametrize(
+    ("header", "languages"),
+    [
+        ("language: zh", ["zh"]),
+        ("language: [zh, en]", ["zh", "en"]),
+        ("language:\r\n  - zh\r\n  - pt-BR\r\ntags:\r\n- x", ["zh", "pt-BR"]),
+        ("tags:\n- translation", []),
+    ],
+)
+def test_readmes_tell_languages_and_licence(header: str, languages: list[str]) -> None:
+    readme = parse_readme(f'---\n{header}\nlicense: "apache-2.0"\n---\n# Title\n')
+    assert readme == ("# Title", "apache-2.0", languages)
+    assert parse_readme("# Title\nlicense: none") == ("# Title\nlicense: none", "", [])

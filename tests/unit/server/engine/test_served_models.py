@@ -1,0 +1,153 @@
+"""Which models an engine serves, and what it gives to those who write several languages."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.text import TextCodec
+from xuanzang.server.engine.values import DecodingOptions
+
+Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
+Script = Any
+MakeEngine = Callable[[EngineSettings], Engine]
+SETTINGS = EngineSettings(workers=1)
+
+
+async def test_several_models_are_served_and_found_by_name_and_by_pair(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Edit
+) -> None:
+    for name, source, target in (("small-en-zh", "en", "zh"), ("small-en-ja", "en", "ja")):
+        codes = {"source_language_codes": [source], "target_language_codes": [target]}
+        shutil.copytree(repository / "small", repository / name)
+        edit_manifest(repository / name / "1", lambda manifest, facts=codes | {"model": name}: manifest.update(facts))  # type: ignore[misc]
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    pairs = {model.name: (model.source_languages, model.target_languages) for model in engine.models}
+    assert pairs == {
+        "small": (("zh",), ("en",)),
+        "small-en-zh": (("en",), ("zh",)),
+        "small-en-ja": (("en",), ("ja",)),
+    }
+    for name, ([source], [target]) in pairs.items():
+        assert engine.resolve(model="", source_language=source, target_language=target).model.name == name
+        assert engine.resolve(model=name, source_language="", target_language="").model.name == name
+    with pytest.raises(InvalidInputError, match="more than one model is served"):
+        engine.resolve(model="", source_language="en", target_language="")
+
+
+async def test_sentences_have_the_token_of_the_target_language_that_was_asked_for(
+    repository: Path,
+    make_engine: MakeEngine,
+    edit_manifest: Edit,
+    list_files: Callable[[dict[str, Any], Path], None],
+    options: DecodingOptions,
+) -> None:
+    directory = repository / "small" / "1"
+    codec = TextCodec(load_bundle(directory))
+    [first, second] = [codec.encode_target(word)[-1] for word in ("hello", "fine")]
+    certificate = json.loads((directory / "certificate.json").read_text())
+    for sample, token_id in zip(certificate["samples"], (first, second), strict=True):
+        sample["source_ids"].insert(0, token_id)
+        sample["target_ids"].insert(0, token_id)
+    (directory / "certificate.json").write_text(json.dumps(certificate))
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["target_language_codes"] = ["en", "fr"]
+        manifest["source_format"]["language_prefix_ids"] = {"en": first, "fr": second}
+        list_files(manifest, directory)
+
+    edit_manifest(directory, change)
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    for wanted, token_id in (("en", first), ("fr-CA", second)):
+        route = engine.resolve(model="small", source_language="", target_language=wanted)
+        call: dict[str, Any] = {"model": route.model, "target_language": route.target_language, "options": options}
+        [[hypothesis]] = await engine.translate(["a cat"], deadline=None, **call)
+        assert hypothesis.text == codec.decode([token_id, *codec.encode_target("a cat")])
+    with pytest.raises(InvalidInputError, match="target_language_code"):
+        engine.resolve(model="small", source_language="zh", target_language="")
+
+
+async def test_a_shortlist_of_a_model_that_is_not_served_is_refused(make_engine: MakeEngine) -> None:
+    engine = make_engine(dataclasses.replace(SETTINGS, shortlists=frozenset({"*", "small", "smal", "large"})))
+    with pytest.raises(BundleError, match="shortlists are wanted of large, smal, which are not served; served: small"):
+        await engine.start()
+
+
+async def add_version(repository: Path, version: int, edit_manifest: Edit) -> Path:
+    directory = repository / "small" / str(version)
+    shutil.copytree(repository / "small" / "1", directory)
+    edit_manifest(directory, lambda manifest: manifest.update(version=version))
+    return directory
+
+
+async def test_the_highest_version_is_the_default_and_the_others_can_be_named(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Edit
+) -> None:
+    await add_version(repository, 10, edit_manifest)
+    await add_version(repository, 9, edit_manifest)
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    assert [(model.version, model.is_default) for model in engine.models] == [(1, False), (9, False), (10, True)]
+    assert engine.resolve(model="small", source_language="", target_language="").model.version == 10
+    assert engine.resolve(model="small/9", source_language="zh", target_language="en").model.version == 9
+    with pytest.raises(ModelNotFoundError):
+        engine.resolve(model="small/2", source_language="", target_language="")
+
+
+async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Edit, script: Script, options: Any
+) -> None:
+    await add_version(repository, 2, edit_manifest)
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    script.allow(0)
+    calls = [
+        asyncio.ensure_future(engine.translate(["hello world"], model=model, options=options, deadline=None))
+        for model in engine.models * 2
+    ]
+    await script.until(lambda script: script.blocked)
+    script.allow(math.inf)
+    assert [answer[0][0].text for answer in await asyncio.gather(*calls)] == ["hello world"] * 4
+
+
+async def test_a_bundle_that_translates_otherwise_than_its_certificate_is_refused_and_others_are_served(
+    repository: Path,
+    make_engine: MakeEngine,
+    script: Script,
+    edit_manifest: Edit,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await add_version(repository, 2, edit_manifest)
+    script.wrong_versions = {2}
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    assert [(model.version, model.is_default) for model in engine.models] == [(1, True)]
+    [record] = [record for record in caplog.records if record.message == "bundle refused"]
+    assert record.__dict__["bundle"] == str(repository / "small" / "2")
+    assert "is not that of the certificate" in record.__dict__["reasons"][0]
+
+
+async def test_a_bundle_that_tokenises_otherwise_than_its_certificate_is_refused(
+    repository: Path, make_engine: MakeEngine, edit_manifest: Edit, list_files: Callable[..., None]
+) -> None:
+    directory = repository / "small" / "1"
+    certificate = json.loads((directory / "certificate.json").read_text())
+    certificate["samples"][1]["source_ids"].insert(0, 5)
+    (directory / "certificate.json").write_text(json.dumps(certificate))
+    edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+    with pytest.raises(BundleError, match="source ids of 'hello world' are not those of the certificate"):
+        await make_engine(SETTINGS).start()
