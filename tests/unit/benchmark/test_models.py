@@ -23,8 +23,8 @@ def test_a_widened_transformer_computes_the_same_function() -> None:
     torch.manual_seed(0)
     sizes: dict[str, Any] = {"source_vocab_size": 300, "target_vocab_size": 300}
     trained = Transformer(TransformerConfig(**sizes, **PRESETS["tiny"])).eval()
-    wide: dict[str, Any] = {"d_model": 128, "num_heads": 8, "d_ff": 512, "num_encoder_layers": 3, "num_decoder_layers": 5}
-    model = widened(trained, TransformerConfig(**sizes, **wide, positions="learned"))
+    wide: dict[str, Any] = {"d_model": 128, "num_heads": 8, "d_ff": 512, "num_encoder_layers": 3}
+    model = widened(trained, TransformerConfig(**sizes, **wide, num_decoder_layers=5, positions="learned"))
     source, target = torch.randint(4, 300, (3, 20)), torch.randint(4, 300, (3, 30))
     mask = torch.arange(20) < torch.tensor([[20], [7], [1]])
     torch.testing.assert_close(model(source, mask, target), trained(source, mask, target), atol=1e-3, rtol=1e-3)
