@@ -30,22 +30,34 @@ def directory(write_marian: Callable[..., Any], tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="module")
-def repository(directory: Path, toy_files: tuple[Path, Path]) -> Path:
+def export(directory: Path, toy_files: tuple[Path, Path]) -> Callable[[str], Path]:
+    """Import the model and export it in a precision; returns the folder of models."""
     root = directory.parent
     assert run_model(["import-marian", str(directory), "--output", str(root / "checkpoint")]) == 0
-    flags = {
-        "checkpoint": root / "checkpoint",
-        "repository": root / "models",
-        "model": "zh-mul",
-        "valid": toy_files[1],
-        "precision": "float32",
-        "parity-sentences": 5,
-        "evaluation-sentences": 20,
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["xuanzang-export", *(f"--{name}={value}" for name, value in flags.items())])
-        run_export()
-    return root / "models"
+
+    def export(precision: str) -> Path:
+        flags = {
+            "checkpoint": root / "checkpoint",
+            "repository": root / precision,
+            "model": "zh-mul",
+            "valid": toy_files[1],
+            "precision": precision,
+            "parity-sentences": 5,
+            "evaluation-sentences": 48,
+            "max-bleu-change": 100,  # of random weights it means nothing
+            "max-chrf-change": 100,
+        }
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "argv", ["xuanzang-export", *(f"--{name}={value}" for name, value in flags.items())])
+            run_export()
+        return root / precision
+
+    return export
+
+
+@pytest.fixture(scope="module")
+def repository(export: Callable[[str], Path]) -> Path:
+    return export("float32")
 
 
 @torch.inference_mode()
@@ -86,3 +98,11 @@ def test_the_card_says_what_the_directory_says(repository: Path) -> None:
     assert "| imported from | opus-mt-zh-mul |\n| licence | apache-2.0 |" in card
     assert "### Trained on toys" in card
     assert "training pairs" not in card
+
+
+async def test_the_server_repeats_what_the_exporter_found_with_8_bits(
+    start_server: Any, export: Callable[[str], Path]
+) -> None:
+    async with start_server(models=export("int8")) as running, AsyncTranslationClient(running.address) as client:
+        [model] = await client.list_models()
+        assert model.precision == "int8"

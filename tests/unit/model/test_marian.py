@@ -190,7 +190,7 @@ def test_other_architectures_are_refused_at_once(directory: Path) -> None:
 def test_all_that_is_unsupported_missing_and_unexpected_is_told_at_once(directory: Path) -> None:
     edit(directory / "config.json", normalize_embedding=True, activation_function="gelu_new")
     edit(directory / "generation_config.json", bad_words_ids=[[3, 4]])
-    edit(directory / "tokenizer_config.json", source_lang=None)
+    edit(directory / "tokenizer_config.json", source_lang=None, unk_token={"content": "<unk>"})
     (directory / "README.md").unlink()
     (directory / "target.spm").write_bytes(b"no model")
     assert refused(directory) == (
@@ -212,10 +212,11 @@ def test_weights_that_do_not_fit_the_network_are_listed(directory: Path) -> None
     pieces = json.loads((directory / "config.json").read_text(encoding="utf-8"))["vocab_size"]
     assert refused(directory) == (
         "lm_head.weight is not the target embedding, though config.json ties them; "
-        "missing model.encoder.layers.0.fc1.bias; unexpected model.encoder.layernorm_embedding.weight; "
-        "unsupported: model.encoder.embed_positions.weight is not the table of sines and cosines; "
+        "missing model.encoder.layers.0.fc1.bias; "
         "model.decoder.layers.1.fc2.weight has shape [32, 60], expected [32, 64]; "
-        f"lm_head.weight has shape [3, 32], expected [{pieces}, 32]"
+        f"lm_head.weight has shape [3, 32], expected [{pieces}, 32]; "
+        "unexpected model.encoder.layernorm_embedding.weight; "
+        "unsupported: model.encoder.embed_positions.weight is not the table of sines and cosines"
     )
 
 
@@ -249,8 +250,9 @@ def test_a_model_of_several_languages_is_told_which_to_write(write_marian: Calla
     assert everything.targets == ["zh-Hans", "zh-Hant", "yue"]
     checkpoint = load_checkpoint(tmp_path / "checkpoint")
     assert checkpoint.source_ids("猫")[0] == everything.prefix_ids["zh-Hans"] == 2
-    some = import_marian(tmp_path / "directory", tmp_path / "some", target_languages=["yue", "zh-TW=cmn_Hant"])
-    assert some.prefix_ids == {"yue": 4, "zh-TW": 3}
+    flags = ["--output", str(tmp_path / "some"), "--target-language", "yue", "zh-TW=cmn_Hant"]
+    assert main(["import-marian", str(tmp_path / "directory"), *flags]) == 0
+    assert load_checkpoint(tmp_path / "some").metadata.language_prefix_ids == {"yue": 4, "zh-TW": 3}
     assert load_checkpoint(tmp_path / "some").source_ids("猫")[0] == 4
     with pytest.raises(MarianError, match="the vocabulary has no piece >>fr<<"):
         import_marian(tmp_path / "directory", tmp_path / "wrong", target_languages=["fr"])

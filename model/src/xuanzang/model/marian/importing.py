@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
+from torch import Tensor
 
 from xuanzang.model.checkpoint import ORIGIN_FILE, save_checkpoint
 from xuanzang.model.config import TransformerConfig
@@ -53,29 +53,36 @@ def import_marian(
         faults.append(f"{output} exists")
     tables = read_vocabularies(directory, faults)
     languages = find_languages(directory, tables.source, faults, sources=source_languages, targets=target_languages)
-    config = network_config(directory, tables.unk_id, faults)
-    tensors = read_weights(directory.weights, faults)
-    parameters: dict[str, torch.Tensor] = {}
-    if config and tensors:
-        config, parameters = network_weights(
-            tensors,
-            config,
-            faults,
-            tied=directory.config.get("tie_word_embeddings", True),
-            renormalized=bool(directory.generation_setting("renormalize_logits")),
-        )
-    if faults or not config:
+    network = _network(directory, tables.unk_id, faults)
+    if faults or not network:
         raise MarianError(folder, faults)
+    config, weights = network
     with tempfile.TemporaryDirectory() as temporary:
-        scratch = Path(temporary)
-        _write_tokenizers(scratch, directory, tables)
-        metadata = _metadata(config, languages).model_dump_json(indent=2)
-        (scratch / METADATA_FILE).write_text(metadata + "\n", encoding="utf-8")
-        save_checkpoint(output, parameters, config, scratch, {"step": 0, "imported": _origin(directory)})
+        _write_tokenizers(Path(temporary), directory, tables, _metadata(config, languages))
+        save_checkpoint(output, weights, config, Path(temporary), {"step": 0, "imported": _origin(directory)})
     return languages
 
 
-def _write_tokenizers(folder: Path, directory: MarianDirectory, tables: Vocabularies) -> None:
+def _network(
+    directory: MarianDirectory, unk_id: int, faults: list[str]
+) -> tuple[TransformerConfig, dict[str, Tensor]] | None:
+    config = network_config(directory, unk_id, faults)
+    tensors = read_weights(directory.weights, faults)
+    if config is None or tensors is None:
+        return None
+    return network_weights(
+        tensors,
+        config,
+        faults,
+        tied=directory.config.get("tie_word_embeddings", True),
+        renormalized=bool(directory.generation_setting("renormalize_logits")),
+    )
+
+
+def _write_tokenizers(
+    folder: Path, directory: MarianDirectory, tables: Vocabularies, metadata: PreparedMetadata
+) -> None:
+    (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
     shutil.copyfile(directory.folder / SOURCE_SPM, folder / SOURCE_TOKENIZER_FILE)
     shutil.copyfile(directory.folder / TARGET_SPM, folder / TARGET_TOKENIZER_FILE)
     write_table(folder / SOURCE_TABLE_FILE, tables.source)

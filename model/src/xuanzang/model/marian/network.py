@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from xuanzang.model.config import Activation, ConfigError, TransformerConfig
@@ -42,37 +42,26 @@ def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -
     Returns:
         None if something is wrong.
     """
-    config, sizes = directory.config, directory.vocab_sizes
-    numbers: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in _SIZES.items()}
-    special: dict[str, Any] = {ours: directory.generation_setting(theirs) for ours, theirs in _SPECIAL_IDS.items()}
-    found = [
-        *_wrong_numbers({"vocab_size": sizes[0], "decoder_vocab_size": sizes[1]}),
-        *_wrong_numbers({theirs: numbers[ours] for ours, theirs in _SIZES.items()}),
-        *_wrong_numbers({theirs: special[ours] for ours, theirs in _SPECIAL_IDS.items()}),
-        *_unsupported(directory),
-    ]
-    if not found:
-        found += [
-            f"{_SPECIAL_IDS[name]} is {i}, the vocabulary has {min(sizes)}"
-            for name, i in special.items()
-            if i >= min(sizes)
-        ]
+    config, (source_size, target_size) = directory.config, directory.vocab_sizes
+    sizes: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in _SIZES.items()}
+    ids: dict[str, Any] = {ours: directory.generation_setting(theirs) for ours, theirs in _SPECIAL_IDS.items()}
+    found = [*_number_faults(directory), *_unsupported(directory)]
     faults += found
     if found:
         return None
     try:
         return TransformerConfig(
-            source_vocab_size=sizes[0],
-            target_vocab_size=sizes[1],
-            **numbers,
+            source_vocab_size=source_size,
+            target_vocab_size=target_size,
+            **sizes,
             dropout=float(config.get("dropout", 0.1)),
             norm="post",
             positions="sinusoidal_halves",
             activation=_ACTIVATIONS[config["activation_function"]],
             scale_embeddings=bool(config.get("scale_embedding")),
-            share_embeddings=sizes[0] == sizes[1],
+            share_embeddings=source_size == target_size,
             unk_id=unk_id,
-            **special,
+            **ids,
             banned_ids=tuple(words[0] for words in _bad_words(directory)),
         )
     except ConfigError as error:
@@ -80,12 +69,18 @@ def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -
         return None
 
 
-def _wrong_numbers(values: Mapping[str, object]) -> list[str]:
-    return [
-        f"config.json: {name} is {value!r}, not a number" if value is not None else f"config.json lacks {name}"
-        for name, value in values.items()
-        if type(value) is not int or value < 0
-    ]
+def _number_faults(directory: MarianDirectory) -> Iterator[str]:
+    smallest = min((size for size in directory.vocab_sizes if type(size) is int), default=0)
+    sizes = dict(zip(("vocab_size", "decoder_vocab_size"), directory.vocab_sizes, strict=True))
+    sizes |= {name: directory.config.get(name) for name in _SIZES.values()}
+    ids = {name: directory.generation_setting(name) for name in _SPECIAL_IDS.values()}
+    for name, value in (sizes | ids).items():
+        if value is None:
+            yield f"config.json lacks {name}"
+        elif type(value) is not int or value < 0:
+            yield f"config.json: {name} is {value!r}, not a number"
+        elif name in ids and value >= smallest:
+            yield f"config.json: {name} is {value}, the vocabulary has {smallest}"
 
 
 def _unsupported(directory: MarianDirectory) -> Iterator[str]:
@@ -99,7 +94,9 @@ def _unsupported(directory: MarianDirectory) -> Iterator[str]:
     if config.get("activation_function") not in _ACTIVATIONS:
         yield f"unsupported: activation_function is {config.get('activation_function')!r}"
     yield from (f"unsupported: {name}" for name in _UNSUPPORTED if directory.generation_setting(name))
-    yield from (f"unsupported: bad_words_ids has {words}" for words in _bad_words(directory) if len(words) != 1)
+    for words in _bad_words(directory):
+        if not isinstance(words, list) or len(words) != 1 or type(words[0]) is not int:
+            yield f"unsupported: bad_words_ids has {words}"
 
 
 def _bad_words(directory: MarianDirectory) -> list[list[int]]:

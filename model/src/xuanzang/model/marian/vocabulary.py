@@ -54,7 +54,7 @@ def _table(name: str, vocab: Mapping[str, int], size: object, faults: list[str])
 
 def _special_ids(directory: MarianDirectory, target_name: str, faults: list[str]) -> int:
     """Check the ids of end and unknown, and return the latter."""
-    unk, eos = directory.tokenizer.get("unk_token", "<unk>"), directory.tokenizer.get("eos_token", "</s>")
+    unk, eos = _special(directory, "unk_token", "<unk>"), _special(directory, "eos_token", "</s>")
     eos_id, unk_id = directory.generation_setting("eos_token_id"), directory.source_vocab.get(unk, -1)
     for name, vocab in {VOCAB: directory.source_vocab, target_name: directory.target_vocab}.items():
         if eos not in vocab or unk not in vocab:
@@ -64,3 +64,8 @@ def _special_ids(directory: MarianDirectory, target_name: str, faults: list[str]
         elif vocab[unk] != unk_id:
             faults.append(f"unsupported: {unk!r} is {vocab[unk]} in {name}, but {unk_id} in {VOCAB}")
     return unk_id
+
+
+def _special(directory: MarianDirectory, name: str, default: str) -> str:
+    told = directory.tokenizer.get(name) or default
+    return str(told.get("content", default) if isinstance(told, dict) else told)

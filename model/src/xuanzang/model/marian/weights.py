@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -47,12 +47,15 @@ _BIAS = "final_logits_bias"
 _POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 
 
-def read_weights(path: Path, faults: list[str]) -> dict[str, Tensor]:
+def read_weights(path: Path, faults: list[str]) -> dict[str, Tensor] | None:
     """Read all tensors of a file under their own names, without running anything that it may hold.
 
     Args:
         path: model.safetensors or pytorch_model.bin.
-        faults: Gets what is wrong; then nothing is returned.
+        faults: Gets what is wrong.
+
+    Returns:
+        None if they cannot be read.
     """
     try:
         return _read_safetensors(path) if path.name == SAFETENSORS else _read_pickle(path)
@@ -60,7 +63,7 @@ def read_weights(path: Path, faults: list[str]) -> dict[str, Tensor]:
         faults.append(f"{path.name} holds more than tensors, which is not read because it could be made to run code")
     except (SafetensorError, OSError, EOFError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
         faults.append(f"{path.name} is damaged: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
-    return {}
+    return None
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -90,10 +93,8 @@ def network_weights(
     Returns:
         The whole configuration, and the parameters by our names.
     """
-    source = tensors.get(_SOURCE, tensors.get(_SHARED))
-    target = tensors.get(_TARGET, tensors.get(_SHARED))
-    output = tensors.get(_OUTPUT, target)
-    bias = _output_bias(tensors, config, renormalized=renormalized)
+    tables = _tables(tensors, config, renormalized=renormalized)
+    source, target, output, bias = tables.values()
     config = dataclasses.replace(
         config,
         share_embeddings=config.share_embeddings and _equal(source, target),
@@ -105,24 +106,36 @@ def network_weights(
         faults.append(f"{_OUTPUT} is not the target embedding, though config.json ties them")
     with torch.device("meta"):  # shapes without memory
         shapes = {name: parameter.shape for name, parameter in Transformer(config).named_parameters()}
-    special = {
-        "source_embedding.weight": source,
-        "target_embedding.weight": target,
-        "output_projection.weight": output,
-        "output_projection.bias": bias,
-    }
-    found = {name: special[name] if name in special else tensors.get(_theirs(name)) for name in shapes}
-    faults += [f"missing {_theirs(name)}" for name, tensor in found.items() if tensor is None]
-    faults += _unexpected(tensors, shapes)
-    faults += _wrong_positions(tensors, config)
-    present = {name: tensor.float() for name, tensor in found.items() if tensor is not None}
-    faults += [
-        f"{_theirs(name)} has shape {list(tensor.shape)}, expected {list(shapes[name])}"
-        for name, tensor in present.items()
-        if tensor.shape != shapes[name]
-    ]
+    found = {name: tables[name] if name in tables else tensors.get(_theirs(name)) for name in shapes}
     # A tensor under two names would be refused when it is written.
-    return config, {name: tensor.clone() if name in special else tensor for name, tensor in present.items()}
+    weights = {
+        name: tensor.float().clone() if name in tables else tensor.float()
+        for name, tensor in found.items()
+        if tensor is not None
+    }
+    faults += [*_misfits(weights, shapes), *_unexpected(tensors, shapes), *_wrong_positions(tensors, config)]
+    return config, weights
+
+
+def _tables(
+    tensors: Mapping[str, Tensor], config: TransformerConfig, *, renormalized: bool
+) -> dict[str, Tensor | None]:
+    """Return embeddings and output, by our names; files leave out what is shared or tied, or repeat it."""
+    target = tensors.get(_TARGET, tensors.get(_SHARED))
+    return {
+        "source_embedding.weight": tensors.get(_SOURCE, tensors.get(_SHARED)),
+        "target_embedding.weight": target,
+        "output_projection.weight": tensors.get(_OUTPUT, target),
+        "output_projection.bias": _output_bias(tensors, config, renormalized=renormalized),
+    }
+
+
+def _misfits(weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> Iterator[str]:
+    for name, shape in shapes.items():
+        if name not in weights:
+            yield f"missing {_theirs(name)}"
+        elif weights[name].shape != shape:
+            yield f"{_theirs(name)} has shape {list(weights[name].shape)}, expected {list(shape)}"
 
 
 def _theirs(name: str) -> str:
