@@ -33,7 +33,8 @@ COST_HEADINGS = (
 )
 ENGINE_NOTES = (
     "Milliseconds are those of one batch, medians; ratio is CTranslate2's time divided by ours. Same text: share of "
-    "best hypotheses that are equal; in int8 the engines round differently. Presets have the weights of the bundled model, widened."
+    "best hypotheses that are equal; in int8 the engines round differently. Presets have the weights of the bundled "
+    "model, widened."
 )
 SERVED_NOTES = (
     "Closed: 128 callers, each sending its next sentence when it has its answer. Percentages: an open loop with "
