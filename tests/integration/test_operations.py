@@ -80,7 +80,7 @@ async def test_tls_with_client_certificates(start_server: Any, tmp_path: Path) -
 
 
 async def test_sigterm_answers_what_was_accepted_and_exits_with_0(start_process: Any) -> None:
-    async with start_process() as server:
+    async with start_process("--log-level=debug") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
             calls = [
@@ -95,7 +95,7 @@ async def test_sigterm_answers_what_was_accepted_and_exits_with_0(start_process:
     assert exit_status == 0
     assert len(translated) + len(refused) == 100
     assert len({translation.text for translation in translated}) == 1
-    # The server says of every RPC how it ended: each that it finished has reached its caller.
+    # At this level the server says of every RPC how it ended: each that it finished has reached its caller.
     assert len([line for line in server.logged("rpc") if line["code"] == "OK"]) == len(translated)
     assert {line["code"] for line in server.logged("rpc")} <= {"OK", "UNAVAILABLE"}
     assert server.logged("stopped")[0]["drained"] is True

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.rpc.interceptors import Interceptor, Rpc
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 SERVICE = "xuanzang.translation.v1.TranslationService"
@@ -103,6 +106,40 @@ async def test_the_log_tells_the_rpc_and_never_its_text(serve: Any, caplog: pyte
     [record] = [record for record in caplog.records if record.message == "rpc"]
     assert (record.method, record.code) == (f"{SERVICE}/TranslateText", "INTERNAL")  # type: ignore[attr-defined]
     assert "小秘密" not in caplog.text
+
+
+async def test_success_is_logged_for_those_who_debug_and_failure_for_all(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        async with serve() as served:
+            assert await _translated(served, "a") == "A"
+            served.engine.raised["b"] = InvalidInputError([FieldViolation(field="contents[0]", description="is b")])
+            with pytest.raises(grpc.aio.AioRpcError):
+                await _translated(served, "b")
+            await served.rpc.join()
+    logged: list[Any] = [record for record in caplog.records if record.message == "rpc"]
+    assert [(record.code, record.levelname) for record in logged] == [("OK", "DEBUG"), ("INVALID_ARGUMENT", "INFO")]
+
+
+async def test_the_handler_of_a_method_is_wrapped_once() -> None:
+    class Numbering(Interceptor):
+        wraps = 0
+
+        def wrap(self, handler: Any, rpc: Rpc) -> Any:
+            self.wraps += 1
+            return rpc, self.wraps
+
+    async def find(details: Any) -> Any:
+        return None if details.method == "/s/Unknown" else grpc.unary_unary_rpc_method_handler(bytes)
+
+    interceptor = Numbering()
+    wrapped: list[Any] = [
+        await interceptor.intercept_service(find, SimpleNamespace(method=f"/s/{name}"))
+        for name in ("A", "B", "A", "Unknown", "Unknown", "B")
+    ]
+    first, second = (Rpc("unary", "s", "A"), 1), (Rpc("unary", "s", "B"), 2)
+    assert wrapped == [first, second, first, None, None, second]
 
 
 async def test_more_rpcs_than_the_limit_are_refused_with_a_time_to_come_back(serve: Any) -> None:

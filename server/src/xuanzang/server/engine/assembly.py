@@ -19,6 +19,9 @@ def assemble(pieces: Sequence[Piece], translated: Iterator[Sequence[Hypothesis]]
     Returns:
         Of the text, best first. A text of several sentences has as many hypotheses as each of them: one.
     """
+    if len(pieces) == 1 and pieces[0].source_ids:
+        # Most texts are one sentence, with nothing to join.
+        return list(next(translated))
     choices = [next(translated) if piece.source_ids else [_copied(piece.text)] for piece in pieces]
     width = max((len(choice) for choice in choices), default=0)
     if not any(piece.source_ids for piece in pieces):

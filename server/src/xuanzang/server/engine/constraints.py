@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, islice
 from typing import NamedTuple
 
 import numpy as np
@@ -78,13 +79,17 @@ def stack(edits: Mapping[tuple[int, int], dict[int, Edit]], *, batch: int, beam:
         np.ones((batch, beam, width), np.float32),
         np.zeros((batch, beam, width), np.float32),
     )
-    for place, changes in edits.items():
-        if changes:
-            items = [(token, *edit) for token, edit in changes.items()]
-            items += items[:1] * (width - len(items))
-            stacked.edited_ids[place], stacked.edit_penalties[place], stacked.edit_biases[place] = zip(
-                *items, strict=True
-            )
+    filled = {
+        place: [(token, *edit) for token, edit in islice(cycle(changes.items()), width)]
+        for place, changes in edits.items()
+        if changes
+    }
+    if filled:
+        rows, places = zip(*filled, strict=True)
+        values = np.array(list(filled.values()))  # [hypothesis, edit, 3]
+        stacked.edited_ids[rows, places] = values[:, :, 0]
+        stacked.edit_penalties[rows, places] = values[:, :, 1]
+        stacked.edit_biases[rows, places] = values[:, :, 2]
     return stacked
 
 

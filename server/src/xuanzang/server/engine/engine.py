@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -184,7 +183,7 @@ class Engine:
             DrainingError: If the engine is stopping.
             DeadlineExceededError: If the deadline passed first.
         """
-        terms = replace(self._terms(model, options, deadline), caller=caller, target_language=target_language)
+        terms = self._terms(model, options, deadline, caller=caller, target_language=target_language)
         return await self._run(texts, terms, options)
 
     async def translate_progressively(
@@ -214,7 +213,7 @@ class Engine:
         Raises:
             The same as `translate`.
         """
-        terms = replace(self._terms(model, options, deadline), caller=caller, target_language=target_language)
+        terms = self._terms(model, options, deadline, caller=caller, target_language=target_language)
         started: float | None = time.monotonic()
         told: asyncio.Queue[str | None] = asyncio.Queue()
         running = asyncio.ensure_future(self._run([text], terms, options, told.put_nowait))
@@ -233,22 +232,25 @@ class Engine:
             # Nobody else would see its error if the caller has gone.
             await asyncio.gather(running, return_exceptions=True)
 
-    def _terms(self, model: ServedModel, options: DecodingOptions, deadline: float | None) -> Terms:
-        """Return what holds for a call, whoever asks for whichever language."""
+    def _terms(
+        self, model: ServedModel, options: DecodingOptions, deadline: float | None, *, caller: str, target_language: str
+    ) -> Terms:
         loaded = self._models.get(model)
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
+        cutoff = math.inf
         if deadline is None:
-            return Terms(model=loaded)
-        margin = max(_LEAST_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
-        cutoff = deadline - margin if options.partial_on_deadline else math.inf
-        return Terms(model=loaded, deadline=deadline, cutoff=cutoff)
+            deadline = math.inf
+        elif options.partial_on_deadline:
+            cutoff = deadline - max(_LEAST_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
+        return Terms(model=loaded, caller=caller, target_language=target_language, deadline=deadline, cutoff=cutoff)
 
     async def _run(
         self, texts: Sequence[str], terms: Terms, options: DecodingOptions, tell: Tell | None = None
     ) -> list[list[Hypothesis]]:
         """Translate, and count the call from its beginning to its end."""
-        with count_outcome(self._metrics.of(terms.model.labels)):
+        metrics = self._metrics.of(terms.model.labels)
+        with count_outcome(metrics):
             if self._draining:
                 raise DrainingError("the server is stopping")
             self._active += 1
@@ -259,7 +261,7 @@ class Engine:
                 self._active -= 1
                 if not self._active:
                     self._idle.set()
-            count_answer(self._metrics.of(terms.model.labels), answer)
+            count_answer(metrics, answer)
             return answer
 
     def drain(self) -> None:

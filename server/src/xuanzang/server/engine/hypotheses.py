@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from xuanzang.server.engine.values import SamplingOptions
 
@@ -81,17 +81,38 @@ class TargetHypothesis:
     trace: Trace | None = None
     """If asked for."""
 
-    @classmethod
-    def scored(
-        cls, tokens: list[int], total: float, options: SearchOptions, *, finished: bool, trace: Trace | None
-    ) -> TargetHypothesis:
-        """Make a hypothesis of tokens and the sum of their log-probabilities."""
-        count = len(tokens) + finished
-        score = total / count**options.length_penalty
-        if trace and options.coverage_penalty:
-            # Wu et al. 2016, arXiv:1609.08144, equation 14.
-            score += options.coverage_penalty * trace.coverage_loss
-        return cls(target_ids=tokens, score=score, token_count=count, finished=finished, trace=trace)
+
+class Ending(NamedTuple):
+    """The end of a hypothesis. Most are outdone by others, so its tokens are looked up when they are wanted."""
+
+    parent: int
+    """The hypothesis that its last token continued, as they stood then."""
+    token: int
+    """The last one."""
+    token_count: int
+    """Tokens generated, this one counted."""
+    score: float
+    """As of `TargetHypothesis`."""
+    trace: Trace | None
+
+
+def final_score(total: float, count: int, options: SearchOptions, trace: Trace | None) -> float:
+    """Return the score of a hypothesis.
+
+    Args:
+        total: Sum of its log-probabilities.
+        count: Tokens generated, eos counted.
+        options: Of its sentence.
+        trace: If kept.
+    """
+    score: float = total / count**options.length_penalty
+    if trace and options.coverage_penalty:
+        # Wu et al. 2016, arXiv:1609.08144, equation 14.
+        score += options.coverage_penalty * trace.coverage_loss
+    return score
+
+
+Scored = TypeVar("Scored", Ending, TargetHypothesis)
 
 
 class Finished:
@@ -100,30 +121,30 @@ class Finished:
     def __init__(self, options: SearchOptions) -> None:
         self._options = options
         self._top_finished = False
-        self.hypotheses: list[TargetHypothesis] = []
+        self.endings: list[Ending] = []
 
-    def add(self, hypothesis: TargetHypothesis, *, on_top: bool) -> None:
+    def add(self, ending: Ending, *, on_top: bool) -> None:
         """Keep a hypothesis.
 
         Args:
-            hypothesis: That has ended, or is cut at the limit.
+            ending: Where it has ended, or is cut at the limit.
             on_top: Whether it was the best of all continuations.
         """
-        self.hypotheses.append(hypothesis)
+        self.endings.append(ending)
         self._top_finished |= on_top
 
     def enough(self) -> bool:
         """Return whether the search of the sentence is over."""
         if self._options.length_penalty:
-            return len(self.hypotheses) >= self._options.beam_size
+            return len(self.endings) >= self._options.beam_size
         # Sums only sink, so the first to finish on top cannot be beaten.
-        return self._top_finished and len(self.hypotheses) >= self._options.num_hypotheses
+        return self._top_finished and len(self.endings) >= self._options.num_hypotheses
 
-    def best(self) -> list[TargetHypothesis]:
+    def best(self) -> list[Ending]:
         """Return what is to be returned, best first."""
-        return rank(self.hypotheses, self._options.num_hypotheses)
+        return rank(self.endings, self._options.num_hypotheses)
 
 
-def rank(hypotheses: Iterable[TargetHypothesis], count: int) -> list[TargetHypothesis]:
+def rank(hypotheses: Iterable[Scored], count: int) -> list[Scored]:
     """Return the best hypotheses, best first; of equals the older first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]

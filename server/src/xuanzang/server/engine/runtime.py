@@ -149,11 +149,11 @@ class Binding:
         """Take arrays, contiguous and in the graph's types, by the names of the graph."""
         for name, array in inputs.items():
             if self._bound.get(name) is not array:
-                self._binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+                self._binding.bind_cpu_input(name, array)
                 self._bound[name] = array
         for name, array in outputs.items():
             if self._bound.get(name) is not array:
-                self._binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+                self._binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
                 self._bound[name] = array
 
     def run(self) -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.constraints import Edits, hypothesis_edits, stack
-from xuanzang.server.engine.hypotheses import Finished, SearchOptions, TargetHypothesis, rank
+from xuanzang.server.engine.history import History
+from xuanzang.server.engine.hypotheses import Ending, Finished, SearchOptions, TargetHypothesis, final_score, rank
 from xuanzang.server.engine.sampling import Sampler
 from xuanzang.server.engine.traces import Traces
 
@@ -23,9 +24,7 @@ DEAD_SCORE = np.float32(-1.0e9)
 """Score of a row without hypothesis: no sum of log-probabilities comes near it, and it stays finite in the graph."""
 _DEAD = float(DEAD_SCORE) / 2
 # What a search knows of every sentence, or of every hypothesis.
-_ARRAYS = ("token_ids", "scores", "positions", "parents", "_tokens", "_limits", "_constrained")
-# Room for tokens grows by this many.
-_TOKENS_CHUNK = 32
+_ARRAYS = ("token_ids", "scores", "positions", "parents")
 
 
 class Candidates(NamedTuple):
@@ -42,10 +41,14 @@ class Candidates(NamedTuple):
 class Row:
     """What is known of one sentence besides its living hypotheses."""
 
-    def __init__(self, options: SearchOptions) -> None:
+    def __init__(self, options: SearchOptions, step: int) -> None:
         self.options = options
         self.finished = Finished(options)
         self.sampler = Sampler(options.sampling) if options.sampling else None
+        # By the steps of the search.
+        self.limit = step + options.max_target_length
+        self.looked_at_from = 0 if self.sampler else self.limit
+        self.constrained_until = step + options.constrained_tokens
 
 
 class BeamSearch:
@@ -76,9 +79,11 @@ class BeamSearch:
         """Position of `token_ids`, which is the number of tokens generated, [batch, 1]."""
         self.parents: Ints = np.zeros((0, beam_size), dtype=np.int64)
         """Where each hypothesis stood before the last `advance`, [batch, beam]."""
-        self._tokens = np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.int32)
-        self._limits = np.zeros(0, dtype=np.int64)
-        self._constrained = np.zeros(0, dtype=np.int64)
+        self._history = History(beam_size)
+        self._step = 0
+        # No row has an earlier one, none a later one: asking all rows at each step takes too long.
+        self._looked_at_from = 0
+        self._constrained_until = 0
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -94,14 +99,15 @@ class BeamSearch:
         if (more := int(rows.max()) + 1 - len(self)) > 0:
             self._extend(more)
         for row, option in zip(rows.tolist(), options, strict=True):
-            self.rows[row : row + 1] = [Row(option)]  # the next one is put at the end
+            state = Row(option, self._step)
+            self.rows[row : row + 1] = [state]  # the next one is put at the end
+            self._looked_at_from = min(self._looked_at_from, state.looked_at_from)
+            self._constrained_until = max(self._constrained_until, state.constrained_until)
         self.token_ids[rows] = self._start_id
         self.scores[rows] = DEAD_SCORE
         self.scores[rows, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
         self.positions[rows] = 0
         self.parents[rows] = np.arange(self.beam_size)
-        self._limits[rows] = [option.max_target_length for option in options]
-        self._constrained[rows] = [option.constrained_tokens for option in options]
         if self.traces:
             self.traces.join(rows)
 
@@ -109,6 +115,7 @@ class BeamSearch:
         for name in _ARRAYS:
             array = getattr(self, name)
             setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
+        self._history.extend(more)
 
     def select(self, order: Ints) -> None:
         """Keep only some sentences, in the order given.
@@ -116,9 +123,10 @@ class BeamSearch:
         Args:
             order: Rows, [batch].
         """
-        self.rows = [self.rows[row] for row in order]
+        self.rows = [self.rows[row] for row in order.tolist()]
         for name in _ARRAYS:
             setattr(self, name, getattr(self, name)[order])
+        self._history.select(order)
         if self.traces:
             self.traces.select(order)
 
@@ -133,110 +141,126 @@ class BeamSearch:
             Rows of the sentences that are done, with up to num_hypotheses hypotheses each, best first. Their rows mean
             nothing from now on; take them out with `select`.
         """
-        beam = self.beam_size
-        scores, ids, parents = candidates
         if self.traces:
             self.traces.see(attention)
+        self._step += 1
         self.positions += 1
-        # Most rows just go on with their best continuations; the others are looked at one by one.
-        unusual = (ids == self._eos_id).any(axis=1) | (self.positions[:, 0] >= self._limits) | (scores[:, -1] < _DEAD)
-        np.copyto(self.parents, parents[:, :beam])
-        np.copyto(self.token_ids, ids[:, :beam])
-        np.copyto(self.scores, scores[:, :beam])
-        done = []
-        sampled = [row for row, state in enumerate(self.rows) if state.sampler]
-        for row in sorted({*np.flatnonzero(unusual).tolist(), *sampled}):
-            chosen = list(zip(scores[row].tolist(), ids[row].tolist(), parents[row].tolist(), strict=True))
-            if self._advance_row(row, chosen):
-                done.append((row, self.rows[row].finished.best()))
-        self._inherit()
-        return done
+        # Most sentences just go on with their best continuations; the others are looked at one by one.
+        scores, ids, parents = candidates
+        self.scores[:] = scores[:, : self.beam_size]
+        self.token_ids[:] = ids[:, : self.beam_size]
+        self.parents[:] = parents[:, : self.beam_size]
+        done = [
+            row
+            for row in self._unusual()
+            if self._advance_row(
+                row, list(zip(scores[row].tolist(), ids[row].tolist(), parents[row].tolist(), strict=True))
+            )
+        ]
+        self._history.add(self.token_ids, self.parents, self.positions)
+        if self.traces:
+            self.traces.inherit(self.parents, self.scores, self.positions[:, 0] - 1)
+        return [(row, [self._ended(row, ending) for ending in self.rows[row].finished.best()]) for row in done]
+
+    def _unusual(self) -> list[int]:
+        """Return the rows whose hypotheses may not just go on."""
+        worst = self.scores[:, -1].tolist()
+        found = [
+            row
+            for row, (ids, score) in enumerate(zip(self.token_ids.tolist(), worst, strict=True))
+            if self._eos_id in ids or score < _DEAD
+        ]
+        if self._step >= self._looked_at_from:
+            others = [row for row, state in enumerate(self.rows) if self._step >= state.looked_at_from]
+            found = sorted({*found, *others})
+            going_on = (state.looked_at_from for state in self.rows if self._step < state.limit)
+            self._looked_at_from = min(going_on, default=self._step + 1)
+        return found
 
     def _advance_row(self, row: int, candidates: list[tuple[float, int, int]]) -> bool:
         """Sort the candidates of a sentence into finished ones and survivors; return whether it is done."""
-        state, length = self.rows[row], self._length(row)
-        options = state.options
+        state = self.rows[row]
         allowed = [candidate for candidate in candidates if candidate[0] > _DEAD]
         if state.sampler:
             allowed = state.sampler.choose(allowed)
-        at_limit = length >= options.max_target_length
+        at_limit = self._step >= state.limit
         for place, (score, token, parent) in enumerate(allowed[: self.beam_size]):
             if token == self._eos_id or at_limit:
-                state.finished.add(self._hypothesis(row, parent, token, score), on_top=place == 0)
+                state.finished.add(self._ending(row, parent, token, score), on_top=place == 0)
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
+        if at_limit or not survivors or state.finished.enough():
+            return True
         self._survive(row, survivors)
-        return at_limit or not survivors or state.finished.enough()
+        return False
 
     def _survive(self, row: int, survivors: Sequence[tuple[float, int, int]]) -> None:
         dead = (float(DEAD_SCORE), self._eos_id, 0)
         filled = [*survivors, *[dead] * (self.beam_size - len(survivors))]
         self.scores[row], self.token_ids[row], self.parents[row] = zip(*filled, strict=True)
 
-    def _inherit(self) -> None:
-        """Give every hypothesis the tokens of its parent and its own."""
-        rows = np.arange(len(self))
-        places = self.positions[:, 0] - 1
-        if places.max(initial=0) >= self._tokens.shape[2]:
-            self._tokens = np.pad(self._tokens, ((0, 0), (0, 0), (0, _TOKENS_CHUNK)))
-        self._tokens = self._tokens[rows[:, None], self.parents]
-        self._tokens[rows, :, places] = self.token_ids
-        if self.traces:
-            self.traces.inherit(self.parents, self.scores, places)
+    def _ending(self, row: int, parent: int, token: int, total: float) -> Ending:
+        """End a hypothesis with a token of this step, which the one that stood at `parent` before is given."""
+        count = self._length(row)
+        trace = self.traces.trace(row, parent, total, count) if self.traces else None
+        return Ending(parent, token, count, final_score(total, count, self.rows[row].options, trace), trace)
 
-    def _hypothesis(self, row: int, parent: int, token: int, total: float) -> TargetHypothesis:
-        """Make what is returned of the continuation of a hypothesis that stood in row `parent` before this step."""
-        ended = token == self._eos_id
-        tokens = self.tokens(row, parent, self._length(row) - 1)
-        if not ended:
-            tokens.append(token)
-        trace = self.traces.trace(row, parent, total, len(tokens) + ended) if self.traces else None
-        return TargetHypothesis.scored(tokens, total, self.rows[row].options, finished=ended, trace=trace)
+    def _ended(self, row: int, ending: Ending) -> TargetHypothesis:
+        """Make what is returned of a hypothesis that has ended in this step or before."""
+        before = ending.token_count - 1
+        tokens = self._history.tokens(row, ending.parent, before, ago=self._length(row) - before)
+        finished = ending.token == self._eos_id
+        return TargetHypothesis(
+            target_ids=tokens if finished else [*tokens, ending.token],
+            score=ending.score,
+            token_count=ending.token_count,
+            finished=finished,
+            trace=ending.trace,
+        )
+
+    def _living(self, row: int) -> list[int]:
+        return [place for place, score in enumerate(self.scores[row].tolist()) if score > _DEAD]
 
     def edits(self) -> Edits | None:
         """Return how logits must be changed before the next tokens are chosen; None for not at all."""
-        constrained: list[int] = np.flatnonzero(self.positions[:, 0] < self._constrained).tolist()
-        if not constrained:
+        if self._step >= self._constrained_until:
             return None
-        places = range(self.beam_size)
+        constrained = [row for row, state in enumerate(self.rows) if self._step < state.constrained_until]
+        if not constrained:
+            self._constrained_until = 0
+            return None
         edits = {
             (row, place): hypothesis_edits(
-                self.rows[row].options, self.tokens(row, place, self._length(row)), eos_id=self._eos_id
+                self.rows[row].options, self._history.tokens(row, place, self._length(row)), eos_id=self._eos_id
             )
             for row in constrained
-            for place in places
+            for place in self._living(row)
         }
         return stack(edits, batch=len(self), beam=self.beam_size)
 
     def _length(self, row: int) -> int:
         return int(self.positions[row, 0])
 
-    def tokens(self, row: int, hypothesis: int, count: int) -> list[int]:
-        """Return the first tokens of a hypothesis."""
-        found: list[int] = self._tokens[row, hypothesis, :count].tolist()
-        return found
-
     def partial(self, row: int) -> list[TargetHypothesis]:
         """Return the best hypotheses so far, unfinished ones too; empty before the first step."""
-        length = self._length(row)
-        living = [place for place in range(self.beam_size) if length and self.scores[row, place] > _DEAD]
-        unfinished = [
-            TargetHypothesis.scored(
-                self.tokens(row, place, length),
-                float(self.scores[row, place]),
-                self.rows[row].options,
+        state, length = self.rows[row], self._length(row)
+        found = [self._ended(row, ending) for ending in state.finished.endings]
+        for place in self._living(row) if length else ():
+            trace = self.traces.living_trace(row, place, length) if self.traces else None
+            unfinished = TargetHypothesis(
+                target_ids=self._history.tokens(row, place, length),
+                score=final_score(float(self.scores[row, place]), length, state.options, trace),
+                token_count=length,
                 finished=False,
-                trace=self.traces.living_trace(row, place, length) if self.traces else None,
+                trace=trace,
             )
-            for place in living
-        ]
-        return rank([*self.rows[row].finished.hypotheses, *unfinished], self.rows[row].options.num_hypotheses)
+            found.append(unfinished)
+        return rank(found, state.options.num_hypotheses)
 
     def committed(self, row: int) -> list[int]:
         """Return the tokens with which every hypothesis begins that can still be the best: they will not change."""
-        length = self._length(row)
-        living = [place for place in range(self.beam_size) if self.scores[row, place] > _DEAD]
-        texts = [self.tokens(row, place, length) for place in living]
-        texts += [hypothesis.target_ids for hypothesis in self.rows[row].finished.hypotheses]
+        living = self._living(row)
+        texts = [self._history.shared(row, living, self._length(row))] if living else []
+        texts += [self._ended(row, ending).target_ids for ending in self.rows[row].finished.endings]
         common = 0
         for tokens in zip(*texts, strict=False):
             if len(set(tokens)) > 1:

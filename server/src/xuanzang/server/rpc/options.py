@@ -64,6 +64,8 @@ def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
     Yields:
         One for each value outside of its range.
     """
+    if not options.ListFields():
+        return
     yield from _outside(_RANGES, _set_fields(options), path="options")
     yield from _outside(_SAMPLING_RANGES, _set_fields(options.sampling), path="options.sampling")
     if len(options.target_prefix) > MAX_PREFIX_CHARACTERS:
@@ -90,6 +92,8 @@ def with_defaults(options: pb.DecodingOptions, model: ServedModel) -> DecodingOp
     default = model.default_options
     chosen = _set_fields(options)
     chosen.pop("return_scores", None)
+    if not chosen:
+        return default
     if options.suppressed_texts:
         chosen["suppressed_texts"] = tuple(options.suppressed_texts)
     if options.HasField("sampling"):

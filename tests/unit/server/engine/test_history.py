@@ -1,0 +1,68 @@
+"""The tokens of hypotheses are those that copying them at every step would give."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xuanzang.server.engine.history import History
+
+BEAM = 3
+Copies = list[list[list[int]]]
+"""Tokens of each hypothesis of each sentence."""
+
+
+def advance(history: History, copies: Copies, random: np.random.Generator) -> Copies:
+    """Take a step that gives every hypothesis a token; return the tokens that they have then."""
+    parents = random.integers(0, BEAM, (len(copies), BEAM))
+    # As in a search, hypotheses of one parent differ.
+    ids = random.permuted(np.tile(np.arange(50), (len(copies), 1)), axis=1)[:, :BEAM]
+    copies = [
+        [[*old[parent], token] for parent, token in zip(*row, strict=True)]
+        for old, *row in zip(copies, parents.tolist(), ids.tolist(), strict=True)
+    ]
+    history.add(ids, parents, np.array([[len(old[0])] for old in copies]))
+    return copies
+
+
+def common(texts: list[list[int]]) -> list[int]:
+    same = takewhile(lambda tokens: len(set(tokens)) == 1, zip(*texts, strict=True))
+    return [tokens[0] for tokens in same]
+
+
+@given(
+    plan=st.lists(st.sampled_from(("step", "step", "many steps", "join", "leave")), max_size=12), seed=st.integers(0)
+)
+def test_tokens_are_found_by_going_back_whoever_comes_and_goes(plan: list[str], seed: int) -> None:
+    random = np.random.default_rng(seed)
+    history = History(BEAM)
+    history.extend(1)
+    copies: Copies = [[[]] * BEAM]
+    for event in plan:
+        if event == "join":
+            history.extend(1)
+            copies.append([[]] * BEAM)
+        elif event == "leave" and len(copies) > 1:
+            order = random.permutation(len(copies))[1:]
+            history.select(order)
+            copies = [copies[row] for row in order]
+        for _ in range({"step": 1, "many steps": 40}.get(event, 0)):
+            copies = advance(history, copies, random)
+        for row, texts in enumerate(copies):
+            count = len(texts[0])
+            assert [history.tokens(row, place, count) for place in range(BEAM)] == texts
+            assert history.shared(row, range(BEAM), count) == common(texts)
+
+
+def test_the_tokens_of_a_hypothesis_that_is_outdone_can_be_found_later() -> None:
+    history = History(BEAM)
+    history.extend(1)
+    random = np.random.default_rng(0)
+    before = advance(history, [[[]] * BEAM], random)
+    copies = before
+    for _ in range(50):
+        copies = advance(history, copies, random)
+    assert [history.tokens(0, place, 1, ago=50) for place in range(BEAM)] == before[0]
