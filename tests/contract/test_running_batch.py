@@ -16,6 +16,8 @@ from xuanzang.server.engine.runtime import Runtime
 from xuanzang.server.engine.values import SamplingOptions
 
 LIMIT = 24
+LONGEST = 200
+"""Tokens of a translation whose slots fill more pages than the page table has places for at first."""
 
 
 def search_options(beam_size: int, **others: Any) -> SearchOptions:
@@ -43,6 +45,10 @@ def decode(
             found.update(decoder.step())
         step += 1
     return found
+
+
+def _sentences(ids: list[int], kinds: Sequence[SearchOptions]) -> list[Sentence]:
+    return [Sentence(source_ids=ids, options=options) for options in kinds]
 
 
 KINDS = [
@@ -89,6 +95,21 @@ def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_ge
         if index not in leaving or sentence in found:
             # Equal to the last bit, scores too.
             assert found[sentence] == alone[text, kind]
+
+
+@settings(max_examples=5)
+@given(steps=st.lists(st.integers(0, 60), min_size=2, max_size=5))
+def test_translations_of_many_pages_are_what_they_are_alone_whoever_has_pages_beside_them(
+    steps: Sequence[int], runtime: Runtime, texts: list[list[int]]
+) -> None:
+    ids = texts[0]
+    lengths = (LONGEST, 175, 150, 100, 10)
+    kinds = [search_options(4, min_target_length=length, max_target_length=length + 2) for length in lengths]
+    expected = [decode(Decoder(runtime), [(0, sentence)])[sentence] for sentence in _sentences(ids, kinds)]
+    sentences = _sentences(ids, kinds[: len(steps)])
+    found = decode(Decoder(runtime), list(zip(steps, sentences, strict=True)))
+    for sentence, hypotheses in zip(sentences, expected, strict=False):
+        assert found[sentence] == hypotheses
 
 
 def test_many_sentences_in_a_small_batch_reuse_the_memory_of_those_that_left(

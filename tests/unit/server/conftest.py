@@ -14,7 +14,8 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 SENTENCES = ("我有一只猫。", "你好，世界！", "今天天气很好。", "a cat, a dog", "hello world", "the weather is fine")
-CACHE = ["batch", "heads", "slot", "head"]
+MEMORY = ["batch", "heads", "source", "head"]
+PAGES = ["page", "heads", "32", "head"]
 
 
 def digest(path: Path) -> dict[str, Any]:
@@ -26,8 +27,8 @@ def tensor(name: str, dtype: str, *shape: str) -> dict[str, Any]:
     return {"name": name, "dtype": dtype, "shape": list(shape)}
 
 
-def key_values(prefix: str) -> list[dict[str, Any]]:
-    return [tensor(f"{prefix}.0.{part}", "float32", *CACHE) for part in ("key", "value")]
+def key_values(prefix: str, *shape: str) -> list[dict[str, Any]]:
+    return [tensor(f"{prefix}.0.{part}", "float32", *shape) for part in ("key", "value")]
 
 
 def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
@@ -59,7 +60,7 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
             "file": "encoder.onnx",
             "opset": 18,
             "inputs": [tensor("source_ids", "int64", "batch", "source"), tensor("source_lengths", "int64", "batch")],
-            "outputs": [*key_values("cross_key_values"), mask],
+            "outputs": [*key_values("cross_key_values", *MEMORY), mask],
         },
         "decoder": {
             "file": "decoder.onnx",
@@ -69,14 +70,16 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
                 tensor("positions", "int64", "batch", "1"),
                 tensor("scores", "float32", "batch", "beam"),
                 tensor("slot_indices", "int64", "batch", "beam", "heads", "3"),
+                tensor("page_table", "int64", "batch", "place"),
+                tensor("page_places", "int64", "page", "2"),
                 tensor("visible", "bool", "batch", "beam", "slot"),
                 tensor("candidate_count", "int64", "1"),
                 *edits,
                 mask,
-                *key_values("cross_key_values"),
-                *key_values("past_key_values"),
+                *key_values("cross_key_values", *MEMORY),
+                *key_values("past_key_values", *PAGES),
             ],
-            "outputs": [*candidates, attention, *key_values("present_key_values")],
+            "outputs": [*candidates, attention, *key_values("present_key_values", *PAGES)],
         },
         "source_tokenizer": "shared.spm",
         "target_tokenizer": "shared.spm",

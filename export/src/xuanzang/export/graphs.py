@@ -6,7 +6,9 @@
                                                               past_key_values of the next step ◄─────────────────┘
 
 In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each holding key and value
-of one token: `visible` says which slots each may see. A change of beams changes `visible` and copies no cache.
+of one token: `visible` says which slots each may see. A change of beams changes `visible` and copies no cache. Slots
+lie in pages (Kwon et al. 2023, arXiv:2309.06180): a sentence has as many as it needs, whatever its neighbours have,
+and attention looks at no others.
 """
 
 from __future__ import annotations
@@ -107,6 +109,7 @@ def _decoder_output(blocks: _Blocks, model: Transformer) -> str:
     """Add the decoder but for the projection onto the vocabulary; return the name of [batch, beam, model]."""
     graph = blocks.graph
     masks = _Masks(
+        pages=_pages(graph),
         history=_bias(graph, "visible", 1),  # [batch, 1, beam, slot]
         source=graph.op("Cast", "source_mask", to=onnx.TensorProto.INT32),
         source_bias=_bias(graph, "source_mask", 1, 2),  # [batch, 1, 1, source]
@@ -117,9 +120,19 @@ def _decoder_output(blocks: _Blocks, model: Transformer) -> str:
     return blocks.norm(x, model.decoder_norm)
 
 
-class _Masks(NamedTuple):
-    """What the attention of the decoder must not see."""
+class _Pages(NamedTuple):
+    """What a step knows of the pages, once for all layers."""
 
+    owners: str
+    """Sentence of each page, [page]."""
+    present: str
+    """1 where the page table holds a page, else 0, [batch, 1, place]."""
+
+
+class _Masks(NamedTuple):
+    """What the attention of the decoder sees, and what it must not."""
+
+    pages: _Pages
     history: str
     source: str
     source_bias: str
@@ -141,9 +154,7 @@ class _Blocks:
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
     def decoder_layer(self, x: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
-        x = self.residual(
-            x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index, masks.history)
-        )
+        x = self.residual(x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index, masks))
         x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index, masks))
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
@@ -212,11 +223,11 @@ class _Blocks:
         query, key, value = self._project(h, layer.self_attention)
         return self._attend([query, key, value, "", mask], layer.self_attention)
 
-    def _history_attention(self, h: str, layer: DecoderLayer, index: int, bias: str) -> str:
+    def _history_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
         """Write the step's keys and values into their slots, then attend to the slots that may be seen."""
         attention = layer.self_attention
         query, *new = self._project(h, attention)
-        slots = [
+        key, value = (
             self.graph.op(
                 "ScatterND",
                 f"past_key_values.{index}.{part}",
@@ -225,8 +236,37 @@ class _Blocks:
                 output=f"present_key_values.{index}.{part}",
             )
             for part, projected in zip(("key", "value"), new, strict=True)
-        ]
-        return self._attend([query, *slots, "", "", bias], attention)
+        )
+        mixed = self._paged_attention(self._heads(query), key, value, masks)
+        return self.linear(self._joined(mixed), attention.output_projection)
+
+    def _paged_attention(self, query: str, key: str, value: str, masks: _Masks) -> str:
+        """Attend to the slots of each sentence, which are scattered over pages.
+
+        Scores are computed page by page, brought together for the softmax of a sentence, and its weights are given back
+        to the pages; what these yield is summed.
+
+        Args:
+            query: [batch, heads, beam, head].
+            key: [page, heads, slot of the page, head].
+            value: The same.
+            masks: Say which page is whose, and what is hidden.
+
+        Returns:
+            [batch, heads, beam, head].
+        """
+        graph, ints = self.graph, self.graph.ints
+        queries = graph.op("Gather", query, masks.pages.owners)  # [page, heads, beam, head]
+        scores = graph.op("FusedMatMul", queries, key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
+        placed = graph.op("Gather", scores, "page_table")  # [batch, place, heads, beam, slot of the page]
+        placed = graph.op("Reshape", graph.op("Transpose", placed, perm=[0, 2, 3, 1, 4]), ints(0, 0, 0, -1))
+        weights = graph.op("Softmax", graph.op("Add", placed, masks.history), axis=-1)  # [batch, heads, beam, slot]
+        split = graph.op("Reshape", weights, ints(0, 0, 0, -1, tensors.PAGE_SLOTS))
+        of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
+        yields = graph.op("Flatten", graph.op("MatMul", of_pages, value))  # [page, heads · beam · head]
+        # A place without page yields what some page does, times 0.
+        summed = graph.op("MatMul", masks.pages.present, graph.op("Gather", yields, "page_table"))
+        return graph.op("Reshape", summed, ints(0, self._num_heads, -1, self._d_head))
 
     def _cross_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
         query = self.linear(h, layer.cross_attention.query_projection)
@@ -238,13 +278,20 @@ class _Blocks:
     def _observed_attention(self, query: str, key: str, value: str, bias: str, attention: MultiHeadAttention) -> str:
         """Attend step by step instead of fused, as fast, so that the weights can be read from the graph."""
         graph = self.graph
-        heads = graph.op("Reshape", query, graph.ints(0, 0, self._num_heads, self._d_head))
-        heads = graph.op("Transpose", heads, perm=[0, 2, 1, 3])
-        scores = graph.op("FusedMatMul", heads, key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
+        scores = graph.op("FusedMatMul", self._heads(query), key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
         weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)  # [batch, heads, beam, source]
         graph.op("ReduceMean", weights, graph.ints(1), keepdims=0, output="attention")
-        mixed = graph.op("Transpose", graph.op("MatMul", weights, value), perm=[0, 2, 1, 3])
-        return self.linear(graph.op("Reshape", mixed, graph.ints(0, 0, self._d_model)), attention.output_projection)
+        return self.linear(self._joined(graph.op("MatMul", weights, value)), attention.output_projection)
+
+    def _heads(self, x: str) -> str:
+        """Split [batch, position, model] into [batch, heads, position, head]."""
+        split = self.graph.op("Reshape", x, self.graph.ints(0, 0, self._num_heads, self._d_head))
+        return self.graph.op("Transpose", split, perm=[0, 2, 1, 3])
+
+    def _joined(self, x: str) -> str:
+        """Join what `_heads` split."""
+        together = self.graph.op("Transpose", x, perm=[0, 2, 1, 3])
+        return self.graph.op("Reshape", together, self.graph.ints(0, 0, self._d_model))
 
     def _project(self, h: str, attention: MultiHeadAttention) -> list[str]:
         together = self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
@@ -254,6 +301,13 @@ class _Blocks:
         """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias."""
         heads = self.graph.op("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=self._num_heads)
         return self.linear(heads, attention.output_projection)
+
+
+def _pages(graph: GraphBuilder) -> _Pages:
+    held = graph.op("GreaterOrEqual", "page_table", _scalar(graph, 0))
+    present = graph.op("Unsqueeze", graph.op("Cast", held, to=onnx.TensorProto.FLOAT), graph.ints(1))
+    owners = graph.op("Squeeze", graph.op("Gather", "page_places", graph.ints(0), axis=1), graph.ints(1))
+    return _Pages(owners=owners, present=present)
 
 
 def _bias(graph: GraphBuilder, mask: str, *axes: int) -> str:

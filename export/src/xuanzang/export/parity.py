@@ -11,7 +11,8 @@ import numpy as np
 import onnxruntime
 import torch
 
-from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, step_inputs, translate_batch
+from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, places_for, step_inputs, translate_batch
+from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.transformer import Transformer
@@ -78,12 +79,12 @@ def step_milliseconds(
     config = onnx_model.config
     memory = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
     # A translation of that many tokens, and beside it what its other hypotheses do not share.
-    slots = position + 4 * beam_size
+    places = places_for(position + 4 * beam_size)
     shape = (batch, beam_size)
     rows = Rows(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
-    inputs = step_inputs(config, rows, position, np.arange(beam_size))
-    inputs["visible"] = np.ones((*shape, slots), dtype=bool)
-    feed = memory | onnx_model.empty_slots(batch, slots)
+    visible = np.ones((*shape, places * PAGE_SLOTS), dtype=bool)
+    inputs = step_inputs(config, rows, position, np.arange(beam_size), visible)
+    feed = memory | onnx_model.empty_pages(batch, places)
     feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
     times = []
     for _ in range(runs):

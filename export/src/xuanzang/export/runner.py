@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
+from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.config import TransformerConfig
 from xuanzang.model.search import Beam, Hypothesis
 
@@ -58,9 +59,9 @@ class OnnxModel:
         values = self.encoder.run_with_ort_values(self._encoder_outputs, feed)
         return dict(zip(self._encoder_outputs, values, strict=True))
 
-    def empty_slots(self, batch: int, slots: int) -> dict[str, onnxruntime.OrtValue]:
-        """Return the past of a decoder that has seen no token and may write to some slots per sentence."""
-        shape = (batch, self.config.num_heads, slots, self.config.d_head)
+    def empty_pages(self, batch: int, places: int) -> dict[str, onnxruntime.OrtValue]:
+        """Return the past of a decoder that has seen no token and may write to some pages per sentence."""
+        shape = (batch * places, self.config.num_heads, PAGE_SLOTS, self.config.d_head)
         names = [name.name for name in self.decoder.get_inputs() if name.name.startswith("past_key_values.")]
         return dict.fromkeys(names, _value(np.zeros(shape, dtype=np.float32)))
 
@@ -127,17 +128,17 @@ def translate_batch(
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
-    batch, slots = len(sentences), max_target_length * beam_size
+    batch, places = len(sentences), places_for(max_target_length * beam_size)
     beams = [Beam(beam_size, beam_size, length_penalty, max_target_length) for _ in sentences]
-    memory, past = model.encode(sentences), model.empty_slots(batch, slots)
-    visible = np.zeros((batch, beam_size, slots), dtype=bool)
+    memory, past = model.encode(sentences), model.empty_pages(batch, places)
+    visible = np.zeros((batch, beam_size, places * PAGE_SLOTS), dtype=bool)
     rows = _first_rows(batch, beam_size, model.config.bos_id)
     for position in range(max_target_length):
         # No slot is used twice: wasteful, but there is nothing to get wrong.
         own = position * beam_size + np.arange(beam_size)
         visible = np.take_along_axis(visible, rows.parents[:, :, None], 1)
         visible[:, np.arange(beam_size), own] = True
-        feed = step_inputs(model.config, rows, position, own) | {"visible": visible}
+        feed = step_inputs(model.config, rows, position, own, visible)
         candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
         if on_step:
             on_step(rows, candidates)
@@ -147,26 +148,40 @@ def translate_batch(
     return [beam.hypotheses() for beam in beams]
 
 
+def places_for(slots: int) -> int:
+    """Return how many places of the page table a sentence needs for some slots."""
+    return -(-slots // PAGE_SLOTS)
+
+
 def step_inputs(
-    config: TransformerConfig, rows: Rows, position: int, slots: npt.NDArray[np.int64]
+    config: TransformerConfig,
+    rows: Rows,
+    position: int,
+    slots: npt.NDArray[np.int64],
+    visible: npt.NDArray[np.bool_],
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the inputs of a step for sentences at the same position, but for `visible`, cache and memory.
+    """Return the inputs of a step for sentences at the same position, but for cache and memory.
 
     Args:
         config: Of the model.
         rows: What is continued.
         position: Of the last tokens.
         slots: That the hypotheses of each sentence write to, [beam].
+        visible: What each may see, [batch, beam, slot].
     """
     batch, beam = rows.token_ids.shape
-    sentence, head = np.arange(batch)[:, None, None], np.arange(config.num_heads)
-    places = np.broadcast_arrays(sentence, head, slots[:, None])
+    table = np.arange(batch * visible.shape[2] // PAGE_SLOTS).reshape(batch, -1)  # every sentence has all its pages
+    page, head = table[:, slots // PAGE_SLOTS, None], np.arange(config.num_heads)
+    indices = np.broadcast_arrays(page, head, slots[:, None] % PAGE_SLOTS)
     no_edits = np.zeros((batch, beam, 0))
     return {
         "token_ids": rows.token_ids,
         "positions": np.full((batch, 1), position, dtype=np.int64),
         "scores": rows.scores,
-        "slot_indices": np.stack(places, axis=-1),
+        "slot_indices": np.stack(indices, axis=-1),
+        "page_table": table,
+        "page_places": np.argwhere(table >= 0),
+        "visible": visible,
         "candidate_count": np.array([2 * beam]),
         "edited_ids": no_edits.astype(np.int64),
         "edit_penalties": no_edits.astype(np.float32),

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 from xuanzang.model.config import TransformerConfig
 
+PAGE_SLOTS = 32
+"""Slots of a page: 32 floats are two AVX-512 registers, and a translation seldom fills more than three pages."""
+
 
 class TensorSpec(NamedTuple):
     """One input or output of a graph."""
@@ -24,13 +27,13 @@ def cross_key_values(config: TransformerConfig) -> list[TensorSpec]:
 
 
 def past_key_values(config: TransformerConfig) -> list[TensorSpec]:
-    """Self-attention keys and values before the step, one per slot; the hypotheses of a sentence share its slots."""
-    return _per_layer(config, "past_key_values", ("batch", config.num_heads, "slot", config.d_head))
+    """Self-attention keys and values before the step, one per slot, in pages that belong to one sentence each."""
+    return _per_layer(config, "past_key_values", _page(config))
 
 
 def present_key_values(config: TransformerConfig) -> list[TensorSpec]:
     """The same after the step: the slots of the step's tokens are written, so one buffer may serve as both."""
-    return _per_layer(config, "present_key_values", ("batch", config.num_heads, "slot", config.d_head))
+    return _per_layer(config, "present_key_values", _page(config))
 
 
 def encoder_inputs() -> list[TensorSpec]:
@@ -47,9 +50,13 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
     """What one step takes.
 
     token_ids: last token of each hypothesis. positions: of that token, one per sentence; sentences may stand at
-    different ones. scores: summed log-probabilities so far; a dead row has a hugely negative one. slot_indices: where
-    each hypothesis' keys and values are written, as (sentence, head, slot). visible: the slots that each hypothesis may
-    see, its new one included. candidate_count: how many continuations to return.
+    different ones. scores: summed log-probabilities so far; a dead row has a hugely negative one. candidate_count: how
+    many continuations to return.
+
+    The slots of a sentence are those of its pages, side by side. page_table: the page at each place of a sentence, or
+    -1. page_places: where in the table each page stands, as (sentence, place); a page that
+    is not in it may name any. slot_indices: where each hypothesis' keys and values are written, as (page, head, slot
+    of the page). visible: the slots that each hypothesis may see, its new one included.
 
     Edits change logits before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
     divided by it if positive, and its bias is added. An id named twice must have equal edits.
@@ -60,6 +67,8 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
         TensorSpec("positions", "int64", ("batch", 1)),
         TensorSpec("scores", "float32", ("batch", "beam")),
         TensorSpec("slot_indices", "int64", ("batch", "beam", config.num_heads, 3)),
+        TensorSpec("page_table", "int64", ("batch", "place")),
+        TensorSpec("page_places", "int64", ("page", 2)),
         TensorSpec("visible", "bool", ("batch", "beam", "slot")),
         TensorSpec("candidate_count", "int64", (1,)),
         TensorSpec("edited_ids", "int64", edits),
@@ -123,6 +132,10 @@ def decoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
         TensorSpec("attention", "float32", ("batch", "beam", "source")),
         *present_key_values(config),
     ]
+
+
+def _page(config: TransformerConfig) -> tuple[str | int, ...]:
+    return ("page", config.num_heads, PAGE_SLOTS, config.d_head)
 
 
 def _per_layer(config: TransformerConfig, prefix: str, shape: tuple[str | int, ...]) -> list[TensorSpec]:

@@ -1,6 +1,6 @@
 """What an operator can set: each option is spelled once, and is a flag and an environment variable.
 
-`--max-batch-sentences 16` and `XUANZANG_MAX_BATCH_SENTENCES=16` say the same; the flag wins.
+`--max-batch-sentences 32` and `XUANZANG_MAX_BATCH_SENTENCES=32` say the same; the flag wins.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Settings(BaseSettings):
         "",
         description="Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one.",
     )
-    max_batch_sentences: int = Field(16, ge=1, le=1024, description="Most sentences decoded together by one worker.")
+    max_batch_sentences: int = Field(32, ge=1, le=1024, description="Most sentences decoded together by one worker.")
     max_join_source_tokens: int = Field(
         600,
         ge=1,

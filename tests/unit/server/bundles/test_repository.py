@@ -83,6 +83,12 @@ def prefix(manifest: Manifest, **ids: int) -> None:
     manifest["source_format"]["language_prefix_ids"] = ids
 
 
+def paged(manifest: Manifest, slots: str) -> None:
+    for tensor in manifest["decoder"]["inputs"]:
+        if tensor["name"].startswith("past_key_values"):
+            tensor["shape"][2] = slots
+
+
 CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("model is 'Small'", lambda m: m.update(model="Small")),
     ("its folder is 'small'", lambda m: m.update(model="large")),
@@ -101,6 +107,8 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("source_tokenizer is ''", lambda m: m.pop("source_tokenizer")),
     ("decoder.inputs lacks 'token_ids'", lambda m: m["decoder"]["inputs"].pop(0)),
     ("decoder.inputs lacks 'past_key_values.1.key'", lambda m: m["dimensions"].update(num_decoder_layers=2)),
+    ("pages must have a multiple of 32 slots", lambda m: paged(m, "slot")),
+    ("pages must have a multiple of 32 slots", lambda m: paged(m, "48")),
     ("decoder.outputs has 'logits'", lambda m: m["decoder"]["outputs"].append({"name": "logits"})),
     ("encoder.outputs names a tensor twice", lambda m: m["encoder"]["outputs"].extend(m["encoder"]["outputs"][:1])),
     ("'source_ids' has type 'int32'", lambda m: m["encoder"]["inputs"][0].update(dtype="int32")),

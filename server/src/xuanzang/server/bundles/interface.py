@@ -21,6 +21,8 @@ class Row:
 _ID_MATRIX = Row(dtypes=("int64",), rank=2)
 _MASK = Row(dtypes=("bool",), rank=2)
 _CACHE = Row(dtypes=_FLOATS, rank=4)
+# Half of what onnxruntime sums at a time: sums over pages of other sizes might depend on how many there are.
+_PAGE_STEP = 32
 
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
@@ -41,6 +43,8 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "token_ids": _ID_MATRIX,
         "positions": _ID_MATRIX,
         "scores": Row(dtypes=("float32",), rank=2),
+        "page_table": _ID_MATRIX,
+        "page_places": _ID_MATRIX,
         "slot_indices": Row(dtypes=("int64",), rank=4),
         "visible": Row(dtypes=("bool",), rank=3),
         "candidate_count": Row(dtypes=("int64",), rank=1),
@@ -60,6 +64,8 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     }
     yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
+    if page_slots(manifest) < 1 or page_slots(manifest) % _PAGE_STEP:
+        yield f"decoder.inputs: pages must have a multiple of {_PAGE_STEP} slots, the same in all key_values"
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
         pieces, columns = {"piece_ids": Row(dtypes=("int64",), rank=1)}, _output_columns(manifest)
@@ -68,6 +74,14 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         yield from _faults_of("shortlist.projection", graphs.projection, pieces, columns)
         chosen = {**pieces, **columns, "choices": _ID_MATRIX}
         yield from _faults_of("shortlist.decoder", graphs.decoder, decoder_inputs | chosen, decoder_outputs)
+
+
+def page_slots(manifest: manifest_pb2.Manifest) -> int:
+    """Return the slots of a page of past keys and values; 0 if the manifest does not say it as one number."""
+    past = [tensor for tensor in manifest.decoder.inputs if tensor.name.startswith("past_key_values.")]
+    numbers = {tensor.shape[2] for tensor in past if len(tensor.shape) == _CACHE.rank}
+    number = numbers.pop() if len(numbers) == 1 else ""
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def _output_columns(manifest: manifest_pb2.Manifest) -> dict[str, Row]:

@@ -11,6 +11,7 @@ import onnxruntime
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.interface import page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.cache import CacheShape
 from xuanzang.server.engine.errors import EngineError
@@ -85,6 +86,7 @@ class Runtime:
             memory_names=tuple(name for name in caches if name.startswith("cross_")),
             num_heads=heads,
             d_head=self.dimensions.d_model // heads,
+            page_slots=page_slots(manifest),
             dtype=np.dtype(next(iter(caches.values()))),
         )
 

@@ -143,7 +143,7 @@ class EngineSettings:
     """Threads that each worker uses inside one operation."""
     shortlists: frozenset[str] = frozenset()
     """Names of the models that are decoded with the shortlists of their bundles; "*" for those that have one."""
-    max_batch_sentences: int = 16
+    max_batch_sentences: int = 32
     """Most sentences that a worker decodes together; more of them gain little and make each step longer."""
     max_join_source_tokens: int = 600
     """Most source tokens of the sentences that join others at one step, who wait while these are encoded."""

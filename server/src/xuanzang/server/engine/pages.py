@@ -1,0 +1,92 @@
+"""Which pages hold the slots of which sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from xuanzang.server.engine.arrays import Ints
+
+# onnxruntime sums 64 floats, or 2 rows, at a time. With so many places, of 32 slots each, the slots and pages of a
+# sentence are summed in the same order whatever the width of the table, so that not even rounding depends on it.
+_PLACES_STEP = 2
+# More free pages than that are given back. Attention computes them like any other; to give them back moves others.
+_MOST_FREE = 3
+
+
+class PageTable:
+    """A place for each page of each sentence. Pages are counted from 0; one that stands nowhere is free."""
+
+    def __init__(self) -> None:
+        """Start without sentences."""
+        self.table: Ints = np.zeros((0, _PLACES_STEP), dtype=np.int64)
+        """Page at each place of each sentence, or -1, [batch, place]."""
+        self.places: Ints = np.zeros((0, 2), dtype=np.int64)
+        """Where in the table each page stands, as (sentence, place), (0, 0) for free ones; [page, 2]."""
+
+    @property
+    def count(self) -> int:
+        """Pages, free ones included."""
+        return len(self.places)
+
+    def join(self, rows: Ints) -> None:
+        """Take in sentences, which have no pages yet.
+
+        Args:
+            rows: Of each: places that others have left, or the next ones.
+        """
+        more = max(0, int(rows.max()) + 1 - len(self.table))
+        self.table = np.pad(self.table, ((0, more), (0, 0)), constant_values=-1)
+        self.table[rows] = -1
+
+    def select(self, order: Ints) -> None:
+        """Keep only some sentences, in the order given."""
+        self.table = self.table[order]
+
+    def widen(self) -> None:
+        """Make room for more pages of each sentence."""
+        self.table = np.pad(self.table, ((0, 0), (0, _PLACES_STEP)), constant_values=-1)
+
+    def provide(self, rows: Ints, places: Ints) -> None:
+        """Give sentences pages.
+
+        Args:
+            rows: Sentences.
+            places: Of each, without a page.
+        """
+        free = self._free().tolist()
+        for row, place in sorted({*zip(rows.tolist(), places.tolist(), strict=True)}):
+            page = free.pop(0) if free else self.count
+            if page == self.count:
+                self.places = np.pad(self.places, ((0, 1), (0, 0)))
+            self.table[row, place] = page
+        self._index()
+
+    def tidy(self) -> Iterator[tuple[int, int]]:
+        """Give back pages and places that are not needed.
+
+        Yields:
+            A page whose content has to move, and where to.
+        """
+        width = 1 + int(np.flatnonzero((self.table >= 0).any(axis=0)).max(initial=0))
+        self.table = np.ascontiguousarray(self.table[:, : -(-width // _PLACES_STEP) * _PLACES_STEP])
+        free = self._free()
+        if len(free) > _MOST_FREE:
+            count = self.count - len(free)
+            kept = self.table[self.table >= count]
+            for page, target in zip(kept.tolist(), free.tolist(), strict=False):
+                self.table[self.table == page] = target
+                yield page, target
+            self.places = self.places[:count]
+        self._index()
+
+    def _free(self) -> Ints:
+        taken = np.zeros(self.count, dtype=bool)
+        taken[self.table[self.table >= 0]] = True
+        return np.flatnonzero(~taken)
+
+    def _index(self) -> None:
+        held = self.table >= 0
+        self.places[:] = 0
+        self.places[self.table[held]] = np.argwhere(held)
