@@ -19,7 +19,7 @@ class Load:
     callers: int
     """Of a closed loop: each sends its next request when it has its answer."""
     seconds: float
-    """For which requests are sent."""
+    """For which requests are sent; a closed loop goes on until every caller could have had some answers."""
     warm_up_seconds: float
     """From the start, in which nothing counts."""
     seed: int

@@ -25,6 +25,8 @@ from xuanzang.translation.v1 import translation_pb2
 
 TIMEOUT_SECONDS = 60.0
 """An answer that takes longer is an error."""
+LEAST_ANSWERS = 3
+"""For each caller of a closed loop, however slow the server: a window without whole rounds of answers says nothing."""
 
 
 class Callers:
@@ -53,15 +55,23 @@ class Callers:
             # Without serialisers it takes and gives bytes.
             self._translate: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
             self._started = time.perf_counter()
-            await (self._closed_loop() if self._load.rate is None else self._open_loop(self._load.rate))
-        return summarize(self._answers, self._failures + sum(map(_is_empty, self._contents)), self._load)
+            load = self._load
+            if load.rate is None:
+                load = dataclasses.replace(load, seconds=await self._closed_loop())
+            else:
+                await self._open_loop(load.rate)
+        return summarize(self._answers, self._failures + sum(map(_is_empty, self._contents)), load)
 
-    async def _closed_loop(self) -> None:
-        async def call_again_and_again() -> None:
-            while (now := self._now()) < self._load.seconds:
+    async def _closed_loop(self) -> float:
+        """Return for how many seconds requests were sent."""
+        least = LEAST_ANSWERS * self._load.callers
+
+        async def call_again_and_again() -> float:
+            while (now := self._now()) < self._load.seconds or len(self._answers) + self._failures < least:
                 await self._call(now)
+            return now
 
-        await asyncio.gather(*(call_again_and_again() for _ in range(self._load.callers)))
+        return min(await asyncio.gather(*(call_again_and_again() for _ in range(self._load.callers))))
 
     async def _open_loop(self, rate: float) -> None:
         calls: list[asyncio.Task[None]] = []

@@ -16,10 +16,11 @@ from workload import Workload
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.denormals import flush_denormals
 from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime import Runtime
 
-MAX_SENTENCES = 16
+MAX_SENTENCES = 32
 """That one decoder has at a time, as in the server."""
 
 
@@ -38,7 +39,7 @@ class Xuanzang:
         bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
         runtimes = [Runtime(bundle, provider="cpu", intra_op_threads=threads) for _ in range(workers)]
         self._decoders = [Decoder(runtime) for runtime in runtimes]
-        self._pool = ThreadPoolExecutor(workers)
+        self._pool = ThreadPoolExecutor(workers, initializer=flush_denormals)
 
     def translate(self, batch: Sequence[Sequence[int]], workload: Workload) -> Translated:
         """Translate one batch and time it."""

@@ -27,6 +27,7 @@ class GraphBuilder:
         self._name = name
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
+        self._known: list[onnx.ValueInfoProto] = []
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
@@ -51,6 +52,14 @@ class GraphBuilder:
         self._nodes.append(node)
         return names
 
+    def known(self, name: str, *shape: str | int) -> str:
+        """State the shape of a float value that onnxruntime cannot infer, and return its name.
+
+        Only what is known to have the size of an input can take its place in memory; anything else is copied.
+        """
+        self._known.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        return name
+
     def model(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> onnx.ModelProto:
         """Return the checked model.
 
@@ -63,6 +72,7 @@ class GraphBuilder:
             [_value_info(spec) for spec in inputs],
             [_value_info(spec) for spec in outputs],
             list(self._constants.values()),
+            value_info=self._known,
         )
         opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="xuanzang")

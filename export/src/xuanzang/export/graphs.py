@@ -220,24 +220,28 @@ class _Blocks:
             self.graph.op("Transpose", heads, perm=[0, 2, 1, 3], output=f"cross_key_values.{index}.{part}")
 
     def _encoder_attention(self, h: str, layer: EncoderLayer, mask: str) -> str:
-        query, key, value = self._project(h, layer.self_attention)
-        return self._attend([query, key, value, "", mask], layer.self_attention)
+        attention = layer.self_attention
+        together = self._projected(h, attention)
+        parts = self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
+        return self._attend([*parts, "", mask], attention)
 
     def _history_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
         """Write the step's keys and values into their slots, then attend to the slots that may be seen."""
         attention = layer.self_attention
-        query, *new = self._project(h, attention)
+        together = self._projected(h, attention)
+        heads = self.graph.op("Reshape", together, self.graph.ints(0, 0, 3 * self._num_heads, self._d_head))
+        query, *new = self.graph.multi_op("Split", heads, outputs=3, axis=2, num_outputs=3)
         key, value = (
             self.graph.op(
                 "ScatterND",
                 f"past_key_values.{index}.{part}",
                 "slot_indices",
-                self.graph.op("Reshape", projected, self.graph.ints(0, 0, self._num_heads, self._d_head)),
+                projected,
                 output=f"present_key_values.{index}.{part}",
             )
             for part, projected in zip(("key", "value"), new, strict=True)
         )
-        mixed = self._paged_attention(self._heads(query), key, value, masks)
+        mixed = self._paged_attention(self.graph.op("Transpose", query, perm=[0, 2, 1, 3]), key, value, masks)
         return self.linear(self._joined(mixed), attention.output_projection)
 
     def _paged_attention(self, query: str, key: str, value: str, masks: _Masks) -> str:
@@ -260,13 +264,15 @@ class _Blocks:
         scores = graph.op("FusedMatMul", queries, key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
         placed = graph.op("Gather", scores, "page_table")  # [batch, place, heads, beam, slot of the page]
         placed = graph.op("Reshape", graph.op("Transpose", placed, perm=[0, 2, 3, 1, 4]), ints(0, 0, 0, -1))
+        graph.known(placed, "batch", self._num_heads, "beam", "slot")
         weights = graph.op("Softmax", graph.op("Add", placed, masks.history), axis=-1)  # [batch, heads, beam, slot]
         split = graph.op("Reshape", weights, ints(0, 0, 0, -1, tensors.PAGE_SLOTS))
         of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
         yields = graph.op("Flatten", graph.op("MatMul", of_pages, value))  # [page, heads · beam · head]
         # A place without page yields what some page does, times 0.
         summed = graph.op("MatMul", masks.pages.present, graph.op("Gather", yields, "page_table"))
-        return graph.op("Reshape", summed, ints(0, self._num_heads, -1, self._d_head))
+        heads = graph.op("Reshape", summed, ints(0, self._num_heads, -1, self._d_head))
+        return graph.known(heads, "batch", self._num_heads, "beam", self._d_head)
 
     def _cross_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
         query = self.linear(h, layer.cross_attention.query_projection)
@@ -293,9 +299,9 @@ class _Blocks:
         together = self.graph.op("Transpose", x, perm=[0, 2, 1, 3])
         return self.graph.op("Reshape", together, self.graph.ints(0, 0, self._d_model))
 
-    def _project(self, h: str, attention: MultiHeadAttention) -> list[str]:
-        together = self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
-        return self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
+    def _projected(self, h: str, attention: MultiHeadAttention) -> str:
+        """Return queries, keys and values side by side."""
+        return self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
 
     def _attend(self, inputs: list[str], attention: MultiHeadAttention) -> str:
         """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias."""

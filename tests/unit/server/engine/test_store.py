@@ -45,8 +45,10 @@ def test_rows_are_filled_and_copied(dtype: type[np.generic]) -> None:
     store.resize(3, 4, used=4)
     fresh = np.arange(8, dtype=dtype).reshape(2, 1, 2, 2)
     store.fill(np.array([2, 0]), {"key": fresh})
-    store.copy_row(2, 1)
+    before = store.tensors()["key"].copy()
+    store.copy_row(2, 1, used=2)
     tensor = store.tensors()["key"]
     assert tensor.dtype == dtype
     assert (tensor[1, :, :2] == fresh[0]).all()
+    assert (tensor[1, :, 2:] == before[1, :, 2:]).all()
     assert (tensor[0, :, :2] == fresh[1]).all()

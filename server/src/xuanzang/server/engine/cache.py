@@ -106,7 +106,8 @@ class Cache:
             order: Rows, [batch]; row i comes from order[i], and none from a row that was overwritten before.
         """
         for row in np.flatnonzero(order != np.arange(len(order))).tolist():
-            self._memory.copy_row(int(order[row]), row)
+            source = int(order[row])
+            self._memory.copy_row(source, row, used=int(self._source_lengths[source]))
         self._source_lengths = self._source_lengths[order]
         self._visible = self._visible[order]
         self._pages.select(order)
@@ -156,7 +157,7 @@ class Cache:
     def _arrange(self) -> None:
         """Bring everything to the sentences that there are, and to the longest of them."""
         for page, target in self._pages.tidy():
-            self._past.copy_row(page, target)
+            self._past.copy_row(page, target, used=self._page_slots)
         self._past.resize(self._pages.count, self._page_slots, used=self._page_slots)
         count, longest = len(self._source_lengths), int(self._source_lengths.max(initial=1))
         sources = -(-longest // _SOURCE_CHUNK) * _SOURCE_CHUNK

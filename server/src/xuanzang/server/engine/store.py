@@ -70,10 +70,16 @@ class Store:
         self.count, self.columns = count, columns
         self._tensors = {}
 
-    def copy_row(self, source: int, target: int) -> None:
-        """Overwrite a sentence with another."""
+    def copy_row(self, source: int, target: int, *, used: int) -> None:
+        """Overwrite a sentence with another.
+
+        Args:
+            source: Row that is read.
+            target: Row that is written.
+            used: Columns whose content counts.
+        """
         for tensor in self.tensors().values():
-            tensor[target] = tensor[source]
+            tensor[target, :, :used] = tensor[source, :, :used]
 
     def fill(self, rows: Ints, values: Mapping[str, Array]) -> None:
         """Write the first columns of some sentences.

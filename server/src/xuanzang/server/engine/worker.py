@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.denormals import flush_denormals
 from xuanzang.server.engine.lane import Lane, NewDecoder
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.replay import replay
@@ -63,6 +64,7 @@ class Worker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        flush_denormals()
         try:
             refused = self._open_models()
         except Exception as error:  # noqa: BLE001 - whoever waits for the worker must hear of it, whatever it is
