@@ -13,6 +13,8 @@ from xuanzang.server.engine.arrays import Ints
 _PLACES_STEP = 2
 # More free pages than that are given back. Attention computes them like any other; to give them back moves others.
 _MOST_FREE = 3
+# With so many pages one more is made than is needed at once: new pages mean new arrays for every layer.
+_PAGES_PER_SPARE = 16
 
 
 class PageTable:
@@ -24,6 +26,7 @@ class PageTable:
         """Page at each place of each sentence, or -1, [batch, place]."""
         self.places: Ints = np.zeros((0, 2), dtype=np.int64)
         """Where in the table each page stands, as (sentence, place), (0, 0) for free ones; [page, 2]."""
+        self._free: list[int] = []
 
     @property
     def count(self) -> int:
@@ -55,13 +58,13 @@ class PageTable:
             rows: Sentences.
             places: Of each, without a page.
         """
-        free = self._free().tolist()
-        for row, place in sorted({*zip(rows.tolist(), places.tolist(), strict=True)}):
-            page = free.pop(0) if free else self.count
-            if page == self.count:
-                self.places = np.pad(self.places, ((0, 1), (0, 0)))
+        wanted = sorted({*zip(rows.tolist(), places.tolist(), strict=True)})
+        if (missing := len(wanted) - len(self._free)) > 0:
+            self._grow(missing + min(self.count // _PAGES_PER_SPARE, _MOST_FREE))
+        for page, (row, place) in zip(self._free, wanted, strict=False):
             self.table[row, place] = page
-        self._index()
+            self.places[page] = row, place
+        del self._free[: len(wanted)]
 
     def tidy(self) -> Iterator[tuple[int, int]]:
         """Give back pages and places that are not needed.
@@ -71,22 +74,26 @@ class PageTable:
         """
         width = 1 + int(np.flatnonzero((self.table >= 0).any(axis=0)).max(initial=0))
         self.table = np.ascontiguousarray(self.table[:, : -(-width // _PLACES_STEP) * _PLACES_STEP])
-        free = self._free()
-        if len(free) > _MOST_FREE:
-            count = self.count - len(free)
+        self._index()
+        if len(self._free) > _MOST_FREE:
+            count = self.count - len(self._free)
             kept = self.table[self.table >= count]
-            for page, target in zip(kept.tolist(), free.tolist(), strict=False):
+            for page, target in zip(kept.tolist(), self._free, strict=False):
                 self.table[self.table == page] = target
                 yield page, target
             self.places = self.places[:count]
-        self._index()
+            self._index()
 
-    def _free(self) -> Ints:
-        taken = np.zeros(self.count, dtype=bool)
-        taken[self.table[self.table >= 0]] = True
-        return np.flatnonzero(~taken)
+    def _grow(self, more: int) -> None:
+        self._free += range(self.count, self.count + more)
+        self.places = np.pad(self.places, ((0, more), (0, 0)))
 
     def _index(self) -> None:
+        """Find out where each page stands, and which stand nowhere."""
         held = self.table >= 0
+        pages = self.table[held]
         self.places[:] = 0
-        self.places[self.table[held]] = np.argwhere(held)
+        self.places[pages] = np.argwhere(held)
+        taken = np.zeros(self.count, dtype=bool)
+        taken[pages] = True
+        self._free = np.flatnonzero(~taken).tolist()
