@@ -19,7 +19,7 @@ from measurement import measure_interleaved, start_processes
 from models import BenchmarkModel, WrittenModel, first_sentences, load_model, write_models
 from processes import cpu_times, share_of_others
 from report import Report, Row, as_json, as_markdown
-from served import FULL, QUICK, ServedModel, measure_served, single_sentences
+from served import FULL, QUICK, Effort, ServedModel, measure_served, single_sentences
 from tqdm import tqdm
 from workload import FULL_BATCHES, QUICK_BATCHES, Workload, sentences_needed, workloads
 
@@ -117,7 +117,7 @@ def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, repor
     effort = QUICK if arguments.quick else FULL
     planned = _workloads(model, arguments)
     if "engine" in arguments.parts:
-        report.engine += measure_engine(model, written, planned, effort.engine_rounds)
+        report.engine += measure_engine(model, written, planned, effort)
     served = ServedModel(
         name=model.name,
         bundle=written.bundles["int8"],
@@ -141,24 +141,27 @@ def _workloads(model: BenchmarkModel, arguments: argparse.Namespace) -> list[Wor
     return list(workloads(sentences, batches, min_seconds=0.1 if arguments.quick else 0.3))
 
 
-def measure_engine(model: BenchmarkModel, written: WrittenModel, planned: list[Workload], rounds: int) -> Iterator[Row]:
+def measure_engine(
+    model: BenchmarkModel, written: WrittenModel, planned: list[Workload], effort: Effort
+) -> Iterator[Row]:
     """Measure the engines of one model in both precisions with every workload.
 
     Args:
         model: To measure.
         written: Where it is on disk.
         planned: The workloads.
-        rounds: Measurements of each.
+        effort: How often, and which of them in float32.
 
     Yields:
         One row for each precision, beam size and batch size.
     """
     for precision, bundle in written.bundles.items():
+        chosen = [w for w in planned if precision == "int8" or w.beam_size in effort.float32_beams]
         with ExitStack() as stack:
             folders = {"xuanzang": bundle, "ctranslate2": written.ctranslate2}
             processes = start_processes(stack, folders, precision)
-            for workload in tqdm(planned, desc=f"{model.name} {precision}", unit="row"):
-                results = measure_interleaved(processes, workload, rounds)
+            for workload in tqdm(chosen, desc=f"{model.name} {precision}", unit="row"):
+                results = measure_interleaved(processes, workload, effort.engine_rounds)
                 yield Row(
                     model=model.name,
                     precision=precision,

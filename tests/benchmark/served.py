@@ -52,6 +52,8 @@ class Effort:
 
     engine_rounds: int
     """Measurements of each batch by each engine, in turn; medians count."""
+    float32_beams: Sequence[int]
+    """Beam sizes that are measured in float32, which takes twice as long as int8."""
     rounds: int
     """Of each load, one server after the other; medians count."""
     seconds: float
@@ -65,9 +67,23 @@ class Effort:
 
 
 FULL = Effort(
-    engine_rounds=5, rounds=5, seconds=15, warm_up_seconds=3, max_batches=(8, 16, 32, 64), delays=(0, 0.005, 0.02)
+    engine_rounds=5,
+    float32_beams=(1, 4),
+    rounds=5,
+    seconds=15,
+    warm_up_seconds=3,
+    max_batches=(8, 16, 32, 64),
+    delays=(0, 0.005, 0.02),
 )
-QUICK = Effort(engine_rounds=3, rounds=1, seconds=5, warm_up_seconds=1, max_batches=(16, 32), delays=(0, 0.005))
+QUICK = Effort(
+    engine_rounds=3,
+    float32_beams=(4,),
+    rounds=1,
+    seconds=5,
+    warm_up_seconds=1,
+    max_batches=(32,),
+    delays=(0, 0.005),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
