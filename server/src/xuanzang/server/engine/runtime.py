@@ -131,7 +131,7 @@ class Runtime:
 
     def new_binding(self) -> Binding:
         """Return a binding for the steps of one batch."""
-        return Binding(self._decoder)
+        return Binding(self._decoder, copies=self._device != "cpu")
 
 
 class Binding:
@@ -141,11 +141,19 @@ class Binding:
     be the same array as an input: the graph then works in place.
     """
 
-    def __init__(self, session: onnxruntime.InferenceSession) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession, *, copies: bool = False) -> None:
+        """Start with nothing bound.
+
+        Args:
+            session: Of the graph.
+            copies: Whether it runs on a device that has memory of its own, where what is bound is a copy.
+        """
         self._session = session
         self._binding = session.io_binding()
         # Keeps the arrays alive while onnxruntime has their addresses.
         self._bound: dict[str, Array] = {}
+        self._copied: Mapping[str, Array] = {}
+        self._copies = copies
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Take arrays, contiguous and in the graph's types, by the names of the graph."""
@@ -157,9 +165,13 @@ class Binding:
             if self._bound.get(name) is not array:
                 self._binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
                 self._bound[name] = array
+        if self._copies:
+            self._copied = dict(inputs)
 
     def run(self) -> None:
         """Run the graph on what the arrays hold now."""
+        for name, array in self._copied.items():
+            self._binding.bind_cpu_input(name, array)
         self._session.run_with_iobinding(self._binding)
 
 
