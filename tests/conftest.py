@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,10 @@ PEOPLE = {"我": "I", "你": "you", "他们": "they", "我们": "we", "老师": 
 # Nothing may depend on how fast the machine is, and a failure on one machine must be a failure on all.
 settings.register_profile("xuanzang", deadline=None, derandomize=True, database=None)
 settings.load_profile("xuanzang")
+
+# A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
