@@ -92,6 +92,27 @@ def test_options_mean_what_they_mean_in_ctranslate2(
         assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
 
 
+def test_the_coverage_penalty_is_that_of_ctranslate2(
+    checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
+) -> None:
+    tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
+    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0}
+    options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
+    without = serve(rows, [SearchOptions(**options)] * len(rows))
+    found = serve(rows, [SearchOptions(**options, coverage_penalty=0.5)] * len(rows))
+    assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
+    for ids, mine in zip(rows, found, strict=True):
+        # One by one: of several sentences CTranslate2 takes the attention of the first for that of all.
+        [other] = peer.translate_batch(
+            [tokenizer.pieces(ids)],
+            **{**plain, "max_decoding_length": LIMIT, "min_decoding_length": 0, "coverage_penalty": 0.5},
+            return_scores=True,
+        )
+        assert [target.pieces(h.target_ids) for h in mine] == other.hypotheses
+        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
+
+
 def test_suppressed_sequences_are_those_of_ctranslate2(
     checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
 ) -> None:
