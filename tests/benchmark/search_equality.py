@@ -15,6 +15,7 @@ from models import first_sentences, load_model, write_models
 from tqdm import tqdm
 from workload import target_limit
 
+from xuanzang.model.data.corpus import CorpusError
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding import Decoder
@@ -125,4 +126,7 @@ def scores_agree(ours: Found, theirs: Found) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except CorpusError as error:
+        raise SystemExit(f"search_equality: {error}") from error
