@@ -79,9 +79,9 @@ QUICK = Effort(
     engine_rounds=3,
     float32_beams=(4,),
     rounds=1,
-    seconds=5,
+    seconds=4,
     warm_up_seconds=1,
-    max_batches=(32,),
+    max_batches=(8, 32),
     delays=(0, 0.005),
 )
 
