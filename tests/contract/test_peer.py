@@ -23,6 +23,13 @@ def peer(checkpoint: Checkpoint, tmp_path_factory: pytest.TempPathFactory) -> ct
     return ctranslate2.Translator(str(folder), device="cpu", compute_type="float32", inter_threads=1, intra_threads=1)
 
 
+def assert_same(
+    ours: Sequence[TargetHypothesis], theirs: ctranslate2.TranslationResult, checkpoint: Checkpoint
+) -> None:
+    assert [checkpoint.target_tokenizer.pieces(h.target_ids) for h in ours] == theirs.hypotheses
+    assert [h.score for h in ours] == pytest.approx(theirs.scores, abs=1e-4)
+
+
 @pytest.mark.parametrize(("beam_size", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6), (4, 0.0), (6, 1.0)])
 def test_hypotheses_and_scores_are_those_of_ctranslate2(
     checkpoint: Checkpoint,
@@ -52,8 +59,7 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
         return_scores=True,
     )
     for ours, theirs in zip(found, expected, strict=True):
-        assert [checkpoint.target_tokenizer.pieces(h.target_ids) for h in ours] == theirs.hypotheses
-        assert [h.score for h in ours] == pytest.approx(theirs.scores, abs=1e-4)
+        assert_same(ours, theirs, checkpoint)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +94,13 @@ def test_options_mean_what_they_mean_in_ctranslate2(
         return_scores=True,
     )
     for mine, other in zip(found, expected, strict=True):
-        assert [checkpoint.target_tokenizer.pieces(h.target_ids) for h in mine] == other.hypotheses
-        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
+        assert_same(mine, other, checkpoint)
 
 
 def test_the_coverage_penalty_is_that_of_ctranslate2(
     checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
 ) -> None:
-    tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
+    tokenizer = checkpoint.source_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0}
     options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
@@ -109,8 +114,7 @@ def test_the_coverage_penalty_is_that_of_ctranslate2(
             **{**plain, "max_decoding_length": LIMIT, "min_decoding_length": 0, "coverage_penalty": 0.5},
             return_scores=True,
         )
-        assert [target.pieces(h.target_ids) for h in mine] == other.hypotheses
-        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
+        assert_same(mine, other, checkpoint)
 
 
 def test_suppressed_sequences_are_those_of_ctranslate2(
@@ -131,8 +135,7 @@ def test_suppressed_sequences_are_those_of_ctranslate2(
         return_scores=True,
     )
     for mine, other in zip(found, expected, strict=True):
-        assert [target.pieces(h.target_ids) for h in mine] == other.hypotheses
-        assert [h.score for h in mine] == pytest.approx(other.scores, abs=1e-4)
+        assert_same(mine, other, checkpoint)
 
 
 def test_a_forced_prefix_is_that_of_ctranslate2(

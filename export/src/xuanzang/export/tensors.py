@@ -54,9 +54,9 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
     many continuations to return.
 
     The slots of a sentence are those of its pages, side by side. page_table: the page at each place of a sentence, or
-    -1. page_places: where in the table each page stands, as (sentence, place); a page that
-    is not in it may name any. slot_indices: where each hypothesis' keys and values are written, as (page, head, slot
-    of the page). visible: the slots that each hypothesis may see, its new one included.
+    -1. page_places: where in the table each page stands, as (sentence, place); a page that is not in it may name any.
+    slot_indices: where each hypothesis' keys and values are written, as (page, head, slot of the page). visible: the
+    slots that each hypothesis may see, its new one included.
 
     Edits change logits before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
     divided by it if positive, and its bias is added. An id named twice must have equal edits.

@@ -157,6 +157,8 @@ class Binding:
 
     def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
         """Take arrays, contiguous and in the graph's types, by the names of the graph."""
+        if self._copies:
+            self._copied, inputs = inputs, {}
         for name, array in inputs.items():
             if self._bound.get(name) is not array:
                 self._binding.bind_cpu_input(name, array)
@@ -165,8 +167,6 @@ class Binding:
             if self._bound.get(name) is not array:
                 self._binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
                 self._bound[name] = array
-        if self._copies:
-            self._copied = dict(inputs)
 
     def run(self) -> None:
         """Run the graph on what the arrays hold now."""
