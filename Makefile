@@ -9,8 +9,9 @@ METRICS_ADDRESS ?= 127.0.0.1:9464
 # For pytest: make test ARGS="tests/unit -k search"
 ARGS ?=
 
-ROOMS := proto model export server client
+ROOMS := proto kernels model export server client
 PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
+KERNELS := kernels/setup.py $(wildcard kernels/src/xuanzang/kernels/*.cc kernels/src/xuanzang/kernels/*.h)
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
@@ -41,6 +42,7 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 	$(BIN)/buf breaking --against ".git#ref=$(PROTO_BASE)"
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
+	$(BIN)/clang-format --dry-run --Werror $(filter %.cc %.h,$(KERNELS))
 	$(BIN)/hadolint server/Dockerfile
 	$(BIN)/docker-compose config --quiet
 
@@ -63,22 +65,22 @@ PROTOS := $(patsubst proto/%,%,$(wildcard proto/xuanzang/*/v*/*.proto))
 generate = $(PROTOC) --python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS) && \
 	$(PROTOC) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) xuanzang/translation/v1/translation.proto
 
-wheels: ## Build the five wheels; check that the client's and the server's each work alone
+wheels: ## Build the six wheels; check that the client's and the server's each work alone
 	.ci/wheels
 
 clean: ## Remove what was built and cached, and every environment but .venv
 	rm -rf dist $(ROOMS:%=%/build) .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.venv/ready: pyproject.toml constraints.txt $(PYPROJECTS)
+.venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu]' -e client --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu]' -e client --group dev
 	touch $@
 
-.venv-demo/ready: constraints.txt proto/pyproject.toml server/pyproject.toml client/pyproject.toml
+.venv-demo/ready: constraints.txt $(filter-out model/% export/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python $(INSTALL) -e proto -e 'server[cpu]' -e client
+	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client
 	touch $@
 
 # Apart from the rest: newer generators would force newer grpcio and protobuf on every user of the client.

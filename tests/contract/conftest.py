@@ -27,10 +27,10 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
 @pytest.fixture(scope="session")
 def open_runtime(
     tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[[str], Runtime]:
-    """Exports the tiny model in a precision and opens its graphs."""
+) -> Callable[[str, bool], Runtime]:
+    """Exports the tiny model in a precision and opens its graphs, with or without kernels."""
 
-    def open_runtime(precision: str) -> Runtime:
+    def open_runtime(precision: str, kernels: bool) -> Runtime:
         settings = ExportSettings.model_validate(
             {
                 "checkpoint": tiny_checkpoint,
@@ -44,7 +44,7 @@ def open_runtime(
                 "max_chrf_change": 100.0,
             }
         )
-        return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1)
+        return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1, kernels=kernels)
 
     return open_runtime
 

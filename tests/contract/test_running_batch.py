@@ -63,9 +63,9 @@ KINDS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["float32", "int8"])
-def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str], Runtime]) -> Runtime:
-    return open_runtime(request.param)
+@pytest.fixture(scope="module", params=[("float32", True), ("int8", True), ("float32", False)], ids=str)
+def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str, bool], Runtime]) -> Runtime:
+    return open_runtime(*request.param)
 
 
 @pytest.fixture(scope="module")

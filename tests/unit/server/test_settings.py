@@ -20,7 +20,8 @@ def test_help_names_every_option_and_its_default(capsys: pytest.CaptureFixture[s
     shown = capsys.readouterr().out
     assert caught.value.code == 0
     for name, field in Settings.model_fields.items():
-        assert f"--{name.replace('_', '-')}" in shown
+        flag = f"no-{name}" if field.default is True else name
+        assert f"--{flag.replace('_', '-')}" in shown
         assert field.description
 
 

@@ -16,6 +16,8 @@ OPSET = 21
 IR_VERSION = 10
 MICROSOFT = "com.microsoft"
 """Domain of onnxruntime's fused operators."""
+OWN = "xuanzang"
+"""Domain of our operators: functions in every model, for which xuanzang.kernels has kernels."""
 
 _DTYPES = {"int64": TensorProto.INT64, "float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "bool": TensorProto.BOOL}
 
@@ -27,6 +29,7 @@ class GraphBuilder:
         self._name = name
         self._nodes: list[onnx.NodeProto] = []
         self._constants: dict[str, onnx.TensorProto] = {}
+        self._functions: dict[str, onnx.FunctionProto] = {}
         self._known: list[onnx.ValueInfoProto] = []
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
@@ -52,6 +55,17 @@ class GraphBuilder:
         self._nodes.append(node)
         return names
 
+    def call(self, function: onnx.FunctionProto, *inputs: str, outputs: Sequence[str]) -> None:
+        """Add a node for a function, which becomes part of the model.
+
+        Args:
+            function: Made by `FunctionBuilder`.
+            inputs: Names of its arguments.
+            outputs: Names for its results; an empty one is not wanted.
+        """
+        self._functions[function.name] = function
+        self.multi_op(function.name, *inputs, outputs=outputs, domain=function.domain)
+
     def known(self, name: str, *shape: str | int) -> str:
         """State the shape of a float value that onnxruntime cannot infer, and return its name.
 
@@ -74,13 +88,47 @@ class GraphBuilder:
             list(self._constants.values()),
             value_info=self._known,
         )
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="xuanzang")
+        functions = list(self._functions.values())
+        model = helper.make_model(
+            graph,
+            opset_imports=_opsets(*{function.domain for function in functions}),
+            ir_version=IR_VERSION,
+            producer_name="xuanzang",
+            functions=functions,
+        )
         onnx.checker.check_model(model, full_check=True)
         return model
 
     def _fresh(self, kind: str) -> str:
         return f"{kind}_{len(self._nodes)}"
+
+
+class FunctionBuilder(GraphBuilder):
+    """Collects the nodes of a function: what an operator of our own means in operators that every runtime has."""
+
+    def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
+        """Add a constant once and return its name."""
+        if name not in self._constants:
+            tensor = numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name)
+            self._constants[name] = tensor
+            self.op("Constant", value=tensor, output=name)
+        return name
+
+    def function(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
+        """Return the function, named as this builder is.
+
+        Args:
+            inputs: Names that the nodes use for its arguments.
+            outputs: Names that they give to its results.
+        """
+        return helper.make_function(
+            OWN, self._name, inputs, outputs, self._nodes, opset_imports=_opsets(), value_info=self._known
+        )
+
+
+def _opsets(*others: str) -> list[onnx.OperatorSetIdProto]:
+    versions = {"": OPSET, MICROSOFT: 1, **dict.fromkeys(others, 1)}
+    return [helper.make_opsetid(domain, version) for domain, version in versions.items()]
 
 
 def _value_info(spec: TensorSpec) -> onnx.ValueInfoProto:

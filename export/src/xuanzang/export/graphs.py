@@ -14,23 +14,21 @@ and attention looks at no others.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import cast
 
 import numpy as np
 import onnx
 from torch import Tensor, nn
 
 from xuanzang.export import tensors
+from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
-from xuanzang.export.candidates import GROUP, NEVER, choose_candidates, edit_logits, log_probabilities
+from xuanzang.export.candidates import GROUP, NEVER, best_continuations, edit_logits
 from xuanzang.export.weights import Float32, FloatArray, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from xuanzang.model.positions import PositionalEncoding
 from xuanzang.model.transformer import Transformer
-
-HIDDEN = -1.0e4
-"""Added to the score of a key that must not be seen: its weight underflows to exactly 0."""
 
 
 def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -64,8 +62,8 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     """
     blocks = _Blocks(model, precision, "decoder")
     logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
-    log_probs = log_probabilities(blocks.graph, edit_logits(blocks.graph, logits), model.config.banned_ids)
-    choose_candidates(blocks.graph, log_probs)
+    banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
+    _choose(blocks.graph, edit_logits(blocks.graph, logits), banned, ids="candidate_ids")
     return blocks.graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
 
 
@@ -86,7 +84,9 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.Mo
     per_hypothesis = graph.op("Concat", rows, graph.op("Shape", "choices", start=1, end=2), axis=0)
     places = graph.op("Expand", graph.op("Unsqueeze", "choices", graph.ints(1)), per_hypothesis)
     own_logits = graph.op("GatherElements", edit_logits(graph, logits), places, axis=-1)  # [batch, beam, choice]
-    choose_candidates(graph, log_probabilities(graph, own_logits), graph.op("Gather", "piece_ids", "choices"))
+    _choose(graph, own_logits, graph.constant("banned_ids", [], np.int64), ids="chosen")
+    own_ids = graph.op("Gather", "piece_ids", "choices")  # [batch, choice]
+    graph.op("GatherElements", own_ids, "chosen", axis=1, output="candidate_ids")
     inputs = tensors.shortlist_decoder_inputs(model.config, precision.name)
     return graph.model(inputs, tensors.decoder_outputs(model.config))
 
@@ -105,37 +105,18 @@ def projection_graph(model: Transformer, precision: Precision) -> onnx.ModelProt
     return blocks.graph.model(tensors.projection_inputs(), tensors.projection_outputs(model.config, precision.name))
 
 
+def _choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:
+    """Add the choice of the best continuations; their ids get a name of their own."""
+    outputs = ["candidate_scores", ids, "candidate_parents"]
+    graph.call(best_continuations(), logits, "scores", "candidate_count", banned_ids, outputs=outputs)
+
+
 def _decoder_output(blocks: _Blocks, model: Transformer) -> str:
     """Add the decoder but for the projection onto the vocabulary; return the name of [batch, beam, model]."""
-    graph = blocks.graph
-    masks = _Masks(
-        pages=_pages(graph),
-        history=_bias(graph, "visible", 1),  # [batch, 1, beam, slot]
-        source=graph.op("Cast", "source_mask", to=onnx.TensorProto.INT32),
-        source_bias=_bias(graph, "source_mask", 1, 2),  # [batch, 1, 1, source]
-    )
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
     for index, layer in enumerate(model.decoder_layers):
-        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index, masks)
+        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
     return blocks.norm(x, model.decoder_norm)
-
-
-class _Pages(NamedTuple):
-    """What a step knows of the pages, once for all layers."""
-
-    owners: str
-    """Sentence of each page, [page]."""
-    present: str
-    """1 where the page table holds a page, else 0, [batch, 1, place]."""
-
-
-class _Masks(NamedTuple):
-    """What the attention of the decoder sees, and what it must not."""
-
-    pages: _Pages
-    history: str
-    source: str
-    source_bias: str
 
 
 class _Blocks:
@@ -153,9 +134,9 @@ class _Blocks:
         x = self.residual(x, layer.self_attention_residual, lambda h: self._encoder_attention(h, layer, mask))
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
-    def decoder_layer(self, x: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
-        x = self.residual(x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index, masks))
-        x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index, masks))
+    def decoder_layer(self, x: str, layer: DecoderLayer, index: int) -> str:
+        x = self.residual(x, layer.self_attention_residual, lambda h: self._history_attention(h, layer, index))
+        x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index))
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
     def residual(self, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
@@ -225,79 +206,27 @@ class _Blocks:
         parts = self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
         return self._attend([*parts, "", mask], attention)
 
-    def _history_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
+    def _history_attention(self, h: str, layer: DecoderLayer, index: int) -> str:
         """Write the step's keys and values into their slots, then attend to the slots that may be seen."""
         attention = layer.self_attention
-        together = self._projected(h, attention)
-        heads = self.graph.op("Reshape", together, self.graph.ints(0, 0, 3 * self._num_heads, self._d_head))
-        query, *new = self.graph.multi_op("Split", heads, outputs=3, axis=2, num_outputs=3)
-        key, value = (
-            self.graph.op(
-                "ScatterND",
-                f"past_key_values.{index}.{part}",
-                "slot_indices",
-                projected,
-                output=f"present_key_values.{index}.{part}",
-            )
-            for part, projected in zip(("key", "value"), new, strict=True)
-        )
-        mixed = self._paged_attention(self.graph.op("Transpose", query, perm=[0, 2, 1, 3]), key, value, masks)
-        return self.linear(self._joined(mixed), attention.output_projection)
+        names = [f"key_values.{index}.{part}" for part in ("key", "value")]
+        mixed, present = f"history.{index}", [f"present_{name}" for name in names]
+        inputs = [*(f"past_{name}" for name in names), "slot_indices", "page_table", "page_places", "visible"]
+        operator = paged_attention(self._num_heads, self._d_head)
+        self.graph.call(operator, self._projected(h, attention), *inputs, outputs=[mixed, *present])
+        return self.linear(self._known_state(mixed), attention.output_projection)
 
-    def _paged_attention(self, query: str, key: str, value: str, masks: _Masks) -> str:
-        """Attend to the slots of each sentence, which are scattered over pages.
+    def _cross_attention(self, h: str, layer: DecoderLayer, index: int) -> str:
+        """Attend to the source; what the last layer gives to each position is an output of the graph."""
+        attention = layer.cross_attention
+        queries, mixed = self.linear(h, attention.query_projection), f"source.{index}"
+        inputs = [*(f"cross_key_values.{index}.{part}" for part in ("key", "value")), "source_mask"]
+        observed = "attention" if index == self._num_decoder_layers - 1 else ""
+        self.graph.call(cross_attention(self._num_heads, self._d_head), queries, *inputs, outputs=[mixed, observed])
+        return self.linear(self._known_state(mixed), attention.output_projection)
 
-        Scores are computed page by page, brought together for the softmax of a sentence, and its weights are given back
-        to the pages; what these yield is summed.
-
-        Args:
-            query: [batch, heads, beam, head].
-            key: [page, heads, slot of the page, head].
-            value: The same.
-            masks: Say which page is whose, and what is hidden.
-
-        Returns:
-            [batch, heads, beam, head].
-        """
-        graph, ints = self.graph, self.graph.ints
-        queries = graph.op("Gather", query, masks.pages.owners)  # [page, heads, beam, head]
-        scores = graph.op("FusedMatMul", queries, key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
-        placed = graph.op("Gather", scores, "page_table")  # [batch, place, heads, beam, slot of the page]
-        placed = graph.op("Reshape", graph.op("Transpose", placed, perm=[0, 2, 3, 1, 4]), ints(0, 0, 0, -1))
-        graph.known(placed, "batch", self._num_heads, "beam", "slot")
-        weights = graph.op("Softmax", graph.op("Add", placed, masks.history), axis=-1)  # [batch, heads, beam, slot]
-        split = graph.op("Reshape", weights, ints(0, 0, 0, -1, tensors.PAGE_SLOTS))
-        of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
-        yields = graph.op("Flatten", graph.op("MatMul", of_pages, value))  # [page, heads · beam · head]
-        # A place without page yields what some page does, times 0.
-        summed = graph.op("MatMul", masks.pages.present, graph.op("Gather", yields, "page_table"))
-        heads = graph.op("Reshape", summed, ints(0, self._num_heads, -1, self._d_head))
-        return graph.known(heads, "batch", self._num_heads, "beam", self._d_head)
-
-    def _cross_attention(self, h: str, layer: DecoderLayer, index: int, masks: _Masks) -> str:
-        query = self.linear(h, layer.cross_attention.query_projection)
-        key, value = (f"cross_key_values.{index}.{part}" for part in ("key", "value"))
-        if index == self._num_decoder_layers - 1:
-            return self._observed_attention(query, key, value, masks.source_bias, layer.cross_attention)
-        return self._attend([query, key, value, "", masks.source], layer.cross_attention)
-
-    def _observed_attention(self, query: str, key: str, value: str, bias: str, attention: MultiHeadAttention) -> str:
-        """Attend step by step instead of fused, as fast, so that the weights can be read from the graph."""
-        graph = self.graph
-        scores = graph.op("FusedMatMul", self._heads(query), key, domain=MICROSOFT, transB=1, alpha=self._d_head**-0.5)
-        weights = graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)  # [batch, heads, beam, source]
-        graph.op("ReduceMean", weights, graph.ints(1), keepdims=0, output="attention")
-        return self.linear(self._joined(graph.op("MatMul", weights, value)), attention.output_projection)
-
-    def _heads(self, x: str) -> str:
-        """Split [batch, position, model] into [batch, heads, position, head]."""
-        split = self.graph.op("Reshape", x, self.graph.ints(0, 0, self._num_heads, self._d_head))
-        return self.graph.op("Transpose", split, perm=[0, 2, 1, 3])
-
-    def _joined(self, x: str) -> str:
-        """Join what `_heads` split."""
-        together = self.graph.op("Transpose", x, perm=[0, 2, 1, 3])
-        return self.graph.op("Reshape", together, self.graph.ints(0, 0, self._d_model))
+    def _known_state(self, x: str) -> str:
+        return self.graph.known(x, "batch", "beam", self._d_model)
 
     def _projected(self, h: str, attention: MultiHeadAttention) -> str:
         """Return queries, keys and values side by side."""
@@ -307,19 +236,6 @@ class _Blocks:
         """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias."""
         heads = self.graph.op("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=self._num_heads)
         return self.linear(heads, attention.output_projection)
-
-
-def _pages(graph: GraphBuilder) -> _Pages:
-    held = graph.op("GreaterOrEqual", "page_table", _scalar(graph, 0))
-    present = graph.op("Unsqueeze", graph.op("Cast", held, to=onnx.TensorProto.FLOAT), graph.ints(1))
-    owners = graph.op("Squeeze", graph.op("Gather", "page_places", graph.ints(0), axis=1), graph.ints(1))
-    return _Pages(owners=owners, present=present)
-
-
-def _bias(graph: GraphBuilder, mask: str, *axes: int) -> str:
-    """Turn a mask into what is added to attention scores, with new axes."""
-    shown, hidden = graph.constant("shown", 0.0, np.float32), graph.constant("hidden", HIDDEN, np.float32)
-    return graph.op("Unsqueeze", graph.op("Where", mask, shown, hidden), graph.ints(*axes))
 
 
 def _scalar(graph: GraphBuilder, value: int) -> str:

@@ -11,6 +11,7 @@ import onnx
 import onnxruntime
 
 from xuanzang.export.tensors import PAGE_SLOTS
+from xuanzang.kernels import library
 from xuanzang.model.config import TransformerConfig
 from xuanzang.model.search import Beam, Hypothesis
 
@@ -211,6 +212,8 @@ def _session(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSessi
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
+    if operators := library():
+        options.register_custom_ops_library(str(operators))
     # onnxruntime's fused residual + norm kernel is four times slower on CPU than the two it replaces.
     return onnxruntime.InferenceSession(
         model.SerializeToString(),

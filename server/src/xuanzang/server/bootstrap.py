@@ -45,6 +45,7 @@ def _engine_settings(settings: Settings) -> EngineSettings:
         provider=settings.provider,
         workers=settings.workers,
         intra_op_threads=settings.intra_op_threads,
+        kernels=settings.kernels,
         shortlists=frozenset(name.strip() for name in settings.shortlist.split(",")) - {""},
         max_batch_sentences=settings.max_batch_sentences,
         max_join_source_tokens=settings.max_join_source_tokens,

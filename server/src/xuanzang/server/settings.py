@@ -83,6 +83,10 @@ class Settings(BaseSettings):
         0, ge=0, le=256, description="Threads that translate, each with the models of its own; 0: one per usable core."
     )
     intra_op_threads: int = Field(1, ge=1, le=256, description="Threads that each worker uses inside one operation.")
+    kernels: bool = Field(
+        default=True,
+        description="Let onnxruntime compose attention and search, though xuanzang-kernels has them whole.",
+    )
     shortlist: str = Field(
         "",
         description="Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one.",

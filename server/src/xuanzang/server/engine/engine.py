@@ -129,7 +129,13 @@ class Engine:
     def _open_graphs(self, bundle: Bundle) -> NewDecoder:
         settings = self._settings
         wanted = bundle.manifest.model in settings.shortlists or ("*" in settings.shortlists and bundle.has_shortlist)
-        runtime = Runtime(bundle, provider=self._provider, intra_op_threads=settings.intra_op_threads, shortlist=wanted)
+        runtime = Runtime(
+            bundle,
+            provider=self._provider,
+            intra_op_threads=settings.intra_op_threads,
+            shortlist=wanted,
+            kernels=settings.kernels,
+        )
         return partial(Decoder, runtime)
 
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:

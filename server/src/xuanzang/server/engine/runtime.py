@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
+from xuanzang.kernels import library
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import page_slots
@@ -43,7 +44,9 @@ def resolve_provider(wanted: str) -> str:
 class Runtime:
     """Encoder and decoder of one bundle. Belongs to one thread."""
 
-    def __init__(self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False) -> None:
+    def __init__(
+        self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False, kernels: bool = True
+    ) -> None:
         """Open the graphs.
 
         Args:
@@ -51,6 +54,8 @@ class Runtime:
             provider: "cpu", "cuda" or "auto".
             intra_op_threads: Threads inside one operation.
             shortlist: Whether sentences choose only among the pieces that their sources suggest.
+            kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built; otherwise
+                onnxruntime composes them of standard operators, as the bundle defines them.
 
         Raises:
             ProviderUnavailableError: If cuda is wanted and not there.
@@ -66,7 +71,8 @@ class Runtime:
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
         extra = [manifest.shortlist.suggestions, manifest.shortlist.projection] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
-        sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads) for graph in graphs]
+        operators = library() if kernels and self._device == "cpu" else None
+        sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
@@ -175,8 +181,10 @@ class Binding:
         self._session.run_with_iobinding(self._binding)
 
 
-def _open(path: Path, device: str, intra_op_threads: int) -> onnxruntime.InferenceSession:
+def _open(path: Path, device: str, intra_op_threads: int, operators: Path | None) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if operators:
+        options.register_custom_ops_library(str(operators))
     options.log_severity_level = 3
     options.inter_op_num_threads = 1
     if intra_op_threads == 1:

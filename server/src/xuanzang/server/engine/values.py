@@ -141,6 +141,8 @@ class EngineSettings:
     """Threads that decode; 0 for one per usable core, or fewer if each uses several."""
     intra_op_threads: int = 1
     """Threads that each worker uses inside one operation."""
+    kernels: bool = True
+    """Whether the decoder's own operators run as kernels of xuanzang-kernels, if they can."""
     shortlists: frozenset[str] = frozenset()
     """Names of the models that are decoded with the shortlists of their bundles; "*" for those that have one."""
     max_batch_sentences: int = 32

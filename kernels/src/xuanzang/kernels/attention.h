@@ -1,0 +1,33 @@
+// Attention of the decoder: few queries of each sentence over its own keys and values.
+#pragma once
+
+#include "operator.h"
+
+namespace xuanzang {
+
+// Self-attention over the pages of a sentence (Kwon et al. 2023, arXiv:2309.06180).
+//
+// Writes the keys and values of the step into their slots, then attends to the slots that each hypothesis may see.
+struct PagedAttention {
+  static constexpr const char* kName = "PagedAttention";
+  // projected [batch, beam, 3 * heads * head]: queries, keys and values side by side; past keys and values
+  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, place]; visible [batch, beam,
+  // place * slot].
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64,
+                                               kOrtInt64, kOrtInt64, kOrtBool};
+  // mixed [batch, beam, heads * head]; present keys and values, which may be the past ones.
+  static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat, kOrtFloat};
+  static void compute(const Context& context);
+};
+
+// Attention to the source.
+struct CrossAttention {
+  static constexpr const char* kName = "CrossAttention";
+  // queries [batch, beam, heads * head]; keys and values [batch, heads, source, head]; source_mask [batch, source].
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtBool};
+  // mixed [batch, beam, heads * head]; what the heads give to each source position on average, [batch, beam, source].
+  static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat};
+  static void compute(const Context& context);
+};
+
+}  // namespace xuanzang

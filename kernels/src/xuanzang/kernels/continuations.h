@@ -1,0 +1,19 @@
+// The end of a decoder step: from logits to the best continuations of each sentence.
+#pragma once
+
+#include "operator.h"
+
+namespace xuanzang {
+
+struct BestContinuations {
+  static constexpr const char* kName = "BestContinuations";
+  // logits [batch, beam, vocab]; scores of the hypotheses [batch, beam]; how many continuations [1]; ids that are not
+  // chosen while there are others [banned].
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64};
+  // Summed log-probabilities, the ids that they add, and the hypotheses that they continue; best first, of equals the
+  // one of the lower hypothesis and id first, [batch, continuation].
+  static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64};
+  static void compute(const Context& context);
+};
+
+}  // namespace xuanzang

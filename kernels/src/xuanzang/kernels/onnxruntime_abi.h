@@ -1,0 +1,86 @@
+// What this library uses of onnxruntime's C interface for custom operators.
+//
+// onnxruntime is installed without its headers. The interface is a table of functions that only ever grows at its end,
+// so the places of these functions are the same in every version since 1.17.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct OrtCustomOp;
+struct OrtCustomOpDomain;
+struct OrtKernelContext;
+struct OrtKernelInfo;
+struct OrtSessionOptions;
+struct OrtShapeInferContext;
+struct OrtStatus;
+struct OrtTensorTypeAndShapeInfo;
+struct OrtValue;
+
+constexpr uint32_t kOrtApiVersion = 17;
+
+enum OrtErrorCode { kOrtFail = 1, kOrtInvalidArgument = 2 };
+enum OrtElementType { kOrtFloat = 1, kOrtInt64 = 7, kOrtBool = 9 };
+enum OrtCharacteristic { kOrtRequired = 0, kOrtOptional = 1 };
+enum OrtMemoryType { kOrtDefaultMemory = 0 };
+
+struct OrtApi {
+  OrtStatus* (*CreateStatus)(OrtErrorCode, const char* message);
+  void* unused_1[25];
+  OrtStatus* (*CreateCustomOpDomain)(const char* domain, OrtCustomOpDomain**);
+  OrtStatus* (*CustomOpDomain_Add)(OrtCustomOpDomain*, const OrtCustomOp*);
+  OrtStatus* (*AddCustomOpDomain)(OrtSessionOptions*, OrtCustomOpDomain*);
+  void* unused_29[22];
+  OrtStatus* (*GetTensorMutableData)(OrtValue*, void**);
+  void* unused_52[9];
+  OrtStatus* (*GetDimensionsCount)(const OrtTensorTypeAndShapeInfo*, size_t*);
+  OrtStatus* (*GetDimensions)(const OrtTensorTypeAndShapeInfo*, int64_t*, size_t count);
+  void* unused_63[2];
+  OrtStatus* (*GetTensorTypeAndShape)(const OrtValue*, OrtTensorTypeAndShapeInfo**);
+  void* unused_66[24];
+  OrtStatus* (*KernelContext_GetInput)(const OrtKernelContext*, size_t index, const OrtValue**);
+  OrtStatus* (*KernelContext_GetOutput)(OrtKernelContext*, size_t index, const int64_t* shape, size_t rank, OrtValue**);
+  void* unused_92[7];
+  void (*ReleaseTensorTypeAndShapeInfo)(OrtTensorTypeAndShapeInfo*);
+  void* unused_100[174];
+  OrtStatus* (*KernelContext_ParallelFor)(const OrtKernelContext*, void (*)(void* work, size_t index), size_t count,
+                                          size_t batches, void* work);
+};
+
+static_assert(offsetof(OrtApi, CreateCustomOpDomain) == 26 * sizeof(void*));
+static_assert(offsetof(OrtApi, GetTensorMutableData) == 51 * sizeof(void*));
+static_assert(offsetof(OrtApi, GetDimensionsCount) == 61 * sizeof(void*));
+static_assert(offsetof(OrtApi, GetTensorTypeAndShape) == 65 * sizeof(void*));
+static_assert(offsetof(OrtApi, KernelContext_GetInput) == 90 * sizeof(void*));
+static_assert(offsetof(OrtApi, ReleaseTensorTypeAndShapeInfo) == 99 * sizeof(void*));
+static_assert(offsetof(OrtApi, KernelContext_ParallelFor) == 274 * sizeof(void*));
+
+struct OrtApiBase {
+  const OrtApi* (*GetApi)(uint32_t version);
+  const char* (*GetVersionString)();
+};
+
+struct OrtCustomOp {
+  uint32_t version;
+  void* (*CreateKernel)(const OrtCustomOp*, const OrtApi*, const OrtKernelInfo*);
+  const char* (*GetName)(const OrtCustomOp*);
+  const char* (*GetExecutionProviderType)(const OrtCustomOp*);
+  OrtElementType (*GetInputType)(const OrtCustomOp*, size_t index);
+  size_t (*GetInputTypeCount)(const OrtCustomOp*);
+  OrtElementType (*GetOutputType)(const OrtCustomOp*, size_t index);
+  size_t (*GetOutputTypeCount)(const OrtCustomOp*);
+  void (*KernelCompute)(void* kernel, OrtKernelContext*);
+  void (*KernelDestroy)(void* kernel);
+  OrtCharacteristic (*GetInputCharacteristic)(const OrtCustomOp*, size_t index);
+  OrtCharacteristic (*GetOutputCharacteristic)(const OrtCustomOp*, size_t index);
+  OrtMemoryType (*GetInputMemoryType)(const OrtCustomOp*, size_t index);
+  int (*GetVariadicInputMinArity)(const OrtCustomOp*);
+  int (*GetVariadicInputHomogeneity)(const OrtCustomOp*);
+  int (*GetVariadicOutputMinArity)(const OrtCustomOp*);
+  int (*GetVariadicOutputHomogeneity)(const OrtCustomOp*);
+  OrtStatus* (*CreateKernelV2)(const OrtCustomOp*, const OrtApi*, const OrtKernelInfo*, void** kernel);
+  OrtStatus* (*KernelComputeV2)(void* kernel, OrtKernelContext*);
+  OrtStatus* (*InferOutputShapeFn)(const OrtCustomOp*, OrtShapeInferContext*);
+  int (*GetStartVersion)(const OrtCustomOp*);
+  int (*GetEndVersion)(const OrtCustomOp*);
+};

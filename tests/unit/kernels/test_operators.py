@@ -1,0 +1,259 @@
+"""The kernels against what their operators mean: the functions that every bundle holds, run by onnxruntime alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+
+from xuanzang.export.attention import cross_attention, paged_attention
+from xuanzang.export.builder import IR_VERSION, OWN
+from xuanzang.export.candidates import GROUP, best_continuations
+from xuanzang.export.tensors import PAGE_SLOTS
+from xuanzang.kernels import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the kernels were not built: there is no C++ compiler")
+
+Arrays = dict[str, np.ndarray]
+shapes = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.sampled_from([1, 5, 16, 24, 64]))
+"""Sentences, hypotheses, heads and the size of a head: whole vectors, parts of them, and both."""
+
+
+class Operator:
+    """One operator in two sessions: as a kernel, and as standard operators."""
+
+    def __init__(self, function: onnx.FunctionProto, inputs: Arrays, *, threads: int = 1) -> None:
+        self.names = list(function.output)
+        self.kernel = _open(function, inputs, kernels=True, threads=threads)
+        self.function = _open(function, inputs, kernels=False, threads=threads)
+
+    def run(self, inputs: Arrays) -> Arrays:
+        return dict(zip(self.names, self.kernel.run(None, inputs), strict=True))
+
+    def check(self, inputs: Arrays) -> Arrays:
+        """Run both, compare them, and return what the kernel gave."""
+        found = self.run(inputs)
+        for name, expected in zip(self.names, self.function.run(None, inputs), strict=True):
+            assert found[name].shape == expected.shape
+            np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=2e-6, err_msg=name)
+        return found
+
+
+def _open(function: onnx.FunctionProto, inputs: Arrays, *, kernels: bool, threads: int) -> onnxruntime.InferenceSession:
+    node = helper.make_node(function.name, list(function.input), list(function.output), domain=OWN)
+    described = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), [f"{name}_{axis}" for axis in range(array.ndim)]
+        )
+        for name, array in inputs.items()
+    ]
+    graph = helper.make_graph(
+        [node], "operator", described, [helper.make_empty_tensor_value_info(name) for name in function.output]
+    )
+    opsets = [*function.opset_import, helper.make_opsetid(OWN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, functions=[function])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # refused inputs are asked for
+    if kernels:
+        options.register_custom_ops_library(str(library()))
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
+    """Sentences of different ages, whose pages lie in any order among pages that are free."""
+    places = 2
+    ages = rng.integers(0, places * PAGE_SLOTS - beam, batch)
+    held = [-(-(age + beam) // PAGE_SLOTS) for age in ages.tolist()]
+    pages = sum(held) + 2
+    order = iter(rng.permutation(pages).tolist())
+    table = np.full((batch, places), -1)
+    stands = np.zeros((pages, 2), dtype=np.int64)
+    visible = np.zeros((batch, beam, places * PAGE_SLOTS), dtype=bool)
+    indices = np.zeros((batch, beam, heads, 3), dtype=np.int64)
+    indices[..., 1] = np.arange(heads)
+    for row, age in enumerate(ages.tolist()):
+        for place in range(held[row]):
+            table[row, place] = page = next(order)
+            stands[page] = row, place
+        visible[row, :, :age] = rng.random((beam, age)) < 0.6
+        visible[row, np.arange(beam), age + np.arange(beam)] = True
+        slots = age + np.arange(beam)
+        indices[row, :, :, 0] = table[row, slots // PAGE_SLOTS][:, None]
+        indices[row, :, :, 2] = (slots % PAGE_SLOTS)[:, None]
+    return {
+        "projected": normal(rng, batch, beam, 3 * heads * d_head),
+        "past_key": normal(rng, pages, heads, PAGE_SLOTS, d_head),
+        "past_value": normal(rng, pages, heads, PAGE_SLOTS, d_head),
+        "slot_indices": indices,
+        "page_table": table,
+        "page_places": stands,
+        "visible": visible,
+    }
+
+
+def cross_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
+    lengths = rng.integers(1, 40, batch)
+    source = int(lengths.max())
+    return {
+        "queries": normal(rng, batch, beam, heads * d_head),
+        "key": normal(rng, batch, heads, source, d_head),
+        "value": normal(rng, batch, heads, source, d_head),
+        "source_mask": np.arange(source) < lengths[:, None],
+    }
+
+
+def choice_inputs(
+    rng: np.random.Generator, batch: int, beam: int, *, groups: int = 5, count: int = 8, banned: int = 0
+) -> Arrays:
+    vocabulary = groups * GROUP
+    return {
+        "logits": 4 * normal(rng, batch, beam, vocabulary),
+        "scores": normal(rng, batch, beam),
+        "count": np.array([count]),
+        "banned_ids": rng.permutation(vocabulary)[:banned].astype(np.int64),
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), shapes)
+def test_paged_attention_is_its_function(seed: int, shape: tuple[int, int, int, int]) -> None:
+    inputs = paged_inputs(np.random.default_rng(seed), *shape)
+    Operator(paged_attention(shape[2], shape[3]), inputs).check(inputs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), shapes)
+def test_cross_attention_is_its_function(seed: int, shape: tuple[int, int, int, int]) -> None:
+    inputs = cross_inputs(np.random.default_rng(seed), *shape)
+    Operator(cross_attention(shape[2], shape[3]), inputs).check(inputs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 4),
+    st.integers(1, 9),
+    st.integers(1, 20),
+    st.integers(1, 40),
+    st.integers(0, 5),
+)
+def test_best_continuations_are_their_function(
+    seed: int, batch: int, beam: int, groups: int, count: int, banned: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    inputs = choice_inputs(rng, batch, beam, groups=groups, count=count, banned=banned)
+    Operator(best_continuations(), inputs).check(inputs)
+
+
+def test_best_continuations_are_those_of_the_whole_vocabulary() -> None:
+    inputs = choice_inputs(np.random.default_rng(3), 2, 4, groups=300, count=10)
+    found = Operator(best_continuations(), inputs).run(inputs)
+    logits = inputs["logits"].astype(np.float64)
+    totals = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True)) + inputs["scores"][:, :, None]
+    flat = totals.reshape(2, -1)
+    best = np.argsort(-flat, axis=1)[:, :10]
+    np.testing.assert_allclose(found["best_scores"], np.take_along_axis(flat, best, axis=1), atol=1e-5)
+    assert (found["best_parents"] == best // logits.shape[2]).all()
+    assert (found["best_ids"] == best % logits.shape[2]).all()
+
+
+def test_equals_are_taken_in_the_order_of_hypothesis_and_id() -> None:
+    inputs = choice_inputs(np.random.default_rng(0), 1, 2, count=6) | {
+        "logits": np.zeros((1, 2, 5 * GROUP), np.float32),
+        "scores": np.zeros((1, 2), np.float32),
+    }
+    found = Operator(best_continuations(), inputs).run(inputs)
+    assert found["best_ids"].tolist() == [[0, 1, 2, 3, 4, 5]]
+    assert found["best_parents"].tolist() == [[0] * 6]
+
+
+def test_a_sentence_is_computed_alike_in_any_company() -> None:
+    rng = np.random.default_rng(5)
+    inputs = paged_inputs(rng, 6, 4, 2, 24)
+    attend = Operator(paged_attention(2, 24), inputs)
+    together = attend.run(inputs)["mixed"]
+    shared = ("past_key", "past_value", "page_places")
+    for row in range(6):
+        alone = {name: array if name in shared else array[row : row + 1] for name, array in inputs.items()}
+        assert (attend.run(alone)["mixed"] == together[row : row + 1]).all()
+
+
+def test_keys_and_values_are_written_where_they_lie() -> None:
+    inputs = paged_inputs(np.random.default_rng(7), 3, 4, 2, 16)
+    attend = Operator(paged_attention(2, 16), inputs)
+    expected = attend.run(inputs)
+    binding = attend.kernel.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    for part in ("key", "value"):
+        binding.bind_ortvalue_output(
+            f"present_{part}", onnxruntime.OrtValue.ortvalue_from_numpy(inputs[f"past_{part}"])
+        )
+    binding.bind_output("mixed")
+    attend.kernel.run_with_iobinding(binding)
+    assert (binding.get_outputs()[-1].numpy() == expected["mixed"]).all()
+    for part in ("key", "value"):
+        assert (inputs[f"past_{part}"] == expected[f"present_{part}"]).all()
+
+
+def test_several_threads_compute_the_same() -> None:
+    rng = np.random.default_rng(11)
+    paged, cross = paged_inputs(rng, 8, 4, 8, 64), cross_inputs(rng, 16, 8, 8, 64)
+    choice = choice_inputs(rng, 8, 4, groups=300)
+    for function, inputs in (
+        (paged_attention(8, 64), paged),
+        (cross_attention(8, 64), cross),
+        (best_continuations(), choice),
+    ):
+        alone, together = Operator(function, inputs), Operator(function, inputs, threads=2)
+        for name, array in alone.run(inputs).items():
+            assert (together.run(inputs)[name] == array).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("slot_indices", lambda array: array + 10_000, "a slot to write to does not exist"),
+        ("slot_indices", lambda array: array - 10_000, "a slot to write to does not exist"),
+        ("slot_indices", lambda array: array[:, :, :1], "slot_indices does not name slots"),
+        ("visible", lambda array: array[:, :, 1:], "visible is not as wide as the pages of a sentence"),
+        ("visible", lambda array: array[:, 1:], "beams differ"),
+        ("page_table", lambda array: array[1:], "batches differ"),
+        ("projected", lambda array: array[:, :, 1:], "projected is not three times as wide as all heads"),
+        ("past_value", lambda array: array[1:], "keys and values differ in shape"),
+    ],
+)
+def test_wrong_pages_are_refused(name: str, change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
+    inputs = paged_inputs(np.random.default_rng(1), 2, 4, 2, 16)
+    attend = Operator(paged_attention(2, 16), inputs)
+    with pytest.raises(InvalidArgument, match=f"PagedAttention: {message}"):
+        attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+
+
+def test_a_wrong_source_is_refused() -> None:
+    inputs = cross_inputs(np.random.default_rng(1), 2, 4, 2, 16)
+    attend = Operator(cross_attention(2, 16), inputs)
+    for name, message in (("source_mask", "batches differ"), ("value", "keys and values differ in shape")):
+        with pytest.raises(InvalidArgument, match=f"CrossAttention: {message}"):
+            attend.run(inputs | {name: inputs[name][1:]})
+
+
+def test_a_wrong_number_of_continuations_is_refused() -> None:
+    inputs = choice_inputs(np.random.default_rng(1), 2, 4)
+    choose = Operator(best_continuations(), inputs)
+    with pytest.raises(InvalidArgument, match="BestContinuations: the number of continuations is not a positive"):
+        choose.run(inputs | {"count": np.array([0])})
+    with pytest.raises(InvalidArgument, match="BestContinuations: there is not one score for each hypothesis"):
+        choose.run(inputs | {"scores": inputs["scores"][:, 1:]})
