@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from engine import Translated
@@ -52,9 +53,11 @@ class Xuanzang:
             max_target_length=workload.max_target_length,
         )
         sentences = [Sentence(source_ids=list(ids), options=options) for ids in batch]
-        # The longest first, so that the threads end together.
-        waiting = deque(sorted(sentences, key=lambda sentence: -len(sentence.source_ids)))
-        share = min(MAX_SENTENCES, math.ceil(len(waiting) / len(self._decoders)))
+        # Dealt by length like cards, so that the threads end together.
+        by_length = sorted(sentences, key=lambda sentence: -len(sentence.source_ids))
+        workers = len(self._decoders)
+        waiting = deque(chain.from_iterable(by_length[worker::workers] for worker in range(workers)))
+        share = min(MAX_SENTENCES, math.ceil(len(waiting) / workers))
         found: dict[Sentence, TargetHypothesis] = {}
         for part in self._pool.map(lambda decoder: _decode(decoder, waiting, share), self._decoders):
             found.update(part)

@@ -169,16 +169,6 @@ def test_best_continuations_are_those_of_the_whole_vocabulary() -> None:
     assert (found["best_ids"] == best % logits.shape[2]).all()
 
 
-def test_equals_are_taken_in_the_order_of_hypothesis_and_id() -> None:
-    inputs = choice_inputs(np.random.default_rng(0), 1, 2, count=6) | {
-        "logits": np.zeros((1, 2, 5 * GROUP), np.float32),
-        "scores": np.zeros((1, 2), np.float32),
-    }
-    found = Operator(best_continuations(), inputs).run(inputs)
-    assert found["best_ids"].tolist() == [[0, 1, 2, 3, 4, 5]]
-    assert found["best_parents"].tolist() == [[0] * 6]
-
-
 def test_a_sentence_is_computed_alike_in_any_company() -> None:
     rng = np.random.default_rng(5)
     inputs = paged_inputs(rng, 6, 4, 2, 24)

@@ -8,7 +8,7 @@
 namespace xuanzang {
 namespace {
 
-// Far below any score: its exponential is exactly 0.
+// Far below any score: what is hidden gets no weight.
 constexpr float kHidden = -1.0e9f;
 // Hypotheses go through keys and values four at a time: as many sums as the registers of AVX-512 hold. Their weights
 // lie side by side, [position, 4], so that one vector holds those of four positions.

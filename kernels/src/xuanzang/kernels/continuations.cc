@@ -1,6 +1,7 @@
 #include "continuations.h"
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "vectors.h"
@@ -8,10 +9,11 @@
 namespace xuanzang {
 namespace {
 
-// Logits whose greatest is looked at before any of them is.
-constexpr size_t kGroup = 4 * kLanes;
 // Log-probability of what is banned.
 constexpr float kNever = -1.0e9f;
+// A block of logits is 16 vectors; those at the same place of all of them are a group, whose greatest is looked at
+// before any of them is.
+constexpr size_t kBlock = kLanes * kLanes;
 
 struct Choice {
   float value;
@@ -22,44 +24,30 @@ struct Choice {
   }
 };
 
-void keep_best(std::vector<Choice>& choices, size_t count) {
-  count = std::min(count, choices.size());
-  std::partial_sort(choices.begin(), choices.begin() + static_cast<std::ptrdiff_t>(count), choices.end());
-  choices.resize(count);
-}
-
-// Finds the greatest logit of each group, and returns the greatest of all.
+// Finds the greatest logit of each group, [block, 16], and returns the greatest of all.
 XUANZANG_VECTORIZED float find_maxima(const float* logits, size_t vocabulary, float* maxima) {
-  float most = logits[0];
-  for (size_t first = 0; first < vocabulary; first += kGroup) {
-    const size_t count = std::min(kGroup, vocabulary - first);
-    Lanes top = Lanes{} + logits[first];
-    if (count == kGroup) {
-      Lanes lanes;
-      for (size_t at = 0; at < kGroup; at += kLanes) {
-        load(lanes, logits + first + at, kLanes);
-        raise(top, lanes);
-      }
-    } else {
-      for (size_t at = 0; at < count; ++at) top[0] = std::max(top[0], logits[first + at]);
-    }
-    const float greatest_here = greatest(top);
-    maxima[first / kGroup] = greatest_here;
-    most = std::max(most, greatest_here);
+  const Lanes lowest = Lanes{} + std::numeric_limits<float>::lowest();
+  Lanes most = lowest;
+  for (size_t first = 0; first < vocabulary; first += kBlock) {
+    Lanes top = lowest, lanes;
+    in_lanes(std::min(kBlock, vocabulary - first), [&](size_t at, size_t count) {
+      load(lanes, logits + first + at, count);
+      for (size_t lane = count; lane < kLanes; ++lane) lanes[lane] = lowest[lane];
+      raise(top, lanes);
+    });
+    store(maxima + first / kLanes, top, kLanes);
+    raise(most, top);
   }
-  return most;
+  return greatest(most);
 }
 
 // Returns the sum of the exponentials of the logits minus the greatest.
 XUANZANG_VECTORIZED float sum_exponentials(const float* logits, size_t vocabulary, float most) {
   Lanes total = {};
   in_lanes(vocabulary, [&](size_t at, size_t count) {
-    Lanes lanes = Lanes{} + 2 * kNever;
-    if (count == kLanes) {
-      load(lanes, logits + at, kLanes);
-    } else {
-      for (size_t lane = 0; lane < count; ++lane) lanes[lane] = logits[at + lane];
-    }
+    Lanes lanes;
+    load(lanes, logits + at, count);
+    for (size_t lane = count; lane < kLanes; ++lane) lanes[lane] = kNever;
     lanes -= most;
     exponentiate(lanes);
     total += lanes;
@@ -67,10 +55,48 @@ XUANZANG_VECTORIZED float sum_exponentials(const float* logits, size_t vocabular
   return sum(total);
 }
 
+// Keeps the best of the values that it is given, best first.
+class Best {
+ public:
+  void start(size_t count) {
+    count_ = count;
+    choices_.clear();
+  }
+
+  // Values below this are none of the best.
+  float least() const {
+    return choices_.size() < count_ ? std::numeric_limits<float>::lowest() : choices_.back().value;
+  }
+
+  void add(Choice choice) {
+    if (choices_.size() == count_) {
+      if (!(choice < choices_.back())) return;
+      choices_.pop_back();
+    }
+    choices_.insert(std::upper_bound(choices_.begin(), choices_.end(), choice), choice);
+  }
+
+  const std::vector<Choice>& choices() const { return choices_; }
+
+ private:
+  size_t count_ = 0;
+  std::vector<Choice> choices_;
+};
+
+// Adds the groups with the greatest maxima; `size` is a multiple of 16.
+XUANZANG_VECTORIZED void find_groups(const float* maxima, size_t size, Best& groups) {
+  for (size_t at = 0; at < size; at += kLanes) {
+    Lanes lanes;
+    load(lanes, maxima + at, kLanes);
+    if (greatest(lanes) < groups.least()) continue;
+    for (size_t lane = 0; lane < kLanes; ++lane) groups.add({lanes[lane], at + lane});
+  }
+}
+
 // Room that a thread keeps, so that it need not ask for memory for every row.
 struct Room {
   std::vector<float> maxima;
-  std::vector<Choice> groups, row, all;
+  Best groups, row, all;
   std::vector<int64_t> ids;
 };
 
@@ -78,26 +104,23 @@ struct Room {
 //
 // The best n of a row lie in the n groups with the greatest maxima, so only these are searched.
 void search_row(const float* logits, size_t vocabulary, size_t count, const Tensor<const int64_t>& banned, Room& room) {
-  room.maxima.resize((vocabulary + kGroup - 1) / kGroup);
+  room.maxima.resize((vocabulary + kBlock - 1) / kBlock * kLanes);
   const float most = find_maxima(logits, vocabulary, room.maxima.data());
   const float norm = most + std::log(sum_exponentials(logits, vocabulary, most));
-  room.groups.clear();
-  for (size_t group = 0; group < room.maxima.size(); ++group) room.groups.push_back({room.maxima[group], group});
-  const size_t searched = count + banned.elements();
-  keep_best(room.groups, searched);
-  // As many logits as are looked for reach the last maximum, if there are as many groups.
-  const float least = room.groups.size() < searched ? std::numeric_limits<float>::lowest() : room.groups.back().value;
-  room.row.clear();
+  // Banned ids may be among the best.
+  room.groups.start(count + banned.elements());
+  find_groups(room.maxima.data(), room.maxima.size(), room.groups);
+  const float least = room.groups.least();
   const int64_t* const last = banned.data + banned.elements();
-  for (const Choice& group : room.groups) {
-    const size_t first = group.index * kGroup;
-    for (size_t id = first; id < std::min(first + kGroup, vocabulary); ++id) {
+  room.row.start(count);
+  for (const Choice& group : room.groups.choices()) {
+    const size_t first = group.index / kLanes * kBlock + group.index % kLanes;
+    for (size_t id = first; id < std::min(first / kBlock * kBlock + kBlock, vocabulary); id += kLanes) {
       if (logits[id] < least) continue;
       const bool never = std::find(banned.data, last, static_cast<int64_t>(id)) != last;
-      room.row.push_back({never ? kNever : logits[id] - norm, id});
+      room.row.add({never ? kNever : logits[id] - norm, id});
     }
   }
-  keep_best(room.row, count);
 }
 
 }  // namespace
@@ -119,19 +142,18 @@ void BestContinuations::compute(const Context& context) {
   // An exponential is worth ten multiplications.
   context.parallel(batch, batch * beam * vocabulary * 10, [&](size_t sentence) {
     thread_local Room room;
-    room.all.clear();
+    room.all.start(count);
     room.ids.clear();
     for (size_t i = 0; i < beam; ++i) {
       const size_t row = sentence * beam + i;
       search_row(logits.data + row * vocabulary, vocabulary, per_row, banned, room);
-      for (const Choice& choice : room.row) {
-        room.all.push_back({scores.data[row] + choice.value, room.ids.size()});
+      for (const Choice& choice : room.row.choices()) {
+        room.all.add({scores.data[row] + choice.value, room.ids.size()});
         room.ids.push_back(static_cast<int64_t>(choice.index));
       }
     }
-    keep_best(room.all, count);
     for (size_t place = 0; place < count; ++place) {
-      const Choice& choice = room.all[place];
+      const Choice& choice = room.all.choices()[place];
       totals.data[sentence * count + place] = choice.value;
       ids.data[sentence * count + place] = room.ids[choice.index];
       parents.data[sentence * count + place] = static_cast<int64_t>(choice.index / per_row);

@@ -10,8 +10,8 @@ struct BestContinuations {
   // logits [batch, beam, vocab]; scores of the hypotheses [batch, beam]; how many continuations [1]; ids that are not
   // chosen while there are others [banned].
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64};
-  // Summed log-probabilities, the ids that they add, and the hypotheses that they continue; best first, of equals the
-  // one of the lower hypothesis and id first, [batch, continuation].
+  // Summed log-probabilities, the ids that they add, and the hypotheses that they continue; best first, [batch,
+  // continuation].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64};
   static void compute(const Context& context);
 };

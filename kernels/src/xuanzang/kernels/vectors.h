@@ -112,18 +112,17 @@ XUANZANG_INLINE float greatest(Lanes lanes) {
   return lanes[0];
 }
 
-// Replaces x <= 0 by e^x, within 2 units in the last place; exactly 0 where that would be below the normal floats.
+// Replaces x <= 0 by e^x, within 2 units in the last place; by e^-80 where it would be less, which is as good as 0
+// beside a 1 and keeps products with it among the normal floats.
 //
 // e^x = 2^n e^r with n = round(x / ln 2); e^r for |r| <= ln 2 / 2 by Taylor's series.
 XUANZANG_INLINE void exponentiate(Lanes& x) {
-  constexpr float kLeast = -87.0f;
   constexpr float kRounding = 12582912.0f;  // 1.5 * 2^23: a float of this size has no places after the point
-  const auto hidden = x < kLeast;
-  const Lanes bounded = hidden ? Lanes{} + kLeast : x;
-  const Lanes shifted = bounded * 1.44269504f + kRounding;
+  raise(x, Lanes{} - 80.0f);
+  const Lanes shifted = x * 1.44269504f + kRounding;
   const Lanes n = shifted - kRounding;
   // ln 2 in two parts, the first of so few bits that its multiples are exact.
-  const Lanes r = bounded - n * 0.693359375f + n * 2.12194440e-4f;
+  const Lanes r = x - n * 0.693359375f + n * 2.12194440e-4f;
   Lanes series = r * (1.0f / 720.0f) + 1.0f / 120.0f;
   series = series * r + 1.0f / 24.0f;
   series = series * r + 1.0f / 6.0f;
@@ -134,8 +133,7 @@ XUANZANG_INLINE void exponentiate(Lanes& x) {
   IntLanes bits;
   std::memcpy(&bits, &series, sizeof bits);
   bits += __builtin_convertvector(n, IntLanes) << 23;
-  std::memcpy(&series, &bits, sizeof bits);
-  x = hidden ? Lanes{} : series;
+  std::memcpy(&x, &bits, sizeof bits);
 }
 
 }  // namespace xuanzang
