@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.arrays import Array, Ints, extended
 from xuanzang.server.engine.pages import PageTable
 from xuanzang.server.engine.store import Store
 
@@ -90,9 +90,9 @@ class Cache:
             memory: Of the encoder, by the names of the decoder's inputs; copied.
             source_lengths: [batch].
         """
-        more = max(0, int(rows.max()) + 1 - len(self._source_lengths))
-        self._source_lengths = np.pad(self._source_lengths, (0, more))
-        self._visible = np.pad(self._visible, ((0, more), (0, 0), (0, 0)))
+        more = int(rows.max()) + 1 - len(self._source_lengths)
+        self._source_lengths = extended(self._source_lengths, more)
+        self._visible = extended(self._visible, more)
         self._source_lengths[rows] = source_lengths
         self._visible[rows] = False
         self._pages.join(rows)
@@ -127,8 +127,8 @@ class Cache:
             self._pages.widen()
             self._fit_visible()
             more = self._visible.shape[2] - taken.shape[1]
-            inherited = np.pad(inherited, ((0, 0), (0, 0), (0, more)))
-            slots = self._lowest_free(np.pad(taken, ((0, 0), (0, more))))
+            inherited = extended(inherited, more, axis=2)
+            slots = self._lowest_free(extended(taken, more, axis=1))
             self._expose()
         np.copyto(self._visible, inherited)
         self._visible[rows, self._hypotheses, slots] = True
@@ -173,9 +173,7 @@ class Cache:
 
     def _fit_visible(self) -> None:
         slots = self._pages.table.shape[1] * self._page_slots
-        kept = self._visible[:, :, :slots]
-        if kept.shape[2] < slots:
-            kept = np.pad(kept, ((0, 0), (0, 0), (0, slots - kept.shape[2])))
+        kept = extended(self._visible[:, :, :slots], slots - self._visible.shape[2], axis=2)
         self._visible = np.ascontiguousarray(kept)
 
     def _expose(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Ints
+from xuanzang.server.engine.arrays import Ints, extended
 
 # Room grows by this many steps.
 _STEPS_CHUNK = 32
@@ -26,8 +26,7 @@ class History:
 
     def extend(self, more: int) -> None:
         """Take in sentences after the last one."""
-        room = np.zeros((more, *self._links.shape[1:]), dtype=np.int32)
-        self._links = np.concatenate([self._links, room])
+        self._links = extended(self._links, more)
 
     def select(self, order: Ints) -> None:
         """Keep some sentences, in the order given."""
@@ -49,8 +48,7 @@ class History:
 
     def _make_room(self, needed: int) -> None:
         """Forget the steps before the oldest sentence began, and add empty ones."""
-        room = np.zeros((len(self._links), _STEPS_CHUNK, *self._links.shape[2:]), dtype=np.int32)
-        self._links = np.concatenate([self._links[:, self._steps - needed :], room], axis=1)
+        self._links = extended(self._links[:, self._steps - needed :], _STEPS_CHUNK, axis=1)
         self._steps = needed
 
     def tokens(self, row: int, hypothesis: int, count: int, *, ago: int = 0) -> list[int]:

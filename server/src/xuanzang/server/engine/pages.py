@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Ints
+from xuanzang.server.engine.arrays import Ints, extended
 
 # onnxruntime sums 64 floats, or 2 rows, at a time. With so many places, of 32 slots each, the slots and pages of a
 # sentence are summed in the same order whatever the width of the table, so that not even rounding depends on it.
 _PLACES_STEP = 2
-# More free pages than that are given back. Attention computes them like any other; to give them back moves others.
-_MOST_FREE = 3
-# With so many pages one more is made than is needed at once: new pages mean new arrays for every layer.
-_PAGES_PER_SPARE = 16
+# More free pages than that are given back, which moves others and makes new arrays for every layer. Without kernels
+# attention computes free pages like any other.
+_MOST_FREE = 12
+# With so many pages one more is made than is needed at once: new pages mean new arrays for every layer, too.
+_PAGES_PER_SPARE = 4
 
 
 class PageTable:
@@ -39,8 +40,8 @@ class PageTable:
         Args:
             rows: Of each: places that others have left, or the next ones.
         """
-        more = max(0, int(rows.max()) + 1 - len(self.table))
-        self.table = np.pad(self.table, ((0, more), (0, 0)), constant_values=-1)
+        more = int(rows.max()) + 1 - len(self.table)
+        self.table = extended(self.table, more, value=-1)
         self.table[rows] = -1
 
     def select(self, order: Ints) -> None:
@@ -49,7 +50,7 @@ class PageTable:
 
     def widen(self) -> None:
         """Make room for more pages of each sentence."""
-        self.table = np.pad(self.table, ((0, 0), (0, _PLACES_STEP)), constant_values=-1)
+        self.table = extended(self.table, _PLACES_STEP, axis=1, value=-1)
 
     def provide(self, rows: Ints, places: Ints) -> None:
         """Give sentences pages.
@@ -86,7 +87,7 @@ class PageTable:
 
     def _grow(self, more: int) -> None:
         self._free += range(self.count, self.count + more)
-        self.places = np.pad(self.places, ((0, more), (0, 0)))
+        self.places = extended(self.places, more)
 
     def _index(self) -> None:
         """Find out where each page stands, and which stand nowhere."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, extended
 from xuanzang.server.engine.constraints import Edits, hypothesis_edits, stack
 from xuanzang.server.engine.history import History
 from xuanzang.server.engine.hypotheses import Ending, Finished, SearchOptions, TargetHypothesis, final_score, rank
@@ -113,8 +113,7 @@ class BeamSearch:
 
     def _extend(self, more: int) -> None:
         for name in _ARRAYS:
-            array = getattr(self, name)
-            setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
+            setattr(self, name, extended(getattr(self, name), more))
         self._history.extend(more)
 
     def select(self, order: Ints) -> None:

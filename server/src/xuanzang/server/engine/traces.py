@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, extended
 from xuanzang.server.engine.hypotheses import Trace
 
 _TOKENS_CHUNK = 32
@@ -54,8 +54,8 @@ class Traces:
         """
         rows = np.arange(len(parents))
         if places.max(initial=0) >= self._sums.shape[2]:
-            room = ((0, 0), (0, 0), (0, _TOKENS_CHUNK))
-            self._sums, self._aligned = np.pad(self._sums, room), np.pad(self._aligned, room)
+            self._sums = extended(self._sums, _TOKENS_CHUNK, axis=2)
+            self._aligned = extended(self._aligned, _TOKENS_CHUNK, axis=2)
         for name in ("_sums", "_aligned", "_coverage"):
             setattr(self, name, getattr(self, name)[rows[:, None], parents])
         self._sums[rows, :, places] = sums
