@@ -15,7 +15,7 @@ class Sentences(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages = PageTable()
+        self.pages = PageTable(most_free=3)
         self.written: list[dict[int, int]] = []
         """Of each sentence: what stands on its page, by place."""
         self.content: dict[int, int] = {}

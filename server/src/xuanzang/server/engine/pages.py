@@ -21,8 +21,13 @@ _PAGES_PER_SPARE = 4
 class PageTable:
     """A place for each page of each sentence. Pages are counted from 0; one that stands nowhere is free."""
 
-    def __init__(self) -> None:
-        """Start without sentences."""
+    def __init__(self, most_free: int = _MOST_FREE) -> None:
+        """Start without sentences.
+
+        Args:
+            most_free: Free pages that are kept when others leave.
+        """
+        self._most_free = most_free
         self.table: Ints = np.zeros((0, _PLACES_STEP), dtype=np.int64)
         """Page at each place of each sentence, or -1, [batch, place]."""
         self.places: Ints = np.zeros((0, 2), dtype=np.int64)
@@ -61,7 +66,7 @@ class PageTable:
         """
         wanted = sorted({*zip(rows.tolist(), places.tolist(), strict=True)})
         if (missing := len(wanted) - len(self._free)) > 0:
-            self._grow(missing + min(self.count // _PAGES_PER_SPARE, _MOST_FREE))
+            self._grow(missing + min(self.count // _PAGES_PER_SPARE, self._most_free))
         for page, (row, place) in zip(self._free, wanted, strict=False):
             self.table[row, place] = page
             self.places[page] = row, place
@@ -76,7 +81,7 @@ class PageTable:
         width = 1 + int(np.flatnonzero((self.table >= 0).any(axis=0)).max(initial=0))
         self.table = np.ascontiguousarray(self.table[:, : -(-width // _PLACES_STEP) * _PLACES_STEP])
         self._index()
-        if len(self._free) > _MOST_FREE:
+        if len(self._free) > self._most_free:
             count = self.count - len(self._free)
             kept = self.table[self.table >= count]
             for page, target in zip(kept.tolist(), self._free, strict=False):
