@@ -36,6 +36,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the graphs of the tests run on a GPU: pytest tests/contract --provider cuda."""
+    parser.addoption("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the servers' graphs")
+
+
+@pytest.fixture(scope="session")
+def provider(request: pytest.FixtureRequest) -> str:
+    """What runs the graphs; tests that need it are skipped where it is not to be had."""
+    from xuanzang.server.engine.runtime import ProviderUnavailableError, resolve_provider
+
+    try:
+        return resolve_provider(request.config.getoption("--provider"))
+    except ProviderUnavailableError as error:
+        pytest.skip(str(error))
+
+
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the developer has exported for a server of their own out of the tests."""

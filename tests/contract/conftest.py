@@ -26,7 +26,7 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
 
 @pytest.fixture(scope="session")
 def open_runtime(
-    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
 ) -> Callable[[str, bool], Runtime]:
     """Exports the tiny model in a precision and opens its graphs, with or without kernels."""
 
@@ -44,14 +44,14 @@ def open_runtime(
                 "max_chrf_change": 100.0,
             }
         )
-        return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1, kernels=kernels)
+        return Runtime(load_bundle(export(settings)), provider=provider, intra_op_threads=1, kernels=kernels)
 
     return open_runtime
 
 
 @pytest.fixture(scope="session")
-def runtime(tiny_bundle_repository: Path) -> Runtime:
-    return Runtime(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider="cpu", intra_op_threads=1)
+def runtime(tiny_bundle_repository: Path, provider: str) -> Runtime:
+    return Runtime(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider=provider, intra_op_threads=1)
 
 
 @pytest.fixture(scope="session")

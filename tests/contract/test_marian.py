@@ -90,7 +90,9 @@ def test_logits_are_those_of_transformers(peers: Peers) -> None:
 
 
 @pytest.fixture(scope="module")
-def runtime(peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+def runtime(
+    peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
+) -> Runtime:
     settings = ExportSettings(
         checkpoint=peers.ours.folder,
         repository=tmp_path_factory.mktemp("models"),
@@ -100,7 +102,7 @@ def runtime(peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest
         parity_sentences=3,
         evaluation_sentences=4,
     )
-    return Runtime(load_bundle(export(settings)), provider="cpu", intra_op_threads=1)
+    return Runtime(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
 
 
 def decoded(

@@ -63,7 +63,9 @@ KINDS = [
 ]
 
 
-@pytest.fixture(scope="module", params=[("float32", True), ("int8", True), ("float32", False)], ids=str)
+@pytest.fixture(
+    scope="module", params=[("float32", True), ("int8", True), ("float32", False), ("float16", True)], ids=str
+)
 def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str, bool], Runtime]) -> Runtime:
     return open_runtime(*request.param)
 

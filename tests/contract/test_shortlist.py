@@ -93,8 +93,16 @@ def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list
     return checkpoint.source_tokenizer.encode_all(sources)
 
 
-def open_graphs(bundle: Bundle, *, shortlist: bool) -> Runtime:
-    return Runtime(bundle, provider="cpu", intra_op_threads=1, shortlist=shortlist)
+OpenGraphs = Callable[[Bundle, bool], Runtime]
+"""With or without shortlist."""
+
+
+@pytest.fixture(scope="session")
+def open_graphs(provider: str) -> OpenGraphs:
+    def open_graphs(bundle: Bundle, shortlist: bool) -> Runtime:
+        return Runtime(bundle, provider=provider, intra_op_threads=1, shortlist=shortlist)
+
+    return open_graphs
 
 
 def decode(
@@ -122,10 +130,10 @@ def alone(runtime: Runtime, ids: list[int], options: SearchOptions) -> list[Targ
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_with_every_piece_suggested_hypotheses_are_those_of_the_full_decoder(
-    precision: str, export_with: Export, everything: Shortlist, texts: list[list[int]]
+    precision: str, export_with: Export, open_graphs: OpenGraphs, everything: Shortlist, texts: list[list[int]]
 ) -> None:
     bundle = export_with(precision, everything)
-    full, shortlisted = open_graphs(bundle, shortlist=False), open_graphs(bundle, shortlist=True)
+    full, shortlisted = open_graphs(bundle, False), open_graphs(bundle, True)
     for options in KINDS:
         for ids in texts:
             expected, found = alone(full, ids, options), alone(shortlisted, ids, options)
@@ -134,8 +142,8 @@ def test_with_every_piece_suggested_hypotheses_are_those_of_the_full_decoder(
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
-def runtime(request: pytest.FixtureRequest, export_with: Export, some: Shortlist) -> Runtime:
-    return open_graphs(export_with(request.param, some), shortlist=True)
+def runtime(request: pytest.FixtureRequest, export_with: Export, open_graphs: OpenGraphs, some: Shortlist) -> Runtime:
+    return open_graphs(export_with(request.param, some), True)
 
 
 def test_only_suggested_pieces_and_those_of_the_prefix_are_chosen(
@@ -179,9 +187,11 @@ def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_ge
             assert found[sentence] == expected[text, kind]
 
 
-def test_a_bundle_without_shortlist_is_refused_if_one_is_wanted(tiny_bundle_repository: Path) -> None:
+def test_a_bundle_without_shortlist_is_refused_if_one_is_wanted(
+    tiny_bundle_repository: Path, open_graphs: OpenGraphs
+) -> None:
     with pytest.raises(BundleError, match="the bundle has none"):
-        open_graphs(load_bundle(tiny_bundle_repository / "tiny" / "1"), shortlist=True)
+        open_graphs(load_bundle(tiny_bundle_repository / "tiny" / "1"), True)
 
 
 def test_a_shortlist_for_other_tokenizers_is_not_exported(

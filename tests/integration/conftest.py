@@ -108,7 +108,7 @@ class StartProcess(Protocol):
 
 
 @pytest.fixture
-def start_server(tiny_bundle_repository: Path) -> StartServer:
+def start_server(tiny_bundle_repository: Path, provider: str) -> StartServer:
     """Start a server in the test's loop: `async with start_server(max_batch_sentences=1) as running`."""
 
     @asynccontextmanager
@@ -119,7 +119,7 @@ def start_server(tiny_bundle_repository: Path) -> StartServer:
                     "models": tiny_bundle_repository,
                     "address": f"{LOOPBACK}:0",
                     "metrics_address": f"{LOOPBACK}:0",
-                    "provider": "cpu",
+                    "provider": provider,
                     "workers": 1,
                     **settings,
                 }
@@ -155,12 +155,12 @@ async def client(running: RunningServer) -> AsyncIterator[AsyncTranslationClient
 
 
 @pytest.fixture
-def start_process(tiny_bundle_repository: Path) -> StartProcess:
+def start_process(tiny_bundle_repository: Path, provider: str) -> StartProcess:
     """Start `python -m xuanzang.server`: `async with start_process("--workers=2") as process`."""
 
     @asynccontextmanager
     async def start(*flags: str) -> AsyncIterator[ServerProcess]:
-        defaults = (f"--models={tiny_bundle_repository}", "--workers=1", "--provider=cpu")
+        defaults = (f"--models={tiny_bundle_repository}", "--workers=1", f"--provider={provider}")
         addresses = (f"--address={LOOPBACK}:0", f"--metrics-address={LOOPBACK}:0")
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "xuanzang.server", *defaults, *addresses, *flags),

@@ -66,12 +66,27 @@ def test_an_int8_bundle_lists_every_file_with_its_digest(
         content = (folder / file.name).read_bytes()
         assert (hashlib.sha256(content).hexdigest(), len(content)) == (file.sha256, file.size_bytes)
     certificate = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
-    compared = certificate["int8_quality"]
+    compared = certificate["shipped_quality"]
     assert {name: measured["sentences"] for name, measured in compared.items()} == {"valid": 48, "train": 48}
     for precision in ("float32", "int8"):  # the same sentences have the same scores wherever they stand
         found = {metric: compared["valid"][f"{precision}_{metric}"] for metric in ("bleu", "chrf")}
         assert found == certificate["quality"][f"onnx_{precision}"]
     assert "| train (48) |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+
+
+def test_a_float16_bundle_keeps_keys_and_values_in_16_bits_and_scores_in_32(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    limits = {"max_bleu_change": 100, "max_chrf_change": 100}
+    folder = export(export_settings(tiny_checkpoint, toy_files[1], tmp_path, precision="float16", **limits))
+    manifest = read_manifest(folder)
+    assert manifest.precision == manifest_pb2.PRECISION_FLOAT16
+    dtypes = {tensor.name: tensor.dtype for tensor in (*manifest.decoder.inputs, *manifest.decoder.outputs)}
+    assert {dtype for name, dtype in dtypes.items() if "key_values" in name} == {"float16"}
+    assert {dtypes[name] for name in ("scores", "edit_biases", "candidate_scores", "attention")} == {"float32"}
+    certificate = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
+    assert certificate["parity"]["float16"]["max_abs_difference"] < 0.05
+    assert "| pairs | float32 | float16 |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +104,7 @@ def test_int8_must_do_as_well_as_float32_and_no_better(
     quality = {"float32_bleu": 20.0, "float32_chrf": 45.0, "int8_bleu": int8[0], "int8_chrf": int8[1]}
     settings = export_settings(tmp_path, tmp_path, tmp_path)
     with pytest.raises(ParityError, match=fault) if fault else nullcontext():
-        require_quality({"web": quality}, settings)
+        require_quality({"web": quality}, "int8", settings)
 
 
 def test_the_certificate_holds_parity_quality_speed_and_samples(tiny_bundle_repository: Path) -> None:

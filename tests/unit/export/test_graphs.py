@@ -14,16 +14,18 @@ from xuanzang.export.graphs import decoder_graph, encoder_graph
 from xuanzang.export.parity import compare, step_milliseconds
 from xuanzang.export.runner import Candidates, OnnxModel, Rows, translate_batch
 from xuanzang.export.shortlist import suggestions_graph
-from xuanzang.export.weights import Float32
+from xuanzang.export.weights import Floats
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.search import beam_search
 from xuanzang.model.transformer import Transformer
 
+FLOAT32 = Floats("float32")
+
 
 @pytest.fixture
 def onnx_model(model: Transformer) -> OnnxModel:
-    return OnnxModel(encoder_graph(model, Float32()), decoder_graph(model, Float32()), model.config, threads=1)
+    return OnnxModel(encoder_graph(model, FLOAT32), decoder_graph(model, FLOAT32), model.config, threads=1)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -35,6 +37,14 @@ def test_float32_graphs_decode_as_torch_does(
     assert parity.steps > 10
     assert parity.max_abs_difference < 1e-4
     assert parity.token_agreement == 1.0
+
+
+def test_float16_graphs_differ_by_what_16_bits_leave_out(model: Transformer, sentences: list[list[int]]) -> None:
+    half = Floats("float16")
+    graphs = OnnxModel(encoder_graph(model, half), decoder_graph(model, half), model.config, threads=1)
+    parity = compare(model, graphs, sentences, beam_size=3, batch_sentences=6)
+    assert parity.steps > 10
+    assert 1e-4 < parity.max_abs_difference < 0.05
 
 
 def test_encoder_gives_the_keys_and_values_that_torch_caches(
@@ -52,10 +62,16 @@ def test_encoder_gives_the_keys_and_values_that_torch_caches(
                 np.testing.assert_allclose(real, tensor[0].numpy(), atol=1e-4)
 
 
-def test_the_graphs_state_the_tables_and_what_onnxruntime_runs(model: Transformer) -> None:
+@pytest.mark.parametrize("floats", ["float32", "float16"])
+def test_the_graphs_state_the_tables_and_what_onnxruntime_runs(model: Transformer, floats: str) -> None:
+    precision, config = Floats(floats), model.config
     for graph, inputs, outputs in (
-        (encoder_graph(model, Float32()), tensors.encoder_inputs(), tensors.encoder_outputs(model.config)),
-        (decoder_graph(model, Float32()), tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config)),
+        (encoder_graph(model, precision), tensors.encoder_inputs(), tensors.encoder_outputs(config, floats)),
+        (
+            decoder_graph(model, precision),
+            tensors.decoder_inputs(config, floats),
+            tensors.decoder_outputs(config, floats),
+        ),
     ):
         onnx.checker.check_model(graph, full_check=True)
         assert [value.name for value in graph.graph.input] == [spec.name for spec in inputs]
@@ -83,7 +99,7 @@ def test_a_beam_wider_than_the_vocabulary_is_searched_exhaustively() -> None:
 
     torch.manual_seed(0)
     small = Transformer(TransformerConfig(source_vocab_size=6, target_vocab_size=6, **PRESETS["tiny"])).eval()
-    graphs = OnnxModel(encoder_graph(small, Float32()), decoder_graph(small, Float32()), small.config, threads=1)
+    graphs = OnnxModel(encoder_graph(small, FLOAT32), decoder_graph(small, FLOAT32), small.config, threads=1)
     [found] = translate_batch(graphs, [[4, 5, 2]], beam_size=16, length_penalty=1.0, max_target_length=3)
     source = torch.tensor([[4, 5, 2]])
     [expected] = beam_search(

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.tensors import TensorSpec
-from xuanzang.export.weights import ActivationRange, Float32, Int8, Linear, Precision, quantize_columns
+from xuanzang.export.weights import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
 
 finite = st.floats(-50, 50, width=32)
 
@@ -67,10 +67,10 @@ def test_float32_layer_is_a_matrix_product() -> None:
     rng = np.random.default_rng(1)
     weight, bias = rng.standard_normal((6, 4)).astype(np.float32), rng.standard_normal(4).astype(np.float32)
     x = rng.standard_normal((1, 3, 6)).astype(np.float32)
-    np.testing.assert_allclose(run(Float32(), Linear("layer", weight, bias), x), x @ weight + bias, atol=1e-5)
+    np.testing.assert_allclose(run(Floats("float32"), Linear("layer", weight, bias), x), x @ weight + bias, atol=1e-5)
 
 
-@pytest.mark.parametrize("precision", [Float32(), Int8({})], ids=["float32", "int8"])
+@pytest.mark.parametrize("precision", [Floats("float32"), Int8({})], ids=["float32", "int8"])
 def test_embedding_looks_up_rows(precision: Precision) -> None:
     table = np.random.default_rng(2).standard_normal((9, 6)).astype(np.float32)
     builder = GraphBuilder("embedding")

@@ -19,7 +19,13 @@ MICROSOFT = "com.microsoft"
 OWN = "xuanzang"
 """Domain of our operators: functions in every model, for which xuanzang.kernels has kernels."""
 
-_DTYPES = {"int64": TensorProto.INT64, "float32": TensorProto.FLOAT, "int8": TensorProto.INT8, "bool": TensorProto.BOOL}
+_DTYPES = {
+    "int64": TensorProto.INT64,
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "int8": TensorProto.INT8,
+    "bool": TensorProto.BOOL,
+}
 
 
 class GraphBuilder:
@@ -66,12 +72,16 @@ class GraphBuilder:
         self._functions[function.name] = function
         self.multi_op(function.name, *inputs, outputs=outputs, domain=function.domain)
 
-    def known(self, name: str, *shape: str | int) -> str:
-        """State the shape of a float value that onnxruntime cannot infer, and return its name.
+    def cast(self, x: str, dtype: str) -> str:
+        """Add a conversion to another type, such as "float32", and return the result's name."""
+        return self.op("Cast", x, to=_DTYPES[dtype])
+
+    def known(self, name: str, *shape: str | int, dtype: str = "float32") -> str:
+        """State type and shape of a value that onnxruntime cannot infer, and return its name.
 
         Only what is known to have the size of an input can take its place in memory; anything else is copied.
         """
-        self._known.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        self._known.append(helper.make_tensor_value_info(name, _DTYPES[dtype], shape))
         return name
 
     def model(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> onnx.ModelProto:

@@ -28,7 +28,11 @@ from xuanzang.model.folders import replacing
 
 FORMAT = 1
 MANIFEST_FILE = "manifest.json"
-PRECISIONS = {"float32": manifest_pb2.PRECISION_FLOAT32, "int8": manifest_pb2.PRECISION_INT8}
+PRECISIONS = {
+    "float32": manifest_pb2.PRECISION_FLOAT32,
+    "float16": manifest_pb2.PRECISION_FLOAT16,
+    "int8": manifest_pb2.PRECISION_INT8,
+}
 
 
 def next_version(model_folder: Path) -> int:
@@ -61,6 +65,7 @@ def make_manifest(
 ) -> manifest_pb2.Manifest:
     """Describe a bundle, except for its files."""
     config, metadata = checkpoint.model.config, checkpoint.metadata
+    floats = tensors.floats_of(settings.precision)
     manifest = manifest_pb2.Manifest(
         format=FORMAT,
         model=settings.model,
@@ -77,8 +82,8 @@ def make_manifest(
             unk_id=config.unk_id,
         ),
         precision=PRECISIONS[settings.precision],
-        encoder=_graph("encoder.onnx", tensors.encoder_inputs(), tensors.encoder_outputs(config)),
-        decoder=_graph("decoder.onnx", tensors.decoder_inputs(config), tensors.decoder_outputs(config)),
+        encoder=_graph("encoder.onnx", tensors.encoder_inputs(), tensors.encoder_outputs(config, floats)),
+        decoder=_graph("decoder.onnx", tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
         source_tokenizer=SOURCE_TOKENIZER_FILE,
         target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
         generation_defaults=manifest_pb2.GenerationDefaults(
@@ -143,7 +148,7 @@ def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortl
         decoder=_graph(
             "decoder.shortlist.onnx",
             tensors.shortlist_decoder_inputs(config, precision),
-            tensors.decoder_outputs(config),
+            tensors.decoder_outputs(config, tensors.floats_of(precision)),
         ),
         projection=_graph(
             "projection.onnx", tensors.projection_inputs(), tensors.projection_outputs(config, precision)

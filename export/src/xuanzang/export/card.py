@@ -27,15 +27,16 @@ def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: Expor
         **_origin(checkpoint),
     }
     quality = {name: f"{s['bleu']:.2f} | {s['chrf']:.2f}" for name, s in certificate.quality.items()}
+    shipped = settings.precision
     precisions = {
         f"{name} ({q['sentences']:.0f})": f"{q['float32_bleu']:.2f} / {q['float32_chrf']:.2f} | "
-        f"{q['int8_bleu']:.2f} / {q['int8_chrf']:.2f}"
-        for name, q in certificate.int8_quality.items()
+        f"{q[f'{shipped}_bleu']:.2f} / {q[f'{shipped}_chrf']:.2f}"
+        for name, q in certificate.shipped_quality.items()
     }
     compared = f"""
-What 8 bits cost, BLEU / chrF of the same graphs:
+What rounding the weights costs, BLEU / chrF of the same graphs:
 
-| pairs | float32 | int8 |
+| pairs | float32 | {shipped} |
 |---|---|---|
 {_rows(precisions)}
 """

@@ -51,12 +51,12 @@ class Certificate(BaseModel):
     parity: dict[str, dict[str, float]]
     """By graph precision: sentences and steps compared with torch float32, greatest difference, token agreement."""
     quality: dict[str, dict[str, float]]
-    """By "torch_float32", "onnx_float32" and, if exported, "onnx_int8" and "shortlist": BLEU and chrF of the same
-    sentences."""
+    """By "torch_float32", "onnx_float32" and, if exported, "onnx_int8" or "onnx_float16", and "shortlist": BLEU and
+    chrF of the same sentences."""
     quality_sentences: int
     """Sentences translated for it."""
-    int8_quality: dict[str, dict[str, float]]
-    """By name of the pairs: sentences, and BLEU and chrF of the float32 and the int8 graphs; empty for float32."""
+    shipped_quality: dict[str, dict[str, float]]
+    """By name of the pairs: sentences, and BLEU and chrF of the float32 graphs and the shipped; empty for float32."""
     signatures: list[str]
     """sacreBLEU's, for BLEU and chrF."""
     step_milliseconds: dict[str, dict[str, float]]
@@ -113,19 +113,19 @@ def certify(
     if shortlisted:
         outputs["shortlist"] = _onnx_translations(shortlisted, sentences[:evaluated], settings)
     scores = {name: _score(checkpoint, found, pairs[:evaluated]) for name, found in outputs.items()}
-    int8_quality: dict[str, dict[str, float]] = {}
+    shipped_quality: dict[str, dict[str, float]] = {}
     if len(graphs) > 1:
-        int8_quality["valid"] = _compare_precisions(checkpoint, valid, pairs, settings)
+        shipped_quality["valid"] = _compare_precisions(checkpoint, valid, pairs, settings)
         for name, test in tests.items():
             ids = [checkpoint.source_ids(pair.source) for pair in test[: settings.test_sentences]]
             found = _by_precision(graphs, ids, settings)
-            int8_quality[name] = _compare_precisions(checkpoint, found, test, settings)
-    require_quality(int8_quality, settings)
+            shipped_quality[name] = _compare_precisions(checkpoint, found, test, settings)
+    require_quality(shipped_quality, shipped.precision, settings)
     return Certificate(
         parity={precision: result._asdict() for precision, result in parity.items()},
         quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
         quality_sentences=evaluated,
-        int8_quality=int8_quality,
+        shipped_quality=shipped_quality,
         signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
         step_milliseconds={g.precision: _step_times(g.model) for g in graphs},
         samples=_samples(checkpoint, shipped.model, pairs, outputs, settings),
@@ -182,11 +182,14 @@ def _compare_precisions(
     return quality
 
 
-def require_quality(int8_quality: Mapping[str, Mapping[str, float]], settings: ExportSettings) -> None:
-    """Refuse int8 graphs that translate otherwise than the float32 ones.
+def require_quality(
+    shipped_quality: Mapping[str, Mapping[str, float]], precision: str, settings: ExportSettings
+) -> None:
+    """Refuse graphs that translate otherwise than the float32 ones.
 
     Args:
-        int8_quality: As in the certificate.
+        shipped_quality: As in the certificate.
+        precision: Of what is shipped.
         settings: Hold the limits.
 
     Raises:
@@ -195,12 +198,12 @@ def require_quality(int8_quality: Mapping[str, Mapping[str, float]], settings: E
     limits = {"bleu": settings.max_bleu_change, "chrf": settings.max_chrf_change}
     faults = [
         f"{change:+.2f} {metric} on {name}, the limit is {limit}"
-        for name, quality in int8_quality.items()
+        for name, quality in shipped_quality.items()
         for metric, limit in limits.items()
-        if abs(change := quality[f"int8_{metric}"] - quality[f"float32_{metric}"]) > limit
+        if abs(change := quality[f"{precision}_{metric}"] - quality[f"float32_{metric}"]) > limit
     ]
     if faults:
-        raise ParityError(f"int8 differs from float32: {'; '.join(faults)}")
+        raise ParityError(f"{precision} differs from float32: {'; '.join(faults)}")
 
 
 def _torch_translations(

@@ -15,7 +15,7 @@ from xuanzang.export.graphs import decoder_graph, encoder_graph, projection_grap
 from xuanzang.export.runner import OnnxModel, ShortlistedModel
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.shortlist import suggestions_graph
-from xuanzang.export.weights import Float32, Int8, Precision
+from xuanzang.export.weights import Floats, Int8, Precision
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.shortlist import Shortlist, load_shortlist
 
@@ -33,11 +33,13 @@ def export(settings: ExportSettings) -> Path:
     checkpoint = load_checkpoint(settings.checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     pairs = read_usable_pairs(checkpoint, settings.valid)
-    precisions: list[Precision] = [Float32()]
+    precisions: list[Precision] = [Floats("float32")]
     if settings.precision == "int8":
         # From the end of the file: quality and parity are measured on sentences from its start.
         calibrating = pairs[-settings.calibration_sentences :]
         precisions.append(Int8(calibrate(checkpoint.model, calibration_ids(checkpoint, calibrating))))
+    elif settings.precision == "float16":
+        precisions.append(Floats("float16"))
     built = [(p.name, encoder_graph(checkpoint.model, p), decoder_graph(checkpoint.model, p)) for p in precisions]
     graphs = [Graphs(name, OnnxModel(encoder, decoder, checkpoint.model.config)) for name, encoder, decoder in built]
     extra, shortlisted = {}, None

@@ -24,7 +24,7 @@ from xuanzang.export import tensors
 from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
 from xuanzang.export.candidates import GROUP, NEVER, best_continuations, edit_logits
-from xuanzang.export.weights import Float32, FloatArray, Linear, Precision
+from xuanzang.export.weights import FloatArray, Floats, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from xuanzang.model.positions import PositionalEncoding
@@ -50,7 +50,7 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     memory = blocks.norm(x, model.encoder_norm)
     for index, layer in enumerate(model.decoder_layers):
         blocks.cross_key_value(memory, cast(DecoderLayer, layer).cross_attention, index)
-    return graph.model(tensors.encoder_inputs(), tensors.encoder_outputs(model.config))
+    return graph.model(tensors.encoder_inputs(), tensors.encoder_outputs(model.config, precision.floats))
 
 
 def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -64,7 +64,10 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
     banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
     _choose(blocks.graph, edit_logits(blocks.graph, logits), banned, ids="candidate_ids")
-    return blocks.graph.model(tensors.decoder_inputs(model.config), tensors.decoder_outputs(model.config))
+    floats = precision.floats
+    return blocks.graph.model(
+        tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
+    )
 
 
 def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -88,7 +91,7 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.Mo
     own_ids = graph.op("Gather", "piece_ids", "choices")  # [batch, choice]
     graph.op("GatherElements", own_ids, "chosen", axis=1, output="candidate_ids")
     inputs = tensors.shortlist_decoder_inputs(model.config, precision.name)
-    return graph.model(inputs, tensors.decoder_outputs(model.config))
+    return graph.model(inputs, tensors.decoder_outputs(model.config, precision.floats))
 
 
 def projection_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -148,8 +151,8 @@ class _Blocks:
         if not isinstance(norm, nn.LayerNorm):
             return x
         name = self._names[norm]
-        scale = self.graph.constant(f"{name}.weight", _array(norm.weight))
-        shift = self.graph.constant(f"{name}.bias", _array(norm.bias))
+        scale = self.graph.constant(f"{name}.weight", _array(norm.weight), self._precision.floats)
+        shift = self.graph.constant(f"{name}.bias", _array(norm.bias), self._precision.floats)
         return self.graph.op("LayerNormalization", x, scale, shift, epsilon=norm.eps, axis=-1)
 
     def feed_forward(self, x: str, network: FeedForward) -> str:
@@ -159,8 +162,9 @@ class _Blocks:
         return self.linear(self.graph.op("Relu", inner), network.outer)
 
     def logits(self, x: str, projection: nn.Linear) -> str:
-        """Project onto the vocabulary, filled up to whole groups of `choose_candidates` with pieces never chosen."""
-        return self._precision.linear(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
+        """Project onto the vocabulary, filled up to whole groups of `best_continuations` with pieces never chosen."""
+        logits = self._precision.linear(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
+        return logits if self._precision.floats == "float32" else self.graph.cast(logits, "float32")
 
     def logits_of_inputs(self, x: str, projection: nn.Linear) -> str:
         """Project onto the pieces whose columns are given to the graph."""
@@ -188,9 +192,8 @@ class _Blocks:
     def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
         table = _array(embedding.weight) * self._embedding_scale
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
-        return self.graph.op(
-            "Add", rows, Float32().embedding(self.graph, positions, "positional", _array(encoding.table))
-        )
+        places = Floats(self._precision.floats).embedding(self.graph, positions, "positional", _array(encoding.table))
+        return self.graph.op("Add", rows, places)
 
     def cross_key_value(self, memory: str, attention: MultiHeadAttention, index: int) -> None:
         """Name the keys and values of the memory [batch, source, model] as the encoder's outputs."""
@@ -212,7 +215,7 @@ class _Blocks:
         names = [f"key_values.{index}.{part}" for part in ("key", "value")]
         mixed, present = f"history.{index}", [f"present_{name}" for name in names]
         inputs = [*(f"past_{name}" for name in names), "slot_indices", "page_table", "page_places", "visible"]
-        operator = paged_attention(self._num_heads, self._d_head)
+        operator = paged_attention(self._num_heads, self._d_head, self._precision.floats)
         self.graph.call(operator, self._projected(h, attention), *inputs, outputs=[mixed, *present])
         return self.linear(self._known_state(mixed), attention.output_projection)
 
@@ -222,11 +225,12 @@ class _Blocks:
         queries, mixed = self.linear(h, attention.query_projection), f"source.{index}"
         inputs = [*(f"cross_key_values.{index}.{part}" for part in ("key", "value")), "source_mask"]
         observed = "attention" if index == self._num_decoder_layers - 1 else ""
-        self.graph.call(cross_attention(self._num_heads, self._d_head), queries, *inputs, outputs=[mixed, observed])
+        operator = cross_attention(self._num_heads, self._d_head, self._precision.floats)
+        self.graph.call(operator, queries, *inputs, outputs=[mixed, observed])
         return self.linear(self._known_state(mixed), attention.output_projection)
 
     def _known_state(self, x: str) -> str:
-        return self.graph.known(x, "batch", "beam", self._d_model)
+        return self.graph.known(x, "batch", "beam", self._d_model, dtype=self._precision.floats)
 
     def _projected(self, h: str, attention: MultiHeadAttention) -> str:
         """Return queries, keys and values side by side."""

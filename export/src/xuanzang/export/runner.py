@@ -63,8 +63,9 @@ class OnnxModel:
     def empty_pages(self, batch: int, places: int) -> dict[str, onnxruntime.OrtValue]:
         """Return the past of a decoder that has seen no token and may write to some pages per sentence."""
         shape = (batch * places, self.config.num_heads, PAGE_SLOTS, self.config.d_head)
-        names = [name.name for name in self.decoder.get_inputs() if name.name.startswith("past_key_values.")]
-        return dict.fromkeys(names, _value(np.zeros(shape, dtype=np.float32)))
+        past = [value for value in self.decoder.get_inputs() if value.name.startswith("past_key_values.")]
+        floats = np.float16 if past[0].type == "tensor(float16)" else np.float32
+        return dict.fromkeys((value.name for value in past), _value(np.zeros(shape, dtype=floats)))
 
     def step(self, feed: dict[str, onnxruntime.OrtValue]) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
         """Run one decoder step; returns the candidates and the past of the next step."""

@@ -21,8 +21,8 @@ class ExportSettings(BaseModel):
     """Name that clients ask for, such as zh-en."""
     version: int = Field(default=0, ge=0)
     """Version of the bundle; 0 takes the next free one."""
-    precision: Literal["int8", "float32"] = "int8"
-    """Number format of the weights."""
+    precision: Literal["int8", "float16", "float32"] = "int8"
+    """Number format of the weights: int8 for CPUs, float16 for GPUs."""
     valid: Path
     """Pairs of source<TAB>target for parity, calibration, quality and samples; never trained on."""
     parity_sentences: int = Field(default=50, ge=1)
@@ -40,13 +40,13 @@ class ExportSettings(BaseModel):
     max_float32_difference: float = Field(default=1e-4, gt=0)
     """Greatest allowed difference of a log-probability between torch and the float32 graphs, nats."""
     test: dict[str, Path] = Field(default_factory=dict)
-    """Other pairs, by name such as tatoeba=FILE, on which int8 must do as well as float32."""
+    """Other pairs, by name such as tatoeba=FILE, on which the precision must do as well as float32."""
     test_sentences: int = Field(default=2000, ge=1)
-    """Pairs of `valid` and of each test translated to compare int8 with float32."""
+    """Pairs of `valid` and of each test translated to compare the precision with float32."""
     max_bleu_change: float = Field(default=0.3, gt=0)
-    """Most BLEU that int8 may differ from the float32 graphs, on `valid` and on each test."""
+    """Most BLEU that the precision may differ from the float32 graphs, on `valid` and on each test."""
     max_chrf_change: float = Field(default=0.2, gt=0)
-    """Most chrF that int8 may differ from the float32 graphs, on `valid` and on each test."""
+    """Most chrF that the precision may differ from the float32 graphs, on `valid` and on each test."""
     shortlist: Path | None = None
     """File of `xuanzang-model shortlist`, so that the server can choose among the pieces that a source suggests."""
     card: Path | None = None

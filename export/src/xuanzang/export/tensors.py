@@ -15,25 +15,25 @@ class TensorSpec(NamedTuple):
 
     name: str
     dtype: str
-    """"int64", "float32", "int8" or "bool"."""
+    """"int64", "float32", "float16", "int8" or "bool"."""
     shape: tuple[str | int, ...]
     """Numbers, and names of the dimensions that may vary."""
 
 
-def cross_key_values(config: TransformerConfig) -> list[TensorSpec]:
+def cross_key_values(config: TransformerConfig, floats: str) -> list[TensorSpec]:
     """Keys and values of the encoder memory for each decoder layer; computed once, fed to every step."""
     shape = ("batch", config.num_heads, "source", config.d_head)
-    return _per_layer(config, "cross_key_values", shape)
+    return _per_layer(config, "cross_key_values", shape, floats)
 
 
-def past_key_values(config: TransformerConfig) -> list[TensorSpec]:
+def past_key_values(config: TransformerConfig, floats: str) -> list[TensorSpec]:
     """Self-attention keys and values before the step, one per slot, in pages that belong to one sentence each."""
-    return _per_layer(config, "past_key_values", _page(config))
+    return _per_layer(config, "past_key_values", _page(config), floats)
 
 
-def present_key_values(config: TransformerConfig) -> list[TensorSpec]:
+def present_key_values(config: TransformerConfig, floats: str) -> list[TensorSpec]:
     """The same after the step: the slots of the step's tokens are written, so one buffer may serve as both."""
-    return _per_layer(config, "present_key_values", _page(config))
+    return _per_layer(config, "present_key_values", _page(config), floats)
 
 
 def encoder_inputs() -> list[TensorSpec]:
@@ -41,12 +41,12 @@ def encoder_inputs() -> list[TensorSpec]:
     return [TensorSpec("source_ids", "int64", ("batch", "source")), TensorSpec("source_lengths", "int64", ("batch",))]
 
 
-def encoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
-    """What the encoder gives; `source_mask` is True at real tokens."""
-    return [*cross_key_values(config), TensorSpec("source_mask", "bool", ("batch", "source"))]
+def encoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
+    """What the encoder gives; `source_mask` is True at real tokens, keys and values are of the type `floats`."""
+    return [*cross_key_values(config, floats), TensorSpec("source_mask", "bool", ("batch", "source"))]
 
 
-def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
+def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
     """What one step takes.
 
     token_ids: last token of each hypothesis. positions: of that token, one per sentence; sentences may stand at
@@ -75,8 +75,8 @@ def decoder_inputs(config: TransformerConfig) -> list[TensorSpec]:
         TensorSpec("edit_penalties", "float32", edits),
         TensorSpec("edit_biases", "float32", edits),
         TensorSpec("source_mask", "bool", ("batch", "source")),
-        *cross_key_values(config),
-        *past_key_values(config),
+        *cross_key_values(config, floats),
+        *past_key_values(config, floats),
     ]
 
 
@@ -91,7 +91,7 @@ def projection_outputs(config: TransformerConfig, precision: str) -> list[Tensor
     if precision == "int8":
         weight = TensorSpec("output_weight", "int8", (config.d_model, "piece"))
         return [weight, TensorSpec("output_scale", "float32", ("piece",)), *shared]
-    return [TensorSpec("output_weight", "float32", ("piece", config.d_model)), *shared]
+    return [TensorSpec("output_weight", precision, ("piece", config.d_model)), *shared]
 
 
 def shortlist_decoder_inputs(config: TransformerConfig, precision: str) -> list[TensorSpec]:
@@ -101,7 +101,7 @@ def shortlist_decoder_inputs(config: TransformerConfig, precision: str) -> list[
     filled up with places of no piece. edited_ids are places, too.
     """
     return [
-        *decoder_inputs(config),
+        *decoder_inputs(config, floats_of(precision)),
         *projection_inputs(),
         *projection_outputs(config, precision),
         TensorSpec("choices", "int64", ("batch", "choice")),
@@ -118,7 +118,7 @@ def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
     return [TensorSpec("suggested", "bool", ("batch", config.target_vocab_size))]
 
 
-def decoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
+def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
     """What one step gives: the best continuations of each sentence, best first, and the slots after the step.
 
     candidate_scores are summed log-probabilities, candidate_parents the hypothesis that each continues. attention is
@@ -130,17 +130,22 @@ def decoder_outputs(config: TransformerConfig) -> list[TensorSpec]:
         TensorSpec("candidate_ids", "int64", candidates),
         TensorSpec("candidate_parents", "int64", candidates),
         TensorSpec("attention", "float32", ("batch", "beam", "source")),
-        *present_key_values(config),
+        *present_key_values(config, floats),
     ]
+
+
+def floats_of(precision: str) -> str:
+    """Return the type of states, keys and values in graphs of a precision."""
+    return "float16" if precision == "float16" else "float32"
 
 
 def _page(config: TransformerConfig) -> tuple[str | int, ...]:
     return ("page", config.num_heads, PAGE_SLOTS, config.d_head)
 
 
-def _per_layer(config: TransformerConfig, prefix: str, shape: tuple[str | int, ...]) -> list[TensorSpec]:
+def _per_layer(config: TransformerConfig, prefix: str, shape: tuple[str | int, ...], floats: str) -> list[TensorSpec]:
     return [
-        TensorSpec(f"{prefix}.{layer}.{part}", "float32", shape)
+        TensorSpec(f"{prefix}.{layer}.{part}", floats, shape)
         for layer in range(config.num_decoder_layers)
         for part in ("key", "value")
     ]

@@ -23,8 +23,8 @@ SAMPLING = SamplingOptions(top_k=10, top_p=0.95, temperature=1.5, seed=11)
 
 
 @pytest.fixture
-async def engine(tiny_bundle_repository: Path, metrics: Metrics) -> AsyncIterator[Engine]:
-    engine = Engine(tiny_bundle_repository, settings=EngineSettings(provider="cpu", workers=1), metrics=metrics)
+async def engine(tiny_bundle_repository: Path, metrics: Metrics, provider: str) -> AsyncIterator[Engine]:
+    engine = Engine(tiny_bundle_repository, settings=EngineSettings(provider=provider, workers=1), metrics=metrics)
     await engine.start()
     yield engine
     await engine.join(0)
@@ -219,9 +219,9 @@ MIX: tuple[dict[str, Any], ...] = (
 
 
 async def test_nothing_stays_behind_of_a_mix_of_requests_many_of_which_are_given_up(
-    tiny_bundle_repository: Path, metrics: Metrics
+    tiny_bundle_repository: Path, metrics: Metrics, provider: str
 ) -> None:
-    settings = EngineSettings(provider="cpu", workers=2, max_batch_sentences=4)
+    settings = EngineSettings(provider=provider, workers=2, max_batch_sentences=4)
     engine = Engine(tiny_bundle_repository, settings=settings, metrics=metrics)
     await engine.start()
     chance = random.Random(5)
@@ -249,9 +249,9 @@ async def test_nothing_stays_behind_of_a_mix_of_requests_many_of_which_are_given
 
 
 async def test_alternatives_of_many_callers_are_answered_though_the_queue_is_small(
-    tiny_bundle_repository: Path, metrics: Metrics
+    tiny_bundle_repository: Path, metrics: Metrics, provider: str
 ) -> None:
-    settings = EngineSettings(provider="cpu", workers=2, max_batch_sentences=2, max_queue_tokens=20_000)
+    settings = EngineSettings(provider=provider, workers=2, max_batch_sentences=2, max_queue_tokens=20_000)
     engine = Engine(tiny_bundle_repository, settings=settings, metrics=metrics)
     await engine.start()
     answers = await asyncio.gather(

@@ -20,7 +20,11 @@ from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothe
 from xuanzang.server.metrics import Metrics
 
 SOURCES = ("我有一只猫。", "你好", "今天天气很好", "他明天去北京看他的朋友", "谢谢")
-SETTINGS = EngineSettings(provider="cpu", workers=2, max_batch_sentences=8)
+
+
+@pytest.fixture
+def settings(provider: str) -> EngineSettings:
+    return EngineSettings(provider=provider, workers=2, max_batch_sentences=8)
 
 
 @pytest.fixture
@@ -31,8 +35,8 @@ def directory(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def engine(tiny_bundle_repository: Path, metrics: Metrics) -> AsyncIterator[Engine]:
-    engine = Engine(tiny_bundle_repository, settings=SETTINGS, metrics=metrics)
+async def engine(tiny_bundle_repository: Path, metrics: Metrics, settings: EngineSettings) -> AsyncIterator[Engine]:
+    engine = Engine(tiny_bundle_repository, settings=settings, metrics=metrics)
     await engine.start()
     yield engine
     await engine.join(0)
@@ -90,24 +94,49 @@ async def test_a_deadline_ends_the_work_on_long_texts(engine: Engine, metrics: M
 
 
 async def test_a_sample_with_another_translation_refuses_the_bundle(
-    directory: Path, metrics: Metrics, edit_manifest: Callable[..., None], list_files: Callable[..., None]
+    directory: Path,
+    settings: EngineSettings,
+    metrics: Metrics,
+    edit_manifest: Callable[..., None],
+    list_files: Callable[..., None],
 ) -> None:
     certificate = json.loads((directory / "certificate.json").read_text())
     certificate["samples"][0]["target_ids"].append(7)
     (directory / "certificate.json").write_text(json.dumps(certificate))
     edit_manifest(directory, lambda manifest: list_files(manifest, directory))
-    engine = Engine(directory.parent.parent, settings=SETTINGS, metrics=metrics)
+    engine = Engine(directory.parent.parent, settings=settings, metrics=metrics)
     with pytest.raises(BundleError, match="is not that of the certificate"):
         await engine.start()
     assert await engine.join(0)
 
 
 async def test_a_listed_file_that_is_no_graph_refuses_the_bundle(
-    directory: Path, metrics: Metrics, edit_manifest: Callable[..., None], list_files: Callable[..., None]
+    directory: Path,
+    settings: EngineSettings,
+    metrics: Metrics,
+    edit_manifest: Callable[..., None],
+    list_files: Callable[..., None],
 ) -> None:
     (directory / "decoder.onnx").write_bytes(b"not a graph")
     edit_manifest(directory, lambda manifest: list_files(manifest, directory))
-    engine = Engine(directory.parent.parent, settings=SETTINGS, metrics=metrics)
+    engine = Engine(directory.parent.parent, settings=settings, metrics=metrics)
     with pytest.raises(BundleError, match=r"decoder\.onnx cannot be opened"):
         await engine.start()
     assert await engine.join(0)
+
+
+async def test_a_server_that_lacks_the_kernels_it_should_use_says_so(
+    tiny_bundle_repository: Path,
+    settings: EngineSettings,
+    metrics: Metrics,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("xuanzang.server.engine.engine.library", lambda: None)
+    for wanted in (False, True):
+        caplog.clear()
+        cpu = dataclasses.replace(settings, provider="cpu", kernels=wanted)
+        engine = Engine(tiny_bundle_repository, settings=cpu, metrics=metrics)
+        await engine.start()
+        await engine.join(0)
+        assert ("no kernels" in caplog.messages) == wanted

@@ -81,9 +81,9 @@ class Bench:
 
 
 @pytest.fixture(scope="session")
-def graphs(tiny_bundle_repository: Path) -> tuple[LoadedModel, NewDecoder]:
+def graphs(tiny_bundle_repository: Path, provider: str) -> tuple[LoadedModel, NewDecoder]:
     model = LoadedModel(tiny_bundle_repository / "tiny" / "1")
-    return model, partial(Decoder, Runtime(model.bundle, provider="cpu", intra_op_threads=1))
+    return model, partial(Decoder, Runtime(model.bundle, provider=provider, intra_op_threads=1))
 
 
 @pytest.fixture

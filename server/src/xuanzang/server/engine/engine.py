@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from xuanzang.kernels import library
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import routing
@@ -112,6 +113,8 @@ class Engine:
         for model in models:
             # Every series is there at 0 from now on.
             self._metrics.of(model.labels)
+        if self._settings.kernels and self._provider == "cpu" and not library():
+            _LOGGER.warning("no kernels", extra={"reason": "xuanzang-kernels was installed without a C++ compiler"})
         self._workers = [self._start_worker(number, models) for number in range(self._worker_count)]
         failures = await asyncio.gather(*(asyncio.wrap_future(worker.ready) for worker in self._workers))
         failed = {model: error for failure in failures for model, error in failure.items()}
