@@ -11,7 +11,7 @@ ARGS ?=
 
 ROOMS := proto kernels model export server client
 PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
-KERNELS := kernels/setup.py $(wildcard kernels/src/xuanzang/kernels/*.cc kernels/src/xuanzang/kernels/*.h)
+KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/,*.cc *.h *.inc))
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
@@ -42,7 +42,7 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 	$(BIN)/buf breaking --against ".git#ref=$(PROTO_BASE)"
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
-	$(BIN)/clang-format --dry-run --Werror $(filter %.cc %.h,$(KERNELS))
+	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS))
 	$(BIN)/hadolint server/Dockerfile
 	$(BIN)/docker-compose config --quiet
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,26 +16,50 @@ from hypothesis import strategies as st
 from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
+from xuanzang import kernels
 from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.export.candidates import GROUP, best_continuations
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 
-pytestmark = pytest.mark.skipif(library() is None, reason="the kernels were not built: there is no C++ compiler")
+BUILT = library()
+SOURCES = Path(kernels.__file__).parent
+COMPILE = ("g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-shared", "-fPIC")
+pytestmark = pytest.mark.skipif(BUILT is None, reason="the kernels were not built: there is no C++ compiler")
 
 Arrays = dict[str, np.ndarray]
 shapes = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.sampled_from([1, 5, 16, 24, 64]))
 """Sentences, hypotheses, heads and the size of a head: whole vectors, parts of them, and both."""
 
 
+@pytest.fixture(scope="session", params=["for this processor", "for AVX2", "for any processor"], autouse=True)
+def operators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let the tests use each version of the kernels in turn."""
+    version = {"for AVX2": "v3", "for any processor": "any"}.get(request.param)
+    Operator.library = BUILT
+    if version is None:
+        return
+    if not shutil.which("g++"):
+        pytest.skip("there is no g++ to compile this version")
+    if version == "v3" and not {"AVX2", "X86_V3"} & {*np.show_config(mode="dicts")["SIMD Extensions"]["found"]}:
+        pytest.skip("this processor has no AVX2")
+    Operator.library = tmp_path_factory.mktemp("kernels") / f"{version}.so"
+    subprocess.run(
+        [*COMPILE, f"-DXUANZANG_LOOPS={version}", "-o", Operator.library, *sorted(SOURCES.glob("*.cc"))], check=True
+    )
+
+
 class Operator:
     """One operator in two sessions: as a kernel, and as standard operators."""
 
+    library: Path | None = None
+    """With the kernels."""
+
     def __init__(self, function: onnx.FunctionProto, inputs: Arrays, *, threads: int = 1) -> None:
         self.names = list(function.output)
-        self.kernel = _open(function, inputs, kernels=True, threads=threads)
-        self.function = _open(function, inputs, kernels=False, threads=threads)
+        self.kernel = _open(function, inputs, operators=self.library, threads=threads)
+        self.function = _open(function, inputs, operators=None, threads=threads)
 
     def run(self, inputs: Arrays) -> Arrays:
         return dict(zip(self.names, self.kernel.run(None, inputs), strict=True))
@@ -46,7 +73,9 @@ class Operator:
         return found
 
 
-def _open(function: onnx.FunctionProto, inputs: Arrays, *, kernels: bool, threads: int) -> onnxruntime.InferenceSession:
+def _open(
+    function: onnx.FunctionProto, inputs: Arrays, *, operators: Path | None, threads: int
+) -> onnxruntime.InferenceSession:
     node = helper.make_node(function.name, list(function.input), list(function.output), domain=OWN)
     described = [
         helper.make_tensor_value_info(
@@ -62,8 +91,8 @@ def _open(function: onnx.FunctionProto, inputs: Arrays, *, kernels: bool, thread
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 4  # refused inputs are asked for
-    if kernels:
-        options.register_custom_ops_library(str(library()))
+    if operators:
+        options.register_custom_ops_library(str(operators))
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 

@@ -1,150 +1,48 @@
 #include "attention.h"
 
-#include <cmath>
 #include <vector>
 
-#include "vectors.h"
+#include "loops.h"
 
 namespace xuanzang {
 namespace {
 
-// Far below any score: what is hidden gets no weight.
-constexpr float kHidden = -1.0e9f;
-// Hypotheses go through keys and values four at a time: as many sums as the registers of AVX-512 hold. Their weights
-// lie side by side, [position, 4], so that one vector holds those of four positions.
-constexpr size_t kQueries = 4;
-
-// The keys and values that the hypotheses of a sentence see.
-struct Memory {
-  const float* keys;
-  const float* values;
-  size_t head_stride;  // Floats from a head to the next.
-  size_t d_head;
-  size_t width;              // Positions, filled up to whole vectors of weights.
+// What the hypotheses of a sentence see.
+class Sight {
+ public:
   std::vector<size_t> rows;  // Where key and value of each position begin, for the first head.
-  std::vector<float> bias;   // 0 for what each hypothesis sees, else kHidden: [beam / 4, width, 4].
 
-  // Sees every position of `rows`, until `hide`.
+  // Shows every position of `rows`, until `hide`.
   void show(size_t beam) {
-    width = (rows.size() + kLanes / kQueries - 1) / (kLanes / kQueries) * (kLanes / kQueries);
-    bias.assign((beam + kQueries - 1) / kQueries * width * kQueries, kHidden);
+    constexpr size_t kPositions = kVector / kQueries;
+    width_ = (rows.size() + kPositions - 1) / kPositions * kPositions;
+    bias_.assign((beam + kQueries - 1) / kQueries * width_ * kQueries, kHidden);
     for (size_t i = 0; i < beam; ++i) {
-      for (size_t position = 0; position < rows.size(); ++position) bias[place(i, position)] = 0.0f;
+      for (size_t position = 0; position < rows.size(); ++position) bias_[place(i, position)] = 0.0f;
     }
   }
 
-  void hide(size_t hypothesis, size_t position) { bias[place(hypothesis, position)] = kHidden; }
+  void hide(size_t hypothesis, size_t position) { bias_[place(hypothesis, position)] = kHidden; }
 
   // Of the bias or weight of a hypothesis.
   size_t place(size_t hypothesis, size_t position) const {
-    return (hypothesis / kQueries * width + position) * kQueries + hypothesis % kQueries;
+    return (hypothesis / kQueries * width_ + position) * kQueries + hypothesis % kQueries;
   }
+
+  size_t weights() const { return bias_.size(); }
+
+  Memory of(const float* keys, const float* values, size_t head_stride, size_t d_head) const {
+    return {keys, values, head_stride, d_head, rows.data(), rows.size(), bias_.data(), width_};
+  }
+
+ private:
+  size_t width_ = 0;
+  std::vector<float> bias_;
 };
-
-// The queries of a sentence for all heads, [beam, heads, head], `stride` floats from one hypothesis to the next.
-struct Queries {
-  const float* data;
-  size_t stride;
-  size_t beam;
-  size_t heads;
-};
-
-// Adds the scaled products of queries and keys of a head to their weights; asks for its values meanwhile.
-template <size_t kCount>
-XUANZANG_INLINE void score(const float* queries, size_t stride, const Memory& memory, size_t base, float* weights) {
-  const float scale = 1.0f / std::sqrt(static_cast<float>(memory.d_head));
-  for (size_t position = 0; position < memory.rows.size(); ++position) {
-    const float* const key = memory.keys + base + memory.rows[position];
-    const float* const value = memory.values + base + memory.rows[position];
-    Lanes sums[kQueries] = {};
-    in_lanes(memory.d_head, [&](size_t at, size_t lanes) {
-      __builtin_prefetch(value + at);
-      Lanes part, query;
-      load(part, key + at, lanes);
-      for (size_t i = 0; i < kCount; ++i) {
-        load(query, queries + i * stride + at, lanes);
-        sums[i] += part * query;
-      }
-    });
-    Quad products, some;
-    sum_each(products, sums);
-    std::memcpy(&some, weights + position * kQueries, sizeof some);
-    some += products * scale;
-    std::memcpy(weights + position * kQueries, &some, sizeof some);
-  }
-}
-
-// Over the positions, for each of the four hypotheses.
-XUANZANG_INLINE void softmax(float* weights, size_t width) {
-  const size_t size = width * kQueries;
-  Lanes most = Lanes{} + kHidden, total = {}, lanes;
-  for (size_t at = 0; at < size; at += kLanes) {
-    load(lanes, weights + at, kLanes);
-    raise(most, lanes);
-  }
-  raise_by_four(most);
-  for (size_t at = 0; at < size; at += kLanes) {
-    load(lanes, weights + at, kLanes);
-    lanes -= most;
-    exponentiate(lanes);
-    total += lanes;
-    store(weights + at, lanes, kLanes);
-  }
-  sum_by_four(total);
-  const Lanes share = 1.0f / total;
-  for (size_t at = 0; at < size; at += kLanes) {
-    load(lanes, weights + at, kLanes);
-    lanes *= share;
-    store(weights + at, lanes, kLanes);
-  }
-}
-
-// The sums of the values of a head by the weights, `stride` floats from one query to the next; asks for the keys of the
-// next head meanwhile.
-template <size_t kCount>
-XUANZANG_INLINE void mix(const float* weights, const Memory& memory, size_t base, float* mixed, size_t stride) {
-  const float* const values = memory.values + base;
-  const float* const next_keys = memory.keys + base + memory.head_stride;
-  in_lanes(memory.d_head, [&](size_t at, size_t lanes) {
-    Lanes sums[kCount] = {}, value;
-    for (size_t position = 0; position < memory.rows.size(); ++position) {
-      __builtin_prefetch(next_keys + memory.rows[position] + at);
-      load(value, values + memory.rows[position] + at, lanes);
-      for (size_t i = 0; i < kCount; ++i) sums[i] += weights[position * kQueries + i] * value;
-    }
-    for (size_t i = 0; i < kCount; ++i) store(mixed + i * stride + at, sums[i], lanes);
-  });
-}
-
-template <size_t kCount>
-XUANZANG_INLINE void attend(const Queries& queries, const Memory& memory, size_t first, size_t head, float* weights,
-                            float* mixed) {
-  const size_t d_model = queries.heads * memory.d_head, at = head * memory.d_head, base = head * memory.head_stride;
-  score<kCount>(queries.data + first * queries.stride + at, queries.stride, memory, base, weights);
-  softmax(weights, memory.width);
-  mix<kCount>(weights, memory, base, mixed + first * d_model + at, d_model);
-}
-
-// Attention of all hypotheses of a sentence with one head.
-//
-// weights: room as the bias has. mixed: [beam, heads, head] of the sentence.
-XUANZANG_VECTORIZED void attend_head(const Queries& queries, const Memory& memory, size_t head, float* weights,
-                                     float* mixed) {
-  std::memcpy(weights, memory.bias.data(), memory.bias.size() * sizeof(float));
-  for (size_t first = 0; first < queries.beam; first += kQueries) {
-    float* const some = weights + first * memory.width;
-    switch (queries.beam - first) {
-      case 1: attend<1>(queries, memory, first, head, some, mixed); break;
-      case 2: attend<2>(queries, memory, first, head, some, mixed); break;
-      case 3: attend<3>(queries, memory, first, head, some, mixed); break;
-      default: attend<4>(queries, memory, first, head, some, mixed);
-    }
-  }
-}
 
 // Room that a thread keeps, so that it need not ask for memory for every sentence.
 struct Room {
-  Memory memory;
+  Sight sight;
   std::vector<size_t> columns;
   std::vector<float> weights;
 };
@@ -157,10 +55,10 @@ Room& room() {
 // Attention of all hypotheses of a sentence with all heads; `seen` is called after each head, whose weights are in
 // room.
 template <typename Seen>
-void attend_sentence(const Queries& queries, Room& room, float* mixed, const Seen& seen) {
-  room.weights.resize(room.memory.bias.size());
+void attend_sentence(const Queries& queries, const Memory& memory, Room& room, float* mixed, const Seen& seen) {
+  room.weights.resize(room.sight.weights());
   for (size_t head = 0; head < queries.heads; ++head) {
-    attend_head(queries, room.memory, head, room.weights.data(), mixed);
+    loops().attend(queries, memory, head, room.weights.data(), mixed);
     seen();
   }
 }
@@ -214,7 +112,7 @@ void find_slots(const PagedInputs& in, size_t sentence, Room& room) {
   const size_t width = in.places * in.slots;
   const bool* const visible = in.visible.data + sentence * in.beam * width;
   room.columns.clear();
-  room.memory.rows.clear();
+  room.sight.rows.clear();
   for (size_t place = 0; place < in.places; ++place) {
     const auto page = static_cast<size_t>(in.table.data[sentence * in.places + place]);
     for (size_t slot = 0; slot < in.slots && page < in.pages; ++slot) {
@@ -222,13 +120,13 @@ void find_slots(const PagedInputs& in, size_t sentence, Room& room) {
       for (size_t i = 0; i < in.beam; ++i) seen |= visible[i * width + place * in.slots + slot];
       if (!seen) continue;
       room.columns.push_back(place * in.slots + slot);
-      room.memory.rows.push_back((page * in.heads * in.slots + slot) * in.d_head);
+      room.sight.rows.push_back((page * in.heads * in.slots + slot) * in.d_head);
     }
   }
-  room.memory.show(in.beam);
+  room.sight.show(in.beam);
   for (size_t i = 0; i < in.beam; ++i) {
     for (size_t position = 0; position < room.columns.size(); ++position) {
-      if (!visible[i * width + room.columns[position]]) room.memory.hide(i, position);
+      if (!visible[i * width + room.columns[position]]) room.sight.hide(i, position);
     }
   }
 }
@@ -246,12 +144,10 @@ void PagedAttention::compute(const Context& context) {
   context.parallel(in.batch, in.batch * in.beam * d_model * in.places * in.slots, [&](size_t sentence) {
     const size_t first = sentence * in.beam;
     for (size_t i = 0; i < in.beam; ++i) write(in, first + i, keys.data, values.data);
-    Memory& memory = room().memory;
-    memory.keys = keys.data, memory.values = values.data;
-    memory.head_stride = in.slots * in.d_head, memory.d_head = in.d_head;
     find_slots(in, sentence, room());
+    const Memory memory = room().sight.of(keys.data, values.data, in.slots * in.d_head, in.d_head);
     const Queries queries{in.projected.data + first * 3 * d_model, 3 * d_model, in.beam, in.heads};
-    attend_sentence(queries, room(), mixed.data + first * d_model, [] {});
+    attend_sentence(queries, memory, room(), mixed.data + first * d_model, [] {});
   });
 }
 
@@ -270,22 +166,21 @@ void CrossAttention::compute(const Context& context) {
   context.parallel(batch, batch * beam * d_model * source, [&](size_t sentence) {
     const bool* const shown = mask.data + sentence * source;
     const size_t first = sentence * heads * source * d_head;
-    Memory& memory = room().memory;
-    memory.keys = keys.data + first, memory.values = values.data + first;
-    memory.head_stride = source * d_head, memory.d_head = d_head;
-    memory.rows.clear();
+    Sight& sight = room().sight;
+    sight.rows.clear();
     for (size_t position = 0; position < source; ++position) {
-      if (shown[position]) memory.rows.push_back(position * d_head);
+      if (shown[position]) sight.rows.push_back(position * d_head);
     }
-    memory.show(beam);
+    sight.show(beam);
+    const Memory memory = sight.of(keys.data + first, values.data + first, source * d_head, d_head);
 
     float* const given = attention.data ? attention.data + sentence * beam * source : nullptr;
     if (given) std::fill_n(given, beam * source, 0.0f);
     const Queries asked{queries.data + sentence * beam * d_model, d_model, beam, heads};
-    attend_sentence(asked, room(), mixed.data + sentence * beam * d_model, [&] {
+    attend_sentence(asked, memory, room(), mixed.data + sentence * beam * d_model, [&] {
       for (size_t i = 0; given && i < beam; ++i) {
-        for (size_t p = 0; p < memory.rows.size(); ++p) {
-          given[i * source + memory.rows[p] / d_head] += room().weights[memory.place(i, p)] / static_cast<float>(heads);
+        for (size_t p = 0; p < sight.rows.size(); ++p) {
+          given[i * source + sight.rows[p] / d_head] += room().weights[sight.place(i, p)] / static_cast<float>(heads);
         }
       }
     });

@@ -4,17 +4,13 @@
 #include <limits>
 #include <vector>
 
-#include "vectors.h"
+#include "loops.h"
 
 namespace xuanzang {
 namespace {
 
 // Log-probability of what is banned.
 constexpr float kNever = -1.0e9f;
-// A block of logits is 16 vectors; those at the same place of all of them are a group, whose greatest is looked at
-// before any of them is.
-constexpr size_t kBlock = kLanes * kLanes;
-
 struct Choice {
   float value;
   size_t index;
@@ -23,37 +19,6 @@ struct Choice {
     return value > other.value || (value == other.value && index < other.index);
   }
 };
-
-// Finds the greatest logit of each group, [block, 16], and returns the greatest of all.
-XUANZANG_VECTORIZED float find_maxima(const float* logits, size_t vocabulary, float* maxima) {
-  const Lanes lowest = Lanes{} + std::numeric_limits<float>::lowest();
-  Lanes most = lowest;
-  for (size_t first = 0; first < vocabulary; first += kBlock) {
-    Lanes top = lowest, lanes;
-    in_lanes(std::min(kBlock, vocabulary - first), [&](size_t at, size_t count) {
-      load(lanes, logits + first + at, count);
-      for (size_t lane = count; lane < kLanes; ++lane) lanes[lane] = lowest[lane];
-      raise(top, lanes);
-    });
-    store(maxima + first / kLanes, top, kLanes);
-    raise(most, top);
-  }
-  return greatest(most);
-}
-
-// Returns the sum of the exponentials of the logits minus the greatest.
-XUANZANG_VECTORIZED float sum_exponentials(const float* logits, size_t vocabulary, float most) {
-  Lanes total = {};
-  in_lanes(vocabulary, [&](size_t at, size_t count) {
-    Lanes lanes;
-    load(lanes, logits + at, count);
-    for (size_t lane = count; lane < kLanes; ++lane) lanes[lane] = kNever;
-    lanes -= most;
-    exponentiate(lanes);
-    total += lanes;
-  });
-  return sum(total);
-}
 
 // Keeps the best of the values that it is given, best first.
 class Best {
@@ -83,16 +48,6 @@ class Best {
   std::vector<Choice> choices_;
 };
 
-// Adds the groups with the greatest maxima; `size` is a multiple of 16.
-XUANZANG_VECTORIZED void find_groups(const float* maxima, size_t size, Best& groups) {
-  for (size_t at = 0; at < size; at += kLanes) {
-    Lanes lanes;
-    load(lanes, maxima + at, kLanes);
-    if (greatest(lanes) < groups.least()) continue;
-    for (size_t lane = 0; lane < kLanes; ++lane) groups.add({lanes[lane], at + lane});
-  }
-}
-
 // Room that a thread keeps, so that it need not ask for memory for every row.
 struct Room {
   std::vector<float> maxima;
@@ -104,18 +59,20 @@ struct Room {
 //
 // The best n of a row lie in the n groups with the greatest maxima, so only these are searched.
 void search_row(const float* logits, size_t vocabulary, size_t count, const Tensor<const int64_t>& banned, Room& room) {
-  room.maxima.resize((vocabulary + kBlock - 1) / kBlock * kLanes);
-  const float most = find_maxima(logits, vocabulary, room.maxima.data());
-  const float norm = most + std::log(sum_exponentials(logits, vocabulary, most));
+  room.maxima.resize((vocabulary + kBlock - 1) / kBlock * kVector);
+  const float most = loops().find_maxima(logits, vocabulary, room.maxima.data());
+  const float norm = most + std::log(loops().sum_exponentials(logits, vocabulary, most));
   // Banned ids may be among the best.
   room.groups.start(count + banned.elements());
-  find_groups(room.maxima.data(), room.maxima.size(), room.groups);
+  for (size_t group = 0; group < room.maxima.size(); ++group) {
+    if (room.maxima[group] >= room.groups.least()) room.groups.add({room.maxima[group], group});
+  }
   const float least = room.groups.least();
   const int64_t* const last = banned.data + banned.elements();
   room.row.start(count);
   for (const Choice& group : room.groups.choices()) {
-    const size_t first = group.index / kLanes * kBlock + group.index % kLanes;
-    for (size_t id = first; id < std::min(first / kBlock * kBlock + kBlock, vocabulary); id += kLanes) {
+    const size_t first = group.index / kVector * kBlock + group.index % kVector;
+    for (size_t id = first; id < std::min(first / kBlock * kBlock + kBlock, vocabulary); id += kVector) {
       if (logits[id] < least) continue;
       const bool never = std::find(banned.data, last, static_cast<int64_t>(id)) != last;
       room.row.add({never ? kNever : logits[id] - norm, id});
