@@ -112,9 +112,9 @@ def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, repor
     """
     model = load_model(name, bundle=arguments.bundle, sentences=arguments.sentences, scratch=scratch)
     print(f"{model.name}: writing the models", file=sys.stderr)
-    precisions = ("int8", "float32") if "engine" in arguments.parts else ("int8",)
-    written = write_models(model, precisions, arguments.sentences, scratch)
     effort = QUICK if arguments.quick else FULL
+    precisions = ("int8", "float32") if "engine" in arguments.parts and effort.float32_beams else ("int8",)
+    written = write_models(model, precisions, arguments.sentences, scratch)
     planned = _workloads(model, arguments)
     if "engine" in arguments.parts:
         report.engine += measure_engine(model, written, planned, effort)

@@ -77,7 +77,7 @@ FULL = Effort(
 )
 QUICK = Effort(
     engine_rounds=3,
-    float32_beams=(4,),
+    float32_beams=(),
     rounds=1,
     seconds=4,
     warm_up_seconds=1,
