@@ -101,6 +101,16 @@ async def test_sigterm_answers_what_was_accepted_and_exits_with_0(start_process:
     assert server.logged("stopped")[0]["drained"] is True
 
 
+async def test_onnxruntime_reports_nothing(start_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    async with start_process() as server:
+        await server.until("serving")
+        assert await server.stop() == 0
+    assert list(tmp_path.rglob("*")) == []  # noqa: ASYNC240 - nothing else waits for this loop
+
+
 async def test_sigint_stops_as_sigterm_does(start_process: Any) -> None:
     async with start_process() as server:
         await server.until("serving")
