@@ -11,6 +11,7 @@ namespace {
 
 // Log-probability of what is banned.
 constexpr float kNever = -1.0e9f;
+
 struct Choice {
   float value;
   size_t index;
