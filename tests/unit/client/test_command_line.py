@@ -260,7 +260,7 @@ def test_an_unreachable_server_is_a_line_and_a_code_of_its_own(run: Run) -> None
 @pytest.mark.parametrize(
     ("arguments", "given", "reason"),
     [
-        (["translate", "-f", "/nonexistent"], b"", "No such file or directory"),
+        (["translate", "-f", "no/such/file.txt"], b"", "No such file or directory"),
         (["translate"], b"a\n\xff\n", "line 2 is not UTF-8"),
         (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
         (["translate", "--address", "a:1,b:2", "a"], b"", "'a:1' is not ip:port"),
