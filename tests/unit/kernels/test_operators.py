@@ -198,6 +198,20 @@ def test_best_continuations_are_those_of_the_whole_vocabulary() -> None:
     assert (found["best_ids"] == best % logits.shape[2]).all()
 
 
+@pytest.mark.parametrize("value", [-np.inf, np.inf, np.nan])
+def test_logits_that_are_no_finite_numbers_still_give_pieces_that_exist(value: float) -> None:
+    inputs = choice_inputs(np.random.default_rng(2), 3, 4, groups=9, count=10, banned=2)
+    choose = Operator(best_continuations(), inputs)
+    for share in (0.5, 0.99, 1.0):
+        broken = np.random.default_rng(4).random(inputs["logits"].shape) < share
+        found = choose.run(inputs | {"logits": np.where(broken, np.float32(value), inputs["logits"])})
+        assert found["best_ids"].shape == (3, 10)
+        assert ((found["best_ids"] >= 0) & (found["best_ids"] < 9 * GROUP)).all()
+        assert ((found["best_parents"] >= 0) & (found["best_parents"] < 4)).all()
+    if value == -np.inf:  # nothing is left to choose
+        assert (found["best_scores"] < -1e8).all()
+
+
 def test_a_sentence_is_computed_alike_in_any_company() -> None:
     rng = np.random.default_rng(5)
     inputs = paged_inputs(rng, 6, 4, 2, 24)

@@ -79,6 +79,8 @@ void search_row(const float* logits, size_t vocabulary, size_t count, const Tens
       room.row.add({never ? kNever : logits[id] - norm, id});
     }
   }
+  // Infinite logits, or such as are no numbers, may have been passed over; callers count on `count` choices.
+  for (size_t id = 0; room.row.choices().size() < count; ++id) room.row.add({kNever, id});
 }
 
 }  // namespace
