@@ -15,11 +15,6 @@ HIDDEN = -1.0e4
 def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onnx.FunctionProto:
     """Return the operator that writes the step's keys and values into their slots and attends to those in sight.
 
-    Args:
-        num_heads: Of the model.
-        d_head: Size of each.
-        floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
-
     Scores are computed page by page, brought together for the softmax of a sentence, and its weights are given back to
     the pages; what these yield is summed.
 
@@ -27,6 +22,11 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     [page, heads, slot of the page, head]; slot_indices, page_table, page_places and visible of
     `tensors.decoder_inputs`.
     Results: mixed [batch, beam, model]; present_key and present_value, which may take the memory of the past ones.
+
+    Args:
+        num_heads: Of the model.
+        d_head: Size of each.
+        floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("PagedAttention", floats))
     ints = graph.ints
@@ -57,14 +57,14 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
 def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onnx.FunctionProto:
     """Return the operator that attends to the source.
 
+    Arguments: queries [batch, beam, model]; key and value [batch, heads, source, head]; source_mask [batch, source].
+    Results: mixed [batch, beam, model]; attention, what the heads give to each position on average,
+    [batch, beam, source], always float32.
+
     Args:
         num_heads: Of the model.
         d_head: Size of each.
         floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
-
-    Arguments: queries [batch, beam, model]; key and value [batch, heads, source, head]; source_mask [batch, source].
-    Results: mixed [batch, beam, model]; attention, what the heads give to each position on average,
-    [batch, beam, source], always float32.
     """
     graph = FunctionBuilder(_name("CrossAttention", floats))
     split = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))

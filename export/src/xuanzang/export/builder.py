@@ -119,9 +119,8 @@ class FunctionBuilder(GraphBuilder):
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
         if name not in self._constants:
-            tensor = numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name)
-            self._constants[name] = tensor
-            self.op("Constant", value=tensor, output=name)
+            super().constant(name, value, dtype)
+            self.op("Constant", value=self._constants[name], output=name)
         return name
 
     def function(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:

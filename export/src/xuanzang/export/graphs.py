@@ -50,7 +50,9 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     memory = blocks.norm(x, model.encoder_norm)
     for index, layer in enumerate(model.decoder_layers):
         blocks.cross_key_value(memory, cast(DecoderLayer, layer).cross_attention, index)
-    return graph.model(tensors.encoder_inputs(), tensors.encoder_outputs(model.config, precision.floats))
+    return graph.model(
+        tensors.encoder_inputs(), tensors.encoder_outputs(model.config, tensors.floats_of(precision.name))
+    )
 
 
 def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -64,7 +66,7 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
     banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
     _choose(blocks.graph, edit_logits(blocks.graph, logits), banned, ids="candidate_ids")
-    floats = precision.floats
+    floats = tensors.floats_of(precision.name)
     return blocks.graph.model(
         tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
     )
@@ -91,7 +93,7 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.Mo
     own_ids = graph.op("Gather", "piece_ids", "choices")  # [batch, choice]
     graph.op("GatherElements", own_ids, "chosen", axis=1, output="candidate_ids")
     inputs = tensors.shortlist_decoder_inputs(model.config, precision.name)
-    return graph.model(inputs, tensors.decoder_outputs(model.config, precision.floats))
+    return graph.model(inputs, tensors.decoder_outputs(model.config, tensors.floats_of(precision.name)))
 
 
 def projection_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -127,7 +129,7 @@ class _Blocks:
 
     def __init__(self, model: Transformer, precision: Precision, name: str) -> None:
         self.graph = GraphBuilder(name)
-        self._precision = precision
+        self._precision, self._floats = precision, tensors.floats_of(precision.name)
         self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
         self._num_decoder_layers = model.config.num_decoder_layers
         self._embedding_scale = np.float32(model.config.embedding_scale)
@@ -151,8 +153,8 @@ class _Blocks:
         if not isinstance(norm, nn.LayerNorm):
             return x
         name = self._names[norm]
-        scale = self.graph.constant(f"{name}.weight", _array(norm.weight), self._precision.floats)
-        shift = self.graph.constant(f"{name}.bias", _array(norm.bias), self._precision.floats)
+        scale = self.graph.constant(f"{name}.weight", _array(norm.weight), self._floats)
+        shift = self.graph.constant(f"{name}.bias", _array(norm.bias), self._floats)
         return self.graph.op("LayerNormalization", x, scale, shift, epsilon=norm.eps, axis=-1)
 
     def feed_forward(self, x: str, network: FeedForward) -> str:
@@ -164,7 +166,7 @@ class _Blocks:
     def logits(self, x: str, projection: nn.Linear) -> str:
         """Project onto the vocabulary, filled up to whole groups of `best_continuations` with pieces never chosen."""
         logits = self._precision.linear(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
-        return logits if self._precision.floats == "float32" else self.graph.cast(logits, "float32")
+        return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
 
     def logits_of_inputs(self, x: str, projection: nn.Linear) -> str:
         """Project onto the pieces whose columns are given to the graph."""
@@ -192,7 +194,7 @@ class _Blocks:
     def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
         table = _array(embedding.weight) * self._embedding_scale
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
-        places = Floats(self._precision.floats).embedding(self.graph, positions, "positional", _array(encoding.table))
+        places = Floats(self._floats).embedding(self.graph, positions, "positional", _array(encoding.table))
         return self.graph.op("Add", rows, places)
 
     def cross_key_value(self, memory: str, attention: MultiHeadAttention, index: int) -> None:
@@ -207,7 +209,8 @@ class _Blocks:
         attention = layer.self_attention
         together = self._projected(h, attention)
         parts = self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
-        return self._attend([*parts, "", mask], attention)
+        heads = self.graph.op("MultiHeadAttention", *parts, "", mask, domain=MICROSOFT, num_heads=self._num_heads)
+        return self.linear(heads, attention.output_projection)
 
     def _history_attention(self, h: str, layer: DecoderLayer, index: int) -> str:
         """Write the step's keys and values into their slots, then attend to the slots that may be seen."""
@@ -215,7 +218,7 @@ class _Blocks:
         names = [f"key_values.{index}.{part}" for part in ("key", "value")]
         mixed, present = f"history.{index}", [f"present_{name}" for name in names]
         inputs = [*(f"past_{name}" for name in names), "slot_indices", "page_table", "page_places", "visible"]
-        operator = paged_attention(self._num_heads, self._d_head, self._precision.floats)
+        operator = paged_attention(self._num_heads, self._d_head, self._floats)
         self.graph.call(operator, self._projected(h, attention), *inputs, outputs=[mixed, *present])
         return self.linear(self._known_state(mixed), attention.output_projection)
 
@@ -225,21 +228,16 @@ class _Blocks:
         queries, mixed = self.linear(h, attention.query_projection), f"source.{index}"
         inputs = [*(f"cross_key_values.{index}.{part}" for part in ("key", "value")), "source_mask"]
         observed = "attention" if index == self._num_decoder_layers - 1 else ""
-        operator = cross_attention(self._num_heads, self._d_head, self._precision.floats)
+        operator = cross_attention(self._num_heads, self._d_head, self._floats)
         self.graph.call(operator, queries, *inputs, outputs=[mixed, observed])
         return self.linear(self._known_state(mixed), attention.output_projection)
 
     def _known_state(self, x: str) -> str:
-        return self.graph.known(x, "batch", "beam", self._d_model, dtype=self._precision.floats)
+        return self.graph.known(x, "batch", "beam", self._d_model, dtype=self._floats)
 
     def _projected(self, h: str, attention: MultiHeadAttention) -> str:
         """Return queries, keys and values side by side."""
         return self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
-
-    def _attend(self, inputs: list[str], attention: MultiHeadAttention) -> str:
-        """Add onnxruntime's fused attention; its inputs are query, key, value, bias, mask, attention bias."""
-        heads = self.graph.op("MultiHeadAttention", *inputs, domain=MICROSOFT, num_heads=self._num_heads)
-        return self.linear(heads, attention.output_projection)
 
 
 def _scalar(graph: GraphBuilder, value: int) -> str:

@@ -36,8 +36,6 @@ class Precision(Protocol):
 
     name: str
     """As in the manifest: "float32", "float16" or "int8"."""
-    floats: str
-    """Type of states, keys and values: "float32" or "float16"."""
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
@@ -55,22 +53,22 @@ class Precision(Protocol):
 class Floats:
     """Weights as they were trained, or rounded to 16 bits: for GPUs, which compute with these twice as fast."""
 
-    def __init__(self, floats: str) -> None:
+    def __init__(self, name: str) -> None:
         """Compute in "float32" or "float16"."""
-        self.name = self.floats = floats
+        self.name = name
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a matrix product and a sum."""
-        product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.weight, self.floats))
+        product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.weight, self.name))
         if layer.bias is None:
             return product
-        bias = np.maximum(layer.bias, np.finfo(self.floats).min)  # NEVER is beyond 16 bits
-        return graph.op("Add", product, graph.constant(f"{layer.name}.bias", bias, self.floats))
+        bias = np.maximum(layer.bias, np.finfo(self.name).min)  # NEVER is beyond 16 bits
+        return graph.op("Add", product, graph.constant(f"{layer.name}.bias", bias, self.name))
 
     def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
         """Add gathers."""
         # Stored by columns, so that each is copied as a whole.
-        weight = graph.constant("columns", 2 * layer.weight.T, self.floats)
+        weight = graph.constant("columns", 2 * layer.weight.T, self.name)
         graph.op("Gather", weight, ids, output="output_weight")
         _gather_bias(graph, layer, ids)
 
@@ -83,7 +81,7 @@ class Floats:
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add a gather."""
-        return graph.op("Gather", graph.constant(name, table, self.floats), ids)
+        return graph.op("Gather", graph.constant(name, table, self.name), ids)
 
 
 class Int8:
@@ -94,7 +92,6 @@ class Int8:
     """
 
     name = "int8"
-    floats = "float32"
 
     def __init__(self, ranges: Mapping[str, ActivationRange]) -> None:
         """Quantise with the ranges of each linear layer's input, by layer name."""

@@ -43,7 +43,7 @@ class Sight {
 // Room that a thread keeps, so that it need not ask for memory for every sentence.
 struct Room {
   Sight sight;
-  std::vector<size_t> columns;
+  std::vector<size_t> columns;  // Where each position of `sight` stands among those of the sentence.
   std::vector<float> weights;
 };
 
@@ -167,9 +167,13 @@ void CrossAttention::compute(const Context& context) {
     const bool* const shown = mask.data + sentence * source;
     const size_t first = sentence * heads * source * d_head;
     Sight& sight = room().sight;
+    std::vector<size_t>& columns = room().columns;
     sight.rows.clear();
-    for (size_t position = 0; position < source; ++position) {
-      if (shown[position]) sight.rows.push_back(position * d_head);
+    columns.clear();
+    for (size_t column = 0; column < source; ++column) {
+      if (!shown[column]) continue;
+      columns.push_back(column);
+      sight.rows.push_back(column * d_head);
     }
     sight.show(beam);
     const Memory memory = sight.of(keys.data + first, values.data + first, source * d_head, d_head);
@@ -179,8 +183,8 @@ void CrossAttention::compute(const Context& context) {
     const Queries asked{queries.data + sentence * beam * d_model, d_model, beam, heads};
     attend_sentence(asked, memory, room(), mixed.data + sentence * beam * d_model, [&] {
       for (size_t i = 0; given && i < beam; ++i) {
-        for (size_t p = 0; p < sight.rows.size(); ++p) {
-          given[i * source + sight.rows[p] / d_head] += room().weights[sight.place(i, p)] / static_cast<float>(heads);
+        for (size_t p = 0; p < columns.size(); ++p) {
+          given[i * source + columns[p]] += room().weights[sight.place(i, p)] / static_cast<float>(heads);
         }
       }
     });
