@@ -20,6 +20,7 @@ from xuanzang import kernels
 from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.export.candidates import GROUP, best_continuations
+from xuanzang.export.norms import add_norm_quantize
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 
@@ -100,22 +101,28 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(np.float32)
 
 
-def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
-    """Sentences of different ages, whose pages lie in any order among pages that are free."""
-    places = 2
-    ages = rng.integers(0, places * PAGE_SLOTS - beam, batch)
-    held = [-(-(age + beam) // PAGE_SLOTS) for age in ages.tolist()]
+def paged(rng: np.random.Generator, held: list[int], places: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return page_table and page_places of sentences that hold some pages each, in any order, beside two free ones."""
     pages = sum(held) + 2
     order = iter(rng.permutation(pages).tolist())
-    table = np.full((batch, places), -1)
+    table = np.full((len(held), places), -1)
     stands = np.zeros((pages, 2), dtype=np.int64)
+    for row, count in enumerate(held):
+        for place in range(count):
+            table[row, place] = page = next(order)
+            stands[page] = row, place
+    return table, stands
+
+
+def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
+    """Sentences of different ages."""
+    places = 2
+    ages = rng.integers(0, places * PAGE_SLOTS - beam, batch)
+    table, stands = paged(rng, [-(-(age + beam) // PAGE_SLOTS) for age in ages.tolist()], places)
     visible = np.zeros((batch, beam, places * PAGE_SLOTS), dtype=bool)
     indices = np.zeros((batch, beam, heads, 3), dtype=np.int64)
     indices[..., 1] = np.arange(heads)
     for row, age in enumerate(ages.tolist()):
-        for place in range(held[row]):
-            table[row, place] = page = next(order)
-            stands[page] = row, place
         visible[row, :, :age] = rng.random((beam, age)) < 0.6
         visible[row, np.arange(beam), age + np.arange(beam)] = True
         slots = age + np.arange(beam)
@@ -123,8 +130,8 @@ def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
         indices[row, :, :, 2] = (slots % PAGE_SLOTS)[:, None]
     return {
         "projected": normal(rng, batch, beam, 3 * heads * d_head),
-        "past_key": normal(rng, pages, heads, PAGE_SLOTS, d_head),
-        "past_value": normal(rng, pages, heads, PAGE_SLOTS, d_head),
+        "past_key": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
+        "past_value": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
         "slot_indices": indices,
         "page_table": table,
         "page_places": stands,
@@ -133,13 +140,17 @@ def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
 
 
 def cross_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
-    lengths = rng.integers(1, 40, batch)
-    source = int(lengths.max())
+    """Sources of different lengths."""
+    places = 2
+    lengths = rng.integers(1, places * PAGE_SLOTS + 1, batch)
+    table, stands = paged(rng, [-(-length // PAGE_SLOTS) for length in lengths.tolist()], places)
     return {
         "queries": normal(rng, batch, beam, heads * d_head),
-        "key": normal(rng, batch, heads, source, d_head),
-        "value": normal(rng, batch, heads, source, d_head),
-        "source_mask": np.arange(source) < lengths[:, None],
+        "key": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
+        "value": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
+        "page_table": table,
+        "page_places": stands,
+        "source_lengths": lengths,
     }
 
 
@@ -152,6 +163,18 @@ def choice_inputs(
         "scores": normal(rng, batch, beam),
         "count": np.array([count]),
         "banned_ids": rng.permutation(vocabulary)[:banned].astype(np.int64),
+    }
+
+
+def norm_inputs(rng: np.random.Generator, shape: tuple[int, ...], delta: tuple[int, ...]) -> Arrays:
+    width = shape[-1]
+    return {
+        "x": 3 * normal(rng, *shape) + normal(rng, *shape[:-1], 1),
+        "delta": normal(rng, *delta),
+        "weight": normal(rng, width),
+        "bias": normal(rng, width),
+        "scale": np.array(rng.uniform(0.005, 0.05), dtype=np.float32),
+        "zero": np.array(rng.integers(0, 256), dtype=np.uint8),
     }
 
 
@@ -186,6 +209,29 @@ def test_best_continuations_are_their_function(
     Operator(best_continuations(), inputs).check(inputs)
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 9), st.sampled_from([1, 5, 16, 30, 64, 200]))
+@pytest.mark.parametrize("repeated", ["nowhere", "in a batch", "in a beam", "everywhere"])
+def test_add_norm_quantize_is_its_function(repeated: str, seed: int, batch: int, beam: int, width: int) -> None:
+    delta = {"nowhere": (batch, beam, width), "in a batch": (beam, width), "in a beam": (batch, 1, width)}
+    inputs = norm_inputs(np.random.default_rng(seed), (batch, beam, width), delta.get(repeated, (1, 1, width)))
+    add = Operator(add_norm_quantize(), inputs)
+    found = add.run(inputs)
+    integers, total, normed = add.function.run(None, inputs)
+    np.testing.assert_array_equal(found["total"], total)
+    np.testing.assert_allclose(found["normed"], normed, rtol=1e-4, atol=1e-5)
+    # What is in the middle between two integers may be rounded up or down.
+    exact = np.clip(normed / inputs["scale"] + inputs["zero"], 0, 255)
+    assert np.abs(found["integers"] - exact).max() < 0.5 + 1e-2
+    assert (found["integers"] != integers).mean() < 0.02
+
+
+def test_integers_reach_from_0_to_255() -> None:
+    inputs = norm_inputs(np.random.default_rng(0), (2, 3, 64), (2, 3, 64)) | {"scale": np.array(0.001, np.float32)}
+    integers = Operator(add_norm_quantize(), inputs).run(inputs)["integers"]
+    assert {integers.min(), integers.max()} == {0, 255}
+
+
 def test_best_continuations_are_those_of_the_whole_vocabulary() -> None:
     inputs = choice_inputs(np.random.default_rng(3), 2, 4, groups=300, count=10)
     found = Operator(best_continuations(), inputs).run(inputs)
@@ -212,12 +258,14 @@ def test_logits_that_are_no_finite_numbers_still_give_pieces_that_exist(value: f
         assert (found["best_scores"] < -1e8).all()
 
 
-def test_a_sentence_is_computed_alike_in_any_company() -> None:
-    rng = np.random.default_rng(5)
-    inputs = paged_inputs(rng, 6, 4, 2, 24)
-    attend = Operator(paged_attention(2, 24), inputs)
+@pytest.mark.parametrize(("make", "given"), [(paged_attention, paged_inputs), (cross_attention, cross_inputs)])
+def test_a_sentence_is_computed_alike_in_any_company(
+    make: Callable[[int, int], onnx.FunctionProto], given: Callable[..., Arrays]
+) -> None:
+    inputs = given(np.random.default_rng(5), 6, 4, 2, 24)
+    attend = Operator(make(2, 24), inputs)
     together = attend.run(inputs)["mixed"]
-    shared = ("past_key", "past_value", "page_places")
+    shared = ("past_key", "past_value", "key", "value", "page_places")
     for row in range(6):
         alone = {name: array if name in shared else array[row : row + 1] for name, array in inputs.items()}
         assert (attend.run(alone)["mixed"] == together[row : row + 1]).all()
@@ -243,10 +291,10 @@ def test_keys_and_values_are_written_where_they_lie() -> None:
 
 def test_several_threads_compute_the_same() -> None:
     rng = np.random.default_rng(11)
-    paged, cross = paged_inputs(rng, 8, 4, 8, 64), cross_inputs(rng, 16, 8, 8, 64)
+    history, cross = paged_inputs(rng, 8, 4, 8, 64), cross_inputs(rng, 16, 8, 8, 64)
     choice = choice_inputs(rng, 8, 4, groups=300)
     for function, inputs in (
-        (paged_attention(8, 64), paged),
+        (paged_attention(8, 64), history),
         (cross_attention(8, 64), cross),
         (best_continuations(), choice),
     ):
@@ -275,12 +323,39 @@ def test_wrong_pages_are_refused(name: str, change: Callable[[np.ndarray], np.nd
         attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
 
 
-def test_a_wrong_source_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("source_lengths", lambda array: array[1:], "batches differ"),
+        ("source_lengths", lambda array: array + 2 * PAGE_SLOTS, "a source is longer than its pages"),
+        ("source_lengths", lambda array: array - 2 * PAGE_SLOTS - 1, "a source is longer than its pages"),
+        ("page_table", lambda array: np.where(array < 0, array, array + 100), "a page of a source does not exist"),
+        ("page_table", lambda array: np.full_like(array, -1), "a page of a source does not exist"),
+        ("queries", lambda array: array[:, :, 1:], "queries are not as wide as all heads"),
+        ("value", lambda array: array[1:], "keys and values differ in shape"),
+    ],
+)
+def test_a_wrong_source_is_refused(name: str, change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
     inputs = cross_inputs(np.random.default_rng(1), 2, 4, 2, 16)
     attend = Operator(cross_attention(2, 16), inputs)
-    for name, message in (("source_mask", "batches differ"), ("value", "keys and values differ in shape")):
-        with pytest.raises(InvalidArgument, match=f"CrossAttention: {message}"):
-            attend.run(inputs | {name: inputs[name][1:]})
+    with pytest.raises(InvalidArgument, match=f"CrossAttention: {message}"):
+        attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("delta", lambda array: array[:, :2], "what is added is neither as x nor repeated"),
+        ("delta", lambda array: array[:, :, 1:], "x and what is added differ in width"),
+        ("weight", lambda array: array[1:], "weight and bias are not as wide as x"),
+        ("scale", lambda array: -array, "the scale is not a positive number"),
+    ],
+)
+def test_a_wrong_sum_is_refused(name: str, change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
+    inputs = norm_inputs(np.random.default_rng(1), (2, 4, 16), (2, 4, 16))
+    add = Operator(add_norm_quantize(), inputs)
+    with pytest.raises(InvalidArgument, match=f"AddNormQuantize: {message}"):
+        add.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
 
 
 def test_a_wrong_number_of_continuations_is_refused() -> None:

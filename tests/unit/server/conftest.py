@@ -14,7 +14,6 @@ import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 SENTENCES = ("我有一只猫。", "你好，世界！", "今天天气很好。", "a cat, a dog", "hello world", "the weather is fine")
-MEMORY = ["batch", "heads", "source", "head"]
 PAGES = ["page", "heads", "32", "head"]
 
 
@@ -32,7 +31,7 @@ def key_values(prefix: str, *shape: str) -> list[dict[str, Any]]:
 
 
 def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
-    mask = tensor("source_mask", "bool", "batch", "source")
+    lengths, table = tensor("source_lengths", "int64", "batch"), tensor("source_page_table", "int64", "batch", "place")
     candidates = [
         tensor("candidate_scores", "float32", "batch", "candidate"),
         tensor("candidate_ids", "int64", "batch", "candidate"),
@@ -59,8 +58,13 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
         "encoder": {
             "file": "encoder.onnx",
             "opset": 18,
-            "inputs": [tensor("source_ids", "int64", "batch", "source"), tensor("source_lengths", "int64", "batch")],
-            "outputs": [*key_values("cross_key_values", *MEMORY), mask],
+            "inputs": [
+                tensor("source_ids", "int64", "batch", "source"),
+                lengths,
+                table,
+                *key_values("past_cross_key_values", *PAGES),
+            ],
+            "outputs": key_values("present_cross_key_values", *PAGES),
         },
         "decoder": {
             "file": "decoder.onnx",
@@ -75,8 +79,10 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
                 tensor("visible", "bool", "batch", "beam", "slot"),
                 tensor("candidate_count", "int64", "1"),
                 *edits,
-                mask,
-                *key_values("cross_key_values", *MEMORY),
+                lengths,
+                table,
+                tensor("source_page_places", "int64", "page", "2"),
+                *key_values("cross_key_values", *PAGES),
                 *key_values("past_key_values", *PAGES),
             ],
             "outputs": [*candidates, attention, *key_values("present_key_values", *PAGES)],

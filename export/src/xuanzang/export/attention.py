@@ -1,4 +1,8 @@
-"""The attention of the decoder as operators of our own: what they mean in operators that every runtime has."""
+"""The attention of the decoder as operators of our own: what they mean in operators that every runtime has.
+
+Keys and values lie in pages of slots (Kwon et al. 2023, arXiv:2309.06180). Scores are computed page by page, brought
+together for the softmax of a sentence, and its weights are given back to the pages; what these yield is summed.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,6 @@ HIDDEN = -1.0e4
 def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onnx.FunctionProto:
     """Return the operator that writes the step's keys and values into their slots and attends to those in sight.
 
-    Scores are computed page by page, brought together for the softmax of a sentence, and its weights are given back to
-    the pages; what these yield is summed.
-
     Arguments: projected, queries, keys and values side by side, [batch, beam, 3 · model]; past_key and past_value
     [page, heads, slot of the page, head]; slot_indices, page_table, page_places and visible of
     `tensors.decoder_inputs`.
@@ -29,25 +30,13 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
         floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("PagedAttention", floats))
-    ints = graph.ints
-    states = graph.op("Reshape", "projected", ints(0, 0, 3 * num_heads, d_head))
+    states = graph.op("Reshape", "projected", graph.ints(0, 0, 3 * num_heads, d_head))
     queries, keys, values = graph.multi_op("Split", states, outputs=3, axis=2, num_outputs=3)
     graph.op("ScatterND", "past_key", "slot_indices", keys, output="present_key")
     graph.op("ScatterND", "past_value", "slot_indices", values, output="present_value")
-    owners = graph.op("Squeeze", graph.op("Gather", "page_places", ints(0), axis=1), ints(1))  # [page]
-    asked = graph.op("Gather", graph.op("Transpose", queries, perm=[0, 2, 1, 3]), owners)  # [page, heads, beam, head]
-    scores = graph.op("FusedMatMul", asked, "present_key", domain=MICROSOFT, transB=1, alpha=d_head**-0.5)
-    placed = graph.op("Gather", scores, "page_table")  # [batch, place, heads, beam, slot of the page]
-    placed = graph.op("Reshape", graph.op("Transpose", placed, perm=[0, 2, 3, 1, 4]), ints(0, 0, 0, -1))
-    weights = _softmax(graph, placed, "visible", ints(1), floats)  # [batch, heads, beam, slot]
-    split = graph.op("Reshape", weights, ints(0, 0, 0, -1, PAGE_SLOTS))
-    of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
-    yields = graph.op("Flatten", graph.op("MatMul", of_pages, "present_value"))  # [page, heads · beam · head]
-    # A place without page yields what some page does, times 0.
-    held = graph.op("GreaterOrEqual", "page_table", graph.constant("first_page", 0, np.int64))
-    present = graph.op("Unsqueeze", graph.cast(held, floats), ints(1))
-    summed = graph.op("MatMul", present, graph.op("Gather", yields, "page_table"))
-    _join(graph, graph.op("Reshape", summed, ints(0, num_heads, -1, d_head)), num_heads * d_head)
+    scores = _scores(graph, queries, "present_key", d_head)
+    weights = _softmax(graph, scores, graph.op("Unsqueeze", "visible", graph.ints(1)), floats)
+    _mix(graph, weights, "present_value", num_heads, d_head, floats)
     return graph.function(
         ["projected", "past_key", "past_value", "slot_indices", "page_table", "page_places", "visible"],
         ["mixed", "present_key", "present_value"],
@@ -57,7 +46,8 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
 def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onnx.FunctionProto:
     """Return the operator that attends to the source.
 
-    Arguments: queries [batch, beam, model]; key and value [batch, heads, source, head]; source_mask [batch, source].
+    Arguments: queries [batch, beam, model]; key and value [page, heads, slot of the page, head]; page_table and
+    page_places of the source, and source_lengths, of `tensors.decoder_inputs`.
     Results: mixed [batch, beam, model]; attention, what the heads give to each position on average,
     [batch, beam, source], always float32.
 
@@ -67,14 +57,18 @@ def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
         floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("CrossAttention", floats))
-    split = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))
-    heads = graph.op("Transpose", split, perm=[0, 2, 1, 3])
-    scores = graph.op("FusedMatMul", heads, "key", domain=MICROSOFT, transB=1, alpha=d_head**-0.5)
-    weights = _softmax(graph, scores, "source_mask", graph.ints(1, 2), floats)  # [batch, heads, beam, source]
+    queries = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))
+    scores = _scores(graph, queries, "key", d_head)
+    width = graph.op("Squeeze", graph.op("Shape", scores, start=3))
+    positions = graph.op("Range", _zero(graph), width, graph.constant("one", 1, np.int64))
+    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1, 2, 3)))
+    weights = _softmax(graph, scores, real, floats)
     observed = graph.op("ReduceMean", weights, graph.ints(1), keepdims=0)
     graph.op("Cast", observed, to=onnx.TensorProto.FLOAT, output="attention")
-    _join(graph, graph.op("MatMul", weights, "value"), num_heads * d_head)
-    return graph.function(["queries", "key", "value", "source_mask"], ["mixed", "attention"])
+    _mix(graph, weights, "value", num_heads, d_head, floats)
+    return graph.function(
+        ["queries", "key", "value", "page_table", "page_places", "source_lengths"], ["mixed", "attention"]
+    )
 
 
 def _name(operator: str, floats: str) -> str:
@@ -82,14 +76,39 @@ def _name(operator: str, floats: str) -> str:
     return operator if floats == "float32" else f"{operator}_{floats}"
 
 
-def _softmax(graph: FunctionBuilder, scores: str, mask: str, axes: str, floats: str) -> str:
-    """Turn scores [batch, heads, beam, position] into weights that are 0 where the mask, with new axes, is not True."""
+def _scores(graph: FunctionBuilder, queries: str, keys: str, d_head: int) -> str:
+    """Multiply queries [batch, beam, heads, head] with keys, page by page; return [batch, heads, beam, slot].
+
+    The slots of a sentence are those of its pages in the order of the argument page_table, a page's place in which the
+    argument page_places says.
+    """
+    owners = graph.op("Squeeze", graph.op("Gather", "page_places", graph.ints(0), axis=1), graph.ints(1))  # [page]
+    asked = graph.op("Gather", graph.op("Transpose", queries, perm=[0, 2, 1, 3]), owners)  # [page, heads, beam, head]
+    scores = graph.op("FusedMatMul", asked, keys, domain=MICROSOFT, transB=1, alpha=d_head**-0.5)
+    placed = graph.op("Gather", scores, "page_table")  # [batch, place, heads, beam, slot of the page]
+    return graph.op("Reshape", graph.op("Transpose", placed, perm=[0, 2, 3, 1, 4]), graph.ints(0, 0, 0, -1))
+
+
+def _softmax(graph: FunctionBuilder, scores: str, mask: str, floats: str) -> str:
+    """Turn scores [batch, heads, beam, slot] into weights that are 0 where the mask, of as many axes, is not True."""
     shown, hidden = graph.constant("shown", 0.0, floats), graph.constant("hidden", HIDDEN, floats)
-    bias = graph.op("Unsqueeze", graph.op("Where", mask, shown, hidden), axes)
-    return graph.op("Softmax", graph.op("Add", scores, bias), axis=-1)
+    return graph.op("Softmax", graph.op("Add", scores, graph.op("Where", mask, shown, hidden)), axis=-1)
 
 
-def _join(graph: FunctionBuilder, heads: str, d_model: int) -> None:
-    """Bring [batch, heads, beam, head] to the result "mixed" [batch, beam, model]."""
+def _mix(graph: FunctionBuilder, weights: str, values: str, num_heads: int, d_head: int, floats: str) -> None:
+    """Sum values by weights [batch, heads, beam, slot], page by page, as the result "mixed" [batch, beam, model]."""
+    ints = graph.ints
+    split = graph.op("Reshape", weights, ints(0, 0, 0, -1, PAGE_SLOTS))
+    of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
+    yields = graph.op("Flatten", graph.op("MatMul", of_pages, values))  # [page, heads · beam · head]
+    # A place without page yields what some page does, times 0.
+    held = graph.op("GreaterOrEqual", "page_table", _zero(graph))
+    present = graph.op("Unsqueeze", graph.cast(held, floats), ints(1))
+    summed = graph.op("MatMul", present, graph.op("Gather", yields, "page_table"))
+    heads = graph.op("Reshape", summed, ints(0, num_heads, -1, d_head))
     together = graph.op("Transpose", heads, perm=[0, 2, 1, 3])
-    graph.op("Reshape", together, graph.ints(0, 0, d_model), output="mixed")
+    graph.op("Reshape", together, ints(0, 0, num_heads * d_head), output="mixed")
+
+
+def _zero(graph: FunctionBuilder) -> str:
+    return graph.constant("zero", 0, np.int64)

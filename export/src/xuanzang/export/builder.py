@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ _DTYPES = {
     "float32": TensorProto.FLOAT,
     "float16": TensorProto.FLOAT16,
     "int8": TensorProto.INT8,
+    "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
 }
 
@@ -34,9 +36,10 @@ class GraphBuilder:
     def __init__(self, name: str) -> None:
         self._name = name
         self._nodes: list[onnx.NodeProto] = []
+        self._numbers = itertools.count()
         self._constants: dict[str, onnx.TensorProto] = {}
         self._functions: dict[str, onnx.FunctionProto] = {}
-        self._known: list[onnx.ValueInfoProto] = []
+        self._known: dict[str, onnx.ValueInfoProto] = {}
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
@@ -57,8 +60,7 @@ class GraphBuilder:
     ) -> list[str]:
         """Add a node with several outputs, counted or named, and return their names."""
         names = [self._fresh(f"{kind}_{i}") for i in range(outputs)] if isinstance(outputs, int) else list(outputs)
-        node = helper.make_node(kind, inputs, names, name=f"{kind}_{len(self._nodes)}", domain=domain, **attributes)
-        self._nodes.append(node)
+        self._nodes.append(helper.make_node(kind, inputs, names, name=self._fresh(kind), domain=domain, **attributes))
         return names
 
     def call(self, function: onnx.FunctionProto, *inputs: str, outputs: Sequence[str]) -> None:
@@ -72,6 +74,14 @@ class GraphBuilder:
         self._functions[function.name] = function
         self.multi_op(function.name, *inputs, outputs=outputs, domain=function.domain)
 
+    def last_nodes(self, count: int) -> Sequence[onnx.NodeProto]:
+        """Return the nodes that were added last, in the order in which they were added."""
+        return self._nodes[-count:]
+
+    def drop_nodes(self, count: int) -> None:
+        """Take away the nodes that were added last, because another node is about to do what they do."""
+        del self._nodes[-count:]
+
     def cast(self, x: str, dtype: str) -> str:
         """Add a conversion to another type, such as "float32", and return the result's name."""
         return self.op("Cast", x, to=_DTYPES[dtype])
@@ -81,7 +91,14 @@ class GraphBuilder:
 
         Only what is known to have the size of an input can take its place in memory; anything else is copied.
         """
-        self._known.append(helper.make_tensor_value_info(name, _DTYPES[dtype], shape))
+        self._known[name] = helper.make_tensor_value_info(name, _DTYPES[dtype], shape)
+        return name
+
+    def known_as(self, name: str, other: str, dtype: str) -> str:
+        """State that a value has the shape of another if that is known, and return its name."""
+        if other in self._known:
+            dimensions = self._known[other].type.tensor_type.shape.dim
+            self.known(name, *(axis.dim_param or axis.dim_value for axis in dimensions), dtype=dtype)
         return name
 
     def model(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> onnx.ModelProto:
@@ -90,13 +107,14 @@ class GraphBuilder:
         Raises:
             onnx.checker.ValidationError: The graph breaks a rule of ONNX.
         """
+        self._leave_out_unused([spec.name for spec in outputs])
         graph = helper.make_graph(
             self._nodes,
             self._name,
             [_value_info(spec) for spec in inputs],
             [_value_info(spec) for spec in outputs],
             list(self._constants.values()),
-            value_info=self._known,
+            value_info=list(self._known.values()),
         )
         functions = list(self._functions.values())
         model = helper.make_model(
@@ -109,8 +127,15 @@ class GraphBuilder:
         onnx.checker.check_model(model, full_check=True)
         return model
 
+    def _leave_out_unused(self, outputs: Sequence[str]) -> None:
+        """Tell the operators of our own which of their results nobody takes."""
+        taken = {name for node in self._nodes for name in node.input} | {*outputs}
+        for node in self._nodes:
+            if node.domain == OWN:
+                node.output[:] = [name if name in taken else "" for name in node.output]
+
     def _fresh(self, kind: str) -> str:
-        return f"{kind}_{len(self._nodes)}"
+        return f"{kind}_{next(self._numbers)}"
 
 
 class FunctionBuilder(GraphBuilder):
@@ -131,7 +156,13 @@ class FunctionBuilder(GraphBuilder):
             outputs: Names that they give to its results.
         """
         return helper.make_function(
-            OWN, self._name, inputs, outputs, self._nodes, opset_imports=_opsets(), value_info=self._known
+            OWN,
+            self._name,
+            inputs,
+            outputs,
+            self._nodes,
+            opset_imports=_opsets(),
+            value_info=list(self._known.values()),
         )
 
 

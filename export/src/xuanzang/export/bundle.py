@@ -82,7 +82,7 @@ def make_manifest(
             unk_id=config.unk_id,
         ),
         precision=PRECISIONS[settings.precision],
-        encoder=_graph("encoder.onnx", tensors.encoder_inputs(), tensors.encoder_outputs(config, floats)),
+        encoder=_graph("encoder.onnx", tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
         decoder=_graph("decoder.onnx", tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
         source_tokenizer=SOURCE_TOKENIZER_FILE,
         target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,

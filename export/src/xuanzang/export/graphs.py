@@ -1,14 +1,15 @@
 """The encoder and the decoder step as ONNX graphs.
 
-    source_ids ─ encoder ─ cross_key_values, source_mask ─┐
-                                                          ├─ decoder ─ candidates, attention, present_key_values ─┐
-    token_ids, positions, scores, visible, past_key_values┘                                                      │
-                                                              past_key_values of the next step ◄─────────────────┘
+    source_ids ─ encoder ─ cross_key_values, in pages ─────┐
+                                                           ├─ decoder ─ candidates, attention, present_key_values ─┐
+    token_ids, positions, scores, visible, past_key_values ┘                                                      │
+                                                               past_key_values of the next step ◄─────────────────┘
 
 In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each holding key and value
 of one token: `visible` says which slots each may see. A change of beams changes `visible` and copies no cache. Slots
 lie in pages (Kwon et al. 2023, arXiv:2309.06180): a sentence has as many as it needs, whatever its neighbours have,
-and attention looks at no others.
+and attention looks at no others. The encoder writes keys and values of the source into pages, too, so that nothing has
+to move when a sentence joins others or leaves them.
 """
 
 from __future__ import annotations
@@ -42,17 +43,16 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     graph = blocks.graph
     length = graph.op("Shape", "source_ids", start=1, end=2)
     positions = graph.op("Range", _scalar(graph, 0), graph.op("Squeeze", length), _scalar(graph, 1))  # [source]
-    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)), output="source_mask")
+    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
     mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
     x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
     for layer in model.encoder_layers:
         x = blocks.encoder_layer(x, cast(EncoderLayer, layer), mask)
-    memory = blocks.norm(x, model.encoder_norm)
+    memory, slots = blocks.norm(x, model.encoder_norm), blocks.source_slots(positions)
     for index, layer in enumerate(model.decoder_layers):
-        blocks.cross_key_value(memory, cast(DecoderLayer, layer).cross_attention, index)
-    return graph.model(
-        tensors.encoder_inputs(), tensors.encoder_outputs(model.config, tensors.floats_of(precision.name))
-    )
+        blocks.cross_key_value(memory, slots, cast(DecoderLayer, layer).cross_attention, index)
+    floats = tensors.floats_of(precision.name)
+    return graph.model(tensors.encoder_inputs(model.config, floats), tensors.encoder_outputs(model.config, floats))
 
 
 def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
@@ -129,6 +129,7 @@ class _Blocks:
 
     def __init__(self, model: Transformer, precision: Precision, name: str) -> None:
         self.graph = GraphBuilder(name)
+        self._length = "source" if name == "encoder" else "beam"  # Second dimension of a state.
         self._precision, self._floats = precision, tensors.floats_of(precision.name)
         self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
         self._num_decoder_layers = model.config.num_decoder_layers
@@ -146,8 +147,8 @@ class _Blocks:
 
     def residual(self, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
         if residual.pre_norm:
-            return self.graph.op("Add", x, sublayer(self.norm(x, residual.norm)))
-        return self.norm(self.graph.op("Add", x, sublayer(x)), residual.norm)
+            return self._known_state(self.graph.op("Add", x, sublayer(self.norm(x, residual.norm))))
+        return self.norm(self._known_state(self.graph.op("Add", x, sublayer(x))), residual.norm)
 
     def norm(self, x: str, norm: nn.Module) -> str:
         if not isinstance(norm, nn.LayerNorm):
@@ -165,12 +166,16 @@ class _Blocks:
 
     def logits(self, x: str, projection: nn.Linear) -> str:
         """Project onto the vocabulary, filled up to whole groups of `best_continuations` with pieces never chosen."""
-        logits = self._precision.linear(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
+        padding = -projection.out_features % GROUP
+        logits = self._precision.linear(self.graph, x, self._projection(projection, padding))
+        self.graph.known(logits, "batch", "beam", projection.out_features + padding, dtype=self._floats)
         return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
 
     def logits_of_inputs(self, x: str, projection: nn.Linear) -> str:
         """Project onto the pieces whose columns are given to the graph."""
-        return self._precision.product(self.graph, x, self._names[projection])
+        return self.graph.known(
+            self._precision.product(self.graph, x, self._names[projection]), "batch", "beam", "piece"
+        )
 
     def columns(self, projection: nn.Linear, piece_ids: str) -> None:
         """Look up the columns of pieces; the first id after the vocabulary is of a piece never chosen."""
@@ -195,15 +200,28 @@ class _Blocks:
         table = _array(embedding.weight) * self._embedding_scale
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
         places = Floats(self._floats).embedding(self.graph, positions, "positional", _array(encoding.table))
-        return self.graph.op("Add", rows, places)
+        return self._known_state(self.graph.op("Add", rows, places))
 
-    def cross_key_value(self, memory: str, attention: MultiHeadAttention, index: int) -> None:
-        """Name the keys and values of the memory [batch, source, model] as the encoder's outputs."""
+    def source_slots(self, positions: str) -> str:
+        """Return where the keys and values of all positions are written, [batch, source, heads, 3]."""
+        graph = self.graph
+        page_slots = graph.constant("page_slots", tensors.PAGE_SLOTS, np.int64)
+        pages = graph.op("Gather", "source_page_table", graph.op("Div", positions, page_slots), axis=1)
+        heads = graph.constant("heads", np.arange(self._num_heads)[:, None], np.int64)
+        slots = graph.op("Unsqueeze", graph.op("Mod", positions, page_slots), graph.ints(1, 2))
+        both = graph.op("Shape", "source_ids")
+        shape = graph.op("Concat", both, graph.ints(self._num_heads, 1), axis=0)
+        parts = [graph.op("Unsqueeze", pages, graph.ints(2, 3)), heads, slots]
+        return graph.op("Concat", *(graph.op("Expand", part, shape) for part in parts), axis=-1)
+
+    def cross_key_value(self, memory: str, slots: str, attention: MultiHeadAttention, index: int) -> None:
+        """Write the keys and values of the memory [batch, source, model] into their slots."""
         both = self.linear(memory, attention.key_projection, attention.value_projection)
-        parts = self.graph.multi_op("Split", both, outputs=2, axis=-1, num_outputs=2)
-        for part, projected in zip(("key", "value"), parts, strict=True):
-            heads = self.graph.op("Reshape", projected, self.graph.ints(0, 0, self._num_heads, self._d_head))
-            self.graph.op("Transpose", heads, perm=[0, 2, 1, 3], output=f"cross_key_values.{index}.{part}")
+        heads = self.graph.op("Reshape", both, self.graph.ints(0, 0, 2 * self._num_heads, self._d_head))
+        parts = self.graph.multi_op("Split", heads, outputs=2, axis=2, num_outputs=2)
+        for part, states in zip(("key", "value"), parts, strict=True):
+            name = f"cross_key_values.{index}.{part}"
+            self.graph.op("ScatterND", f"past_{name}", slots, states, output=f"present_{name}")
 
     def _encoder_attention(self, h: str, layer: EncoderLayer, mask: str) -> str:
         attention = layer.self_attention
@@ -226,14 +244,15 @@ class _Blocks:
         """Attend to the source; what the last layer gives to each position is an output of the graph."""
         attention = layer.cross_attention
         queries, mixed = self.linear(h, attention.query_projection), f"source.{index}"
-        inputs = [*(f"cross_key_values.{index}.{part}" for part in ("key", "value")), "source_mask"]
+        names = [f"cross_key_values.{index}.{part}" for part in ("key", "value")]
+        inputs = [*names, "source_page_table", "source_page_places", "source_lengths"]
         observed = "attention" if index == self._num_decoder_layers - 1 else ""
         operator = cross_attention(self._num_heads, self._d_head, self._floats)
         self.graph.call(operator, queries, *inputs, outputs=[mixed, observed])
         return self.linear(self._known_state(mixed), attention.output_projection)
 
     def _known_state(self, x: str) -> str:
-        return self.graph.known(x, "batch", "beam", self._d_model, dtype=self._floats)
+        return self.graph.known(x, "batch", self._length, self._d_model, dtype=self._floats)
 
     def _projected(self, h: str, attention: MultiHeadAttention) -> str:
         """Return queries, keys and values side by side."""

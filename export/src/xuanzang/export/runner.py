@@ -56,16 +56,27 @@ class OnnxModel:
         source_ids = np.full((len(sentences), lengths.max()), self.config.pad_id, dtype=np.int64)
         for row, ids in zip(source_ids, sentences, strict=True):
             row[: len(ids)] = ids
-        feed = {"source_ids": _value(source_ids), "source_lengths": _value(lengths)}
+        table, places = _page_inputs(len(sentences), places_for(source_ids.shape[1]))
+        pages = {"source_lengths": _value(lengths), "source_page_table": _value(table)}
+        past = self._empty(self.encoder, "past_cross_key_values.", pages=table.size)
+        feed = {"source_ids": _value(source_ids), **pages, **past}
         values = self.encoder.run_with_ort_values(self._encoder_outputs, feed)
-        return dict(zip(self._encoder_outputs, values, strict=True))
+        memory = {
+            name.removeprefix("present_"): value for name, value in zip(self._encoder_outputs, values, strict=True)
+        }
+        return {**pages, "source_page_places": _value(places), **memory}
 
     def empty_pages(self, batch: int, places: int) -> dict[str, onnxruntime.OrtValue]:
         """Return the past of a decoder that has seen no token and may write to some pages per sentence."""
-        shape = (batch * places, self.config.num_heads, PAGE_SLOTS, self.config.d_head)
-        past = [value for value in self.decoder.get_inputs() if value.name.startswith("past_key_values.")]
-        floats = np.float16 if past[0].type == "tensor(float16)" else np.float32
-        return dict.fromkeys((value.name for value in past), _value(np.zeros(shape, dtype=floats)))
+        return self._empty(self.decoder, "past_key_values.", pages=batch * places)
+
+    def _empty(
+        self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int
+    ) -> dict[str, onnxruntime.OrtValue]:
+        wanted = [value for value in session.get_inputs() if value.name.startswith(prefix)]
+        floats = np.float16 if wanted[0].type == "tensor(float16)" else np.float32
+        empty = np.zeros((pages, self.config.num_heads, PAGE_SLOTS, self.config.d_head), dtype=floats)
+        return dict.fromkeys((value.name for value in wanted), _value(empty))
 
     def step(self, feed: dict[str, onnxruntime.OrtValue]) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
         """Run one decoder step; returns the candidates and the past of the next step."""
@@ -172,7 +183,7 @@ def step_inputs(
         visible: What each may see, [batch, beam, slot].
     """
     batch, beam = rows.token_ids.shape
-    table = np.arange(batch * visible.shape[2] // PAGE_SLOTS).reshape(batch, -1)  # every sentence has all its pages
+    table, places = _page_inputs(batch, visible.shape[2] // PAGE_SLOTS)
     page, head = table[:, slots // PAGE_SLOTS, None], np.arange(config.num_heads)
     indices = np.broadcast_arrays(page, head, slots[:, None] % PAGE_SLOTS)
     no_edits = np.zeros((batch, beam, 0))
@@ -182,13 +193,19 @@ def step_inputs(
         "scores": rows.scores,
         "slot_indices": np.stack(indices, axis=-1),
         "page_table": table,
-        "page_places": np.argwhere(table >= 0),
+        "page_places": places,
         "visible": visible,
         "candidate_count": np.array([2 * beam]),
         "edited_ids": no_edits.astype(np.int64),
         "edit_penalties": no_edits.astype(np.float32),
         "edit_biases": no_edits.astype(np.float32),
     }
+
+
+def _page_inputs(batch: int, places: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return page_table and page_places of sentences that have all their pages."""
+    table = np.arange(batch * places).reshape(batch, places)
+    return table, np.argwhere(table >= 0)
 
 
 def _first_rows(batch: int, beam_size: int, bos_id: int) -> Rows:

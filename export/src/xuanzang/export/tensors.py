@@ -20,30 +20,38 @@ class TensorSpec(NamedTuple):
     """Numbers, and names of the dimensions that may vary."""
 
 
-def cross_key_values(config: TransformerConfig, floats: str) -> list[TensorSpec]:
-    """Keys and values of the encoder memory for each decoder layer; computed once, fed to every step."""
-    shape = ("batch", config.num_heads, "source", config.d_head)
-    return _per_layer(config, "cross_key_values", shape, floats)
+def key_values(config: TransformerConfig, prefix: str, floats: str) -> list[TensorSpec]:
+    """Keys and values of each decoder layer, one per slot, in pages that belong to one sentence each.
+
+    past_key_values and present_key_values: of self-attention, before and after a step, which writes the slots of its
+    tokens. past_cross_key_values and present_cross_key_values: of the source, before and after the encoder has written
+    those of some sentences; cross_key_values are the same for the decoder, which only reads them. One buffer may serve
+    as past and present.
+    """
+    shape = ("source_page" if "cross" in prefix else "page", config.num_heads, PAGE_SLOTS, config.d_head)
+    return [
+        TensorSpec(f"{prefix}.{layer}.{part}", floats, shape)
+        for layer in range(config.num_decoder_layers)
+        for part in ("key", "value")
+    ]
 
 
-def past_key_values(config: TransformerConfig, floats: str) -> list[TensorSpec]:
-    """Self-attention keys and values before the step, one per slot, in pages that belong to one sentence each."""
-    return _per_layer(config, "past_key_values", _page(config), floats)
+def encoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
+    """What the encoder takes: padded sentences, their true lengths, and where it writes.
 
-
-def present_key_values(config: TransformerConfig, floats: str) -> list[TensorSpec]:
-    """The same after the step: the slots of the step's tokens are written, so one buffer may serve as both."""
-    return _per_layer(config, "present_key_values", _page(config), floats)
-
-
-def encoder_inputs() -> list[TensorSpec]:
-    """What the encoder takes: padded sentences and their true lengths."""
-    return [TensorSpec("source_ids", "int64", ("batch", "source")), TensorSpec("source_lengths", "int64", ("batch",))]
+    source_page_table: the page at each place of a sentence; there must be enough of them for the padding, too.
+    """
+    return [
+        TensorSpec("source_ids", "int64", ("batch", "source")),
+        TensorSpec("source_lengths", "int64", ("batch",)),
+        TensorSpec("source_page_table", "int64", ("batch", "source_place")),
+        *key_values(config, "past_cross_key_values", floats),
+    ]
 
 
 def encoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """What the encoder gives; `source_mask` is True at real tokens, keys and values are of the type `floats`."""
-    return [*cross_key_values(config, floats), TensorSpec("source_mask", "bool", ("batch", "source"))]
+    """What the encoder gives: the pages, with the keys and values of these sentences."""
+    return key_values(config, "present_cross_key_values", floats)
 
 
 def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
@@ -56,7 +64,8 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
     The slots of a sentence are those of its pages, side by side. page_table: the page at each place of a sentence, or
     -1. page_places: where in the table each page stands, as (sentence, place); a page that is not in it may name any.
     slot_indices: where each hypothesis' keys and values are written, as (page, head, slot of the page). visible: the
-    slots that each hypothesis may see, its new one included.
+    slots that each hypothesis may see, its new one included. source_page_table and source_page_places say the same of
+    the pages of the source, whose first source_lengths slots hold it.
 
     Edits change logits before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
     divided by it if positive, and its bias is added. An id named twice must have equal edits.
@@ -74,9 +83,11 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
         TensorSpec("edited_ids", "int64", edits),
         TensorSpec("edit_penalties", "float32", edits),
         TensorSpec("edit_biases", "float32", edits),
-        TensorSpec("source_mask", "bool", ("batch", "source")),
-        *cross_key_values(config, floats),
-        *past_key_values(config, floats),
+        TensorSpec("source_lengths", "int64", ("batch",)),
+        TensorSpec("source_page_table", "int64", ("batch", "source_place")),
+        TensorSpec("source_page_places", "int64", ("source_page", 2)),
+        *key_values(config, "cross_key_values", floats),
+        *key_values(config, "past_key_values", floats),
     ]
 
 
@@ -130,22 +141,10 @@ def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[
         TensorSpec("candidate_ids", "int64", candidates),
         TensorSpec("candidate_parents", "int64", candidates),
         TensorSpec("attention", "float32", ("batch", "beam", "source")),
-        *present_key_values(config, floats),
+        *key_values(config, "present_key_values", floats),
     ]
 
 
 def floats_of(precision: str) -> str:
     """Return the type of states, keys and values in graphs of a precision."""
     return "float16" if precision == "float16" else "float32"
-
-
-def _page(config: TransformerConfig) -> tuple[str | int, ...]:
-    return ("page", config.num_heads, PAGE_SLOTS, config.d_head)
-
-
-def _per_layer(config: TransformerConfig, prefix: str, shape: tuple[str | int, ...], floats: str) -> list[TensorSpec]:
-    return [
-        TensorSpec(f"{prefix}.{layer}.{part}", floats, shape)
-        for layer in range(config.num_decoder_layers)
-        for part in ("key", "value")
-    ]

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.norms import quantized
 
 FloatArray = npt.NDArray[np.float32]
 
@@ -122,7 +123,7 @@ class Int8:
         x_zero = graph.constant(f"{name}.x_zero", zero, np.uint8)
         return graph.op(
             "MatMulIntegerToFloat",
-            graph.op("QuantizeLinear", x, x_scale, x_zero),
+            quantized(graph, x, x_scale, x_zero),
             weight,
             x_scale,
             weight_scale,

@@ -63,70 +63,129 @@ void attend_sentence(const Queries& queries, const Memory& memory, Room& room, f
   }
 }
 
-struct PagedInputs {
+// Keys and values in pages, and which of them belong to which sentence.
+struct Pages {
+  Pages(const Context& context, size_t first_state, size_t first_index)
+      : keys(context.input<float>(first_state)),
+        values(context.input<float>(first_state + 1)),
+        table(context.input<int64_t>(first_index)) {
+    require(keys.rank == 4 && values.rank == 4, "a state has the wrong dimensions");
+    require(table.rank == 2, "an index has the wrong dimensions");
+    require(values.shape == keys.shape, "keys and values differ in shape");
+    batch = table.size(0), places = table.size(1);
+    pages = keys.size(0), heads = keys.size(1), slots = keys.size(2), d_head = keys.size(3);
+  }
+
+  // Slots of a sentence.
+  size_t width() const { return places * slots; }
+  size_t head_stride() const { return slots * d_head; }
+
+  // The page at a place of a sentence; not below `pages` if there is none.
+  size_t page(size_t sentence, size_t place) const {
+    return static_cast<size_t>(table.data[sentence * places + place]);
+  }
+
+  // Where key and value of a slot begin, for the first head.
+  size_t row(size_t page, size_t slot) const { return (page * heads * slots + slot) * d_head; }
+
+  Tensor<const float> keys, values;
+  Tensor<const int64_t> table;
+  size_t batch, places, pages, heads, slots, d_head;
+};
+
+struct PagedInputs : Pages {
   explicit PagedInputs(const Context& context)
-      : projected(context.input<float>(0)),
-        past_keys(context.input<float>(1)),
-        past_values(context.input<float>(2)),
+      : Pages(context, 1, 4),
+        projected(context.input<float>(0)),
         slot_indices(context.input<int64_t>(3)),
-        table(context.input<int64_t>(4)),
         visible(context.input<bool>(6)) {
-    require(projected.rank == 3 && past_keys.rank == 4 && past_values.rank == 4, "a state has the wrong dimensions");
-    require(slot_indices.rank == 4 && table.rank == 2 && visible.rank == 3, "an index has the wrong dimensions");
-    batch = projected.size(0), beam = projected.size(1), places = table.size(1);
-    pages = past_keys.size(0), heads = past_keys.size(1), slots = past_keys.size(2), d_head = past_keys.size(3);
-    require(past_values.shape == past_keys.shape, "keys and values differ in shape");
+    require(projected.rank == 3, "a state has the wrong dimensions");
+    require(slot_indices.rank == 4 && visible.rank == 3, "an index has the wrong dimensions");
+    beam = projected.size(1);
     require(projected.size(2) == 3 * heads * d_head, "projected is not three times as wide as all heads");
-    require(table.size(0) == batch && visible.size(0) == batch && slot_indices.size(0) == batch, "batches differ");
+    require(projected.size(0) == batch && visible.size(0) == batch && slot_indices.size(0) == batch, "batches differ");
     require(visible.size(1) == beam && slot_indices.size(1) == beam, "beams differ");
-    require(visible.size(2) == places * slots, "visible is not as wide as the pages of a sentence");
+    require(visible.size(2) == width(), "visible is not as wide as the pages of a sentence");
     require(slot_indices.size(2) == heads && slot_indices.size(3) == 3, "slot_indices does not name slots");
     for (size_t hypothesis = 0; hypothesis < batch * beam; ++hypothesis) {
-      require(page(hypothesis) < pages && slot(hypothesis) < slots, "a slot to write to does not exist");
+      require(own_page(hypothesis) < pages && own_slot(hypothesis) < slots, "a slot to write to does not exist");
     }
   }
 
   // Where the key and value of the step are written; the same for all heads.
-  size_t page(size_t hypothesis) const { return static_cast<size_t>(slot_indices.data[hypothesis * heads * 3]); }
-  size_t slot(size_t hypothesis) const { return static_cast<size_t>(slot_indices.data[hypothesis * heads * 3 + 2]); }
+  size_t own_page(size_t hypothesis) const { return static_cast<size_t>(slot_indices.data[hypothesis * heads * 3]); }
+  size_t own_slot(size_t hypothesis) const {
+    return static_cast<size_t>(slot_indices.data[hypothesis * heads * 3 + 2]);
+  }
 
-  Tensor<const float> projected, past_keys, past_values;
-  Tensor<const int64_t> slot_indices, table;
+  Tensor<const float> projected;
+  Tensor<const int64_t> slot_indices;
   Tensor<const bool> visible;
-  size_t batch, beam, places, pages, heads, slots, d_head;
+  size_t beam;
+};
+
+struct SourceInputs : Pages {
+  explicit SourceInputs(const Context& context)
+      : Pages(context, 1, 3), queries(context.input<float>(0)), lengths(context.input<int64_t>(5)) {
+    require(queries.rank == 3 && lengths.rank == 1, "an input has the wrong dimensions");
+    beam = queries.size(1);
+    require(queries.size(2) == heads * d_head, "queries are not as wide as all heads");
+    require(queries.size(0) == batch && lengths.size(0) == batch, "batches differ");
+    for (size_t sentence = 0; sentence < batch; ++sentence) {
+      require(length(sentence) <= width(), "a source is longer than its pages");
+      for (size_t place = 0; place * slots < length(sentence); ++place) {
+        require(page(sentence, place) < pages, "a page of a source does not exist");
+      }
+    }
+  }
+
+  size_t length(size_t sentence) const { return static_cast<size_t>(lengths.data[sentence]); }
+
+  Tensor<const float> queries;
+  Tensor<const int64_t> lengths;
+  size_t beam;
 };
 
 // Writes keys and values of a hypothesis' new token.
 void write(const PagedInputs& in, size_t hypothesis, float* keys, float* values) {
-  const size_t d_model = in.heads * in.d_head;
+  const size_t d_model = in.heads * in.d_head, row = in.row(in.own_page(hypothesis), in.own_slot(hypothesis));
   const float* const states = in.projected.data + hypothesis * 3 * d_model;
   for (size_t head = 0; head < in.heads; ++head) {
-    const size_t row = (in.page(hypothesis) * in.heads + head) * in.slots + in.slot(hypothesis);
-    std::copy_n(states + d_model + head * in.d_head, in.d_head, keys + row * in.d_head);
-    std::copy_n(states + 2 * d_model + head * in.d_head, in.d_head, values + row * in.d_head);
+    const size_t target = row + head * in.head_stride();
+    std::copy_n(states + d_model + head * in.d_head, in.d_head, keys + target);
+    std::copy_n(states + 2 * d_model + head * in.d_head, in.d_head, values + target);
   }
 }
 
 // Finds the slots that any hypothesis of a sentence sees, in the order of its places.
 void find_slots(const PagedInputs& in, size_t sentence, Room& room) {
-  const size_t width = in.places * in.slots;
+  const size_t width = in.width();
   const bool* const visible = in.visible.data + sentence * in.beam * width;
   room.columns.clear();
   room.sight.rows.clear();
   for (size_t place = 0; place < in.places; ++place) {
-    const auto page = static_cast<size_t>(in.table.data[sentence * in.places + place]);
+    const size_t page = in.page(sentence, place);
     for (size_t slot = 0; slot < in.slots && page < in.pages; ++slot) {
       bool seen = false;
       for (size_t i = 0; i < in.beam; ++i) seen |= visible[i * width + place * in.slots + slot];
       if (!seen) continue;
       room.columns.push_back(place * in.slots + slot);
-      room.sight.rows.push_back((page * in.heads * in.slots + slot) * in.d_head);
+      room.sight.rows.push_back(in.row(page, slot));
     }
   }
   room.sight.show(in.beam);
   for (size_t i = 0; i < in.beam; ++i) {
     for (size_t position = 0; position < room.columns.size(); ++position) {
       if (!visible[i * width + room.columns[position]]) room.sight.hide(i, position);
+    }
+  }
+}
+
+// Adds the mean of the weights that the heads give to each slot, for which it is called once per head.
+void observe(const SourceInputs& in, size_t sentence, const Room& room, float* attention) {
+  for (size_t i = 0; i < in.beam; ++i) {
+    for (size_t slot = 0; slot < in.length(sentence); ++slot) {
+      attention[i * in.width() + slot] += room.weights[room.sight.place(i, slot)] / static_cast<float>(in.heads);
     }
   }
 }
@@ -139,54 +198,36 @@ void PagedAttention::compute(const Context& context) {
   const auto mixed = context.output<float>(0, {in.batch, in.beam, d_model});
   const auto keys = context.output<float>(1, {in.pages, in.heads, in.slots, in.d_head});
   const auto values = context.output<float>(2, {in.pages, in.heads, in.slots, in.d_head});
-  if (keys.data != in.past_keys.data) std::copy_n(in.past_keys.data, in.past_keys.elements(), keys.data);
-  if (values.data != in.past_values.data) std::copy_n(in.past_values.data, in.past_values.elements(), values.data);
-  context.parallel(in.batch, in.batch * in.beam * d_model * in.places * in.slots, [&](size_t sentence) {
+  if (keys.data != in.keys.data) std::copy_n(in.keys.data, in.keys.elements(), keys.data);
+  if (values.data != in.values.data) std::copy_n(in.values.data, in.values.elements(), values.data);
+  context.parallel(in.batch, in.batch * in.beam * d_model * in.width(), [&](size_t sentence) {
     const size_t first = sentence * in.beam;
     for (size_t i = 0; i < in.beam; ++i) write(in, first + i, keys.data, values.data);
     find_slots(in, sentence, room());
-    const Memory memory = room().sight.of(keys.data, values.data, in.slots * in.d_head, in.d_head);
+    const Memory memory = room().sight.of(keys.data, values.data, in.head_stride(), in.d_head);
     const Queries queries{in.projected.data + first * 3 * d_model, 3 * d_model, in.beam, in.heads};
     attend_sentence(queries, memory, room(), mixed.data + first * d_model, [] {});
   });
 }
 
 void CrossAttention::compute(const Context& context) {
-  const auto queries = context.input<float>(0), keys = context.input<float>(1), values = context.input<float>(2);
-  const auto mask = context.input<bool>(3);
-  require(queries.rank == 3 && keys.rank == 4 && mask.rank == 2, "an input has the wrong dimensions");
-  const size_t batch = queries.size(0), beam = queries.size(1), d_model = queries.size(2);
-  const size_t heads = keys.size(1), source = keys.size(2), d_head = keys.size(3);
-  require(values.rank == 4 && values.shape == keys.shape, "keys and values differ in shape");
-  require(keys.size(0) == batch && mask.size(0) == batch, "batches differ");
-  require(d_model == heads * d_head && mask.size(1) == source, "queries or mask do not fit the keys");
-
-  const auto mixed = context.output<float>(0, {batch, beam, d_model});
-  const auto attention = context.output<float>(1, {batch, beam, source});
-  context.parallel(batch, batch * beam * d_model * source, [&](size_t sentence) {
-    const bool* const shown = mask.data + sentence * source;
-    const size_t first = sentence * heads * source * d_head;
+  const SourceInputs in(context);
+  const size_t d_model = in.heads * in.d_head, seen = in.beam * in.width();
+  const auto mixed = context.output<float>(0, {in.batch, in.beam, d_model});
+  const auto attention = context.output<float>(1, {in.batch, in.beam, in.width()});
+  context.parallel(in.batch, in.batch * in.beam * d_model * in.width(), [&](size_t sentence) {
     Sight& sight = room().sight;
-    std::vector<size_t>& columns = room().columns;
     sight.rows.clear();
-    columns.clear();
-    for (size_t column = 0; column < source; ++column) {
-      if (!shown[column]) continue;
-      columns.push_back(column);
-      sight.rows.push_back(column * d_head);
+    for (size_t slot = 0; slot < in.length(sentence); ++slot) {
+      sight.rows.push_back(in.row(in.page(sentence, slot / in.slots), slot % in.slots));
     }
-    sight.show(beam);
-    const Memory memory = sight.of(keys.data + first, values.data + first, source * d_head, d_head);
-
-    float* const given = attention.data ? attention.data + sentence * beam * source : nullptr;
-    if (given) std::fill_n(given, beam * source, 0.0f);
-    const Queries asked{queries.data + sentence * beam * d_model, d_model, beam, heads};
-    attend_sentence(asked, memory, room(), mixed.data + sentence * beam * d_model, [&] {
-      for (size_t i = 0; given && i < beam; ++i) {
-        for (size_t p = 0; p < columns.size(); ++p) {
-          given[i * source + columns[p]] += room().weights[sight.place(i, p)] / static_cast<float>(heads);
-        }
-      }
+    sight.show(in.beam);
+    const Memory memory = sight.of(in.keys.data, in.values.data, in.head_stride(), in.d_head);
+    const Queries queries{in.queries.data + sentence * in.beam * d_model, d_model, in.beam, in.heads};
+    float* const given = attention.data ? attention.data + sentence * seen : nullptr;
+    if (given) std::fill_n(given, seen, 0.0f);
+    attend_sentence(queries, memory, room(), mixed.data + sentence * in.beam * d_model, [&] {
+      if (given) observe(in, sentence, room(), given);
     });
   });
 }

@@ -11,22 +11,26 @@ namespace xuanzang {
 struct PagedAttention {
   static constexpr const char* kName = "PagedAttention";
   // projected [batch, beam, 3 * heads * head]: queries, keys and values side by side; past keys and values
-  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, place]; visible [batch, beam,
-  // place * slot].
+  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, place]; page_places, which only
+  // the function needs; visible [batch, beam, place * slot].
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64,
                                                kOrtInt64, kOrtInt64, kOrtBool};
   // mixed [batch, beam, heads * head]; present keys and values, which may be the past ones.
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat, kOrtFloat};
+  static constexpr std::array<InPlace, 2> kInPlace{{{1, 1}, {2, 2}}};
   static void compute(const Context& context);
 };
 
 // Attention to the source.
 struct CrossAttention {
   static constexpr const char* kName = "CrossAttention";
-  // queries [batch, beam, heads * head]; keys and values [batch, heads, source, head]; source_mask [batch, source].
-  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtBool};
-  // mixed [batch, beam, heads * head]; what the heads give to each source position on average, [batch, beam, source].
+  // queries [batch, beam, heads * head]; keys and values [page, heads, slot, head]; page_table [batch, place];
+  // page_places, which only the function needs; source_lengths [batch], which says how many slots of a sentence are
+  // used.
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64};
+  // mixed [batch, beam, heads * head]; what the heads give to each slot on average, [batch, beam, place * slot].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat};
+  static constexpr std::array<InPlace, 0> kInPlace{};
   static void compute(const Context& context);
 };
 

@@ -13,6 +13,7 @@ struct BestContinuations {
   // Summed log-probabilities, the ids that they add, and the hypotheses that they continue; best first, [batch,
   // continuation].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64};
+  static constexpr std::array<InPlace, 0> kInPlace{};
   static void compute(const Context& context);
 };
 

@@ -2,6 +2,7 @@
 
 #include "attention.h"
 #include "continuations.h"
+#include "norm.h"
 #include "operator.h"
 
 #if defined(_WIN32)
@@ -29,6 +30,7 @@ class Operators {
     if (!status_) status_ = add<PagedAttention>(api, domain_);
     if (!status_) status_ = add<CrossAttention>(api, domain_);
     if (!status_) status_ = add<BestContinuations>(api, domain_);
+    if (!status_) status_ = add<AddNormQuantize>(api, domain_);
   }
 
   OrtStatus* add_to(const OrtApi& api, OrtSessionOptions* options) const {

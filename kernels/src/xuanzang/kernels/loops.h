@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace xuanzang {
 
@@ -35,6 +36,15 @@ struct Queries {
   size_t heads;
 };
 
+// A normalisation of rows and the integers that follow it.
+struct Norm {
+  const float* weight;
+  const float* bias;
+  size_t size;     // Floats of a row.
+  float per_unit;  // Integers per 1.0.
+  float zero;      // The integer that stands for 0.0.
+};
+
 struct Loops {
   // Attention of all hypotheses of a sentence with one head.
   //
@@ -46,6 +56,11 @@ struct Loops {
 
   // Returns the sum of the exponentials of the logits minus the greatest.
   float (*sum_exponentials)(const float* logits, size_t vocabulary, float most);
+
+  // Adds two rows, normalises the sum (Ba et al. 2016, arXiv:1607.06450) and rounds it to integers; `normed` may be
+  // null.
+  void (*add_norm_quantize)(const Norm&, const float* x, const float* delta, float* sums, float* normed,
+                            uint8_t* quantized);
 };
 
 // The version for this processor.

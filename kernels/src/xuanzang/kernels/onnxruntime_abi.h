@@ -1,7 +1,7 @@
 // What this library uses of onnxruntime's C interface for custom operators.
 //
 // onnxruntime is installed without its headers. The interface is a table of functions that only ever grows at its end,
-// so the places of these functions are the same in every version since 1.17.
+// so the places of these functions are the same in every version since 1.18.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,10 @@ struct OrtStatus;
 struct OrtTensorTypeAndShapeInfo;
 struct OrtValue;
 
-constexpr uint32_t kOrtApiVersion = 17;
+constexpr uint32_t kOrtApiVersion = 18;
 
 enum OrtErrorCode { kOrtFail = 1, kOrtInvalidArgument = 2 };
-enum OrtElementType { kOrtFloat = 1, kOrtInt64 = 7, kOrtBool = 9 };
+enum OrtElementType { kOrtFloat = 1, kOrtUint8 = 2, kOrtInt64 = 7, kOrtBool = 9 };
 enum OrtCharacteristic { kOrtRequired = 0, kOrtOptional = 1 };
 enum OrtMemoryType { kOrtDefaultMemory = 0 };
 
@@ -83,4 +83,8 @@ struct OrtCustomOp {
   OrtStatus* (*InferOutputShapeFn)(const OrtCustomOp*, OrtShapeInferContext*);
   int (*GetStartVersion)(const OrtCustomOp*);
   int (*GetEndVersion)(const OrtCustomOp*);
+  size_t (*GetMayInplace)(int** inputs, int** outputs);
+  void (*ReleaseMayInplace)(int* inputs, int* outputs);
+  size_t (*GetAliasMap)(int** inputs, int** outputs);
+  void (*ReleaseAliasMap)(int* inputs, int* outputs);
 };

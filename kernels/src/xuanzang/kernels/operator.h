@@ -67,10 +67,13 @@ class Context {
   Tensor<T> output(size_t index, std::initializer_list<size_t> shape) const {
     Tensor<T> tensor;
     for (size_t size : shape) tensor.shape[tensor.rank++] = static_cast<int64_t>(size);
-    OrtValue* value = nullptr;
-    check(api_.KernelContext_GetOutput(context_, index, tensor.shape.data(), tensor.rank, &value));
-    if (value) tensor.data = data<T>(value);
-    return tensor;
+    return allocated(index, tensor);
+  }
+
+  // Of the shape of another tensor.
+  template <typename T, typename Other>
+  Tensor<T> output(size_t index, const Tensor<Other>& like) const {
+    return allocated(index, Tensor<T>{nullptr, like.shape, like.rank});
   }
 
   // Calls work(index) for every index below count, on several threads if the session has them and it pays.
@@ -94,6 +97,14 @@ class Context {
   }
 
   template <typename T>
+  Tensor<T> allocated(size_t index, Tensor<T> tensor) const {
+    OrtValue* value = nullptr;
+    check(api_.KernelContext_GetOutput(context_, index, tensor.shape.data(), tensor.rank, &value));
+    if (value) tensor.data = data<T>(value);
+    return tensor;
+  }
+
+  template <typename T>
   T* data(OrtValue* value) const {
     void* pointer = nullptr;
     check(api_.GetTensorMutableData(value, &pointer));
@@ -104,7 +115,14 @@ class Context {
   OrtKernelContext* context_;
 };
 
-// Describes an operator to onnxruntime. An Operator has kName, kInputs and kOutputs (types), and compute(Context&).
+// An output that may take the memory of an input of its size.
+struct InPlace {
+  int input;
+  int output;
+};
+
+// Describes an operator to onnxruntime. An Operator has kName, kInputs and kOutputs (types), kInPlace, and
+// compute(Context&).
 template <typename Operator>
 class Description : public OrtCustomOp {
  public:
@@ -131,6 +149,14 @@ class Description : public OrtCustomOp {
     };
     GetStartVersion = [](const OrtCustomOp*) { return 1; };
     GetEndVersion = [](const OrtCustomOp*) { return std::numeric_limits<int>::max(); };
+    GetMayInplace = [](int** inputs, int** outputs) -> size_t {
+      static std::array<int, Operator::kInPlace.size()> from, to;
+      for (size_t i = 0; i < from.size(); ++i)
+        from[i] = Operator::kInPlace[i].input, to[i] = Operator::kInPlace[i].output;
+      *inputs = from.data(), *outputs = to.data();
+      return from.size();
+    };
+    ReleaseMayInplace = [](int*, int*) {};
   }
 
  private:

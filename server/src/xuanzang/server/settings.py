@@ -79,9 +79,7 @@ class Settings(BaseSettings):
     provider: Literal["cpu", "cuda", "auto"] = Field(
         "auto", description="What runs the models; auto takes cuda where onnxruntime offers it, else cpu."
     )
-    workers: int = Field(
-        0, ge=0, le=256, description="Threads that translate, each with the models of its own; 0: one per usable core."
-    )
+    workers: int = Field(0, ge=0, le=256, description="Threads that translate; 0: one per usable core.")
     intra_op_threads: int = Field(1, ge=1, le=256, description="Threads that each worker uses inside one operation.")
     kernels: bool = Field(
         default=True,

@@ -330,7 +330,7 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
 
 
-async def test_what_keeps_a_worker_from_opening_the_graphs_is_told_by_start(
+async def test_what_keeps_the_graphs_from_being_opened_is_told_by_start(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(bundle: object) -> None:

@@ -35,9 +35,9 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         One sentence per fault.
     """
     layers = min(manifest.dimensions.num_decoder_layers, 1024)
-    cross = _key_values("cross_key_values", layers)
-    encoder_inputs = {"source_ids": _ID_MATRIX, "source_lengths": Row(dtypes=("int64",), rank=1)}
-    encoder_outputs = {**cross, "source_mask": _MASK}
+    sources = {"source_lengths": Row(dtypes=("int64",), rank=1), "source_page_table": _ID_MATRIX}
+    encoder_inputs = {"source_ids": _ID_MATRIX, **sources, **_key_values("past_cross_key_values", layers)}
+    encoder_outputs = _key_values("present_cross_key_values", layers)
     edit = Row(dtypes=("float32",), rank=3)
     decoder_inputs = {
         "token_ids": _ID_MATRIX,
@@ -51,8 +51,9 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "edited_ids": Row(dtypes=("int64",), rank=3),
         "edit_penalties": edit,
         "edit_biases": edit,
-        "source_mask": _MASK,
-        **cross,
+        **sources,
+        "source_page_places": _ID_MATRIX,
+        **_key_values("cross_key_values", layers),
         **_key_values("past_key_values", layers),
     }
     decoder_outputs = {
@@ -65,7 +66,7 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
     if page_slots(manifest) < 1 or page_slots(manifest) % _PAGE_STEP:
-        yield f"decoder.inputs: pages must have a multiple of {_PAGE_STEP} slots, the same in all key_values"
+        yield f"inputs: pages must have a multiple of {_PAGE_STEP} slots, the same in all key_values"
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
         pieces, columns = {"piece_ids": Row(dtypes=("int64",), rank=1)}, _output_columns(manifest)
@@ -77,9 +78,10 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
 
 
 def page_slots(manifest: manifest_pb2.Manifest) -> int:
-    """Return the slots of a page of past keys and values; 0 if the manifest does not say it as one number."""
-    past = [tensor for tensor in manifest.decoder.inputs if tensor.name.startswith("past_key_values.")]
-    numbers = {tensor.shape[2] for tensor in past if len(tensor.shape) == _CACHE.rank}
+    """Return the slots of a page of keys and values; 0 if the manifest does not say it as one number."""
+    tensors = [*manifest.encoder.inputs, *manifest.decoder.inputs]
+    pages = [tensor for tensor in tensors if "key_values." in tensor.name]
+    numbers = {tensor.shape[2] for tensor in pages if len(tensor.shape) == _CACHE.rank}
     number = numbers.pop() if len(numbers) == 1 else ""
     return int(number) if number.isascii() and number.isdigit() else 0
 

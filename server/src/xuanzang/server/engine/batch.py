@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Array, Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, Value
 from xuanzang.server.engine.cache import Cache
 from xuanzang.server.engine.choices import Choices
 from xuanzang.server.engine.constraints import no_edits
@@ -55,7 +55,7 @@ class Batch:
             traced=dimensions.max_source_length if kind.traced else None,
         )
         self._cache = Cache(runtime.cache_shape, kind.beam_size)
-        self._binding = runtime.new_binding()
+        self._encoder, self._decoder = runtime.new_bindings()
         self._candidate_count = min(kind.candidate_count, dimensions.target_vocab_size)
         self._wanted = np.array([self._candidate_count])
         # Without a shortlist every sentence chooses from all pieces.
@@ -89,9 +89,10 @@ class Batch:
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
         for group in _groups(ordered):
             ids, lengths = _pad([s.source_ids for s in group], self._runtime.special_ids.source_pad_id)
-            memory = self._runtime.encode(ids, lengths)
             rows = self._places(len(group))
-            self._cache.join(rows, memory, lengths)
+            inputs, outputs = self._cache.join(rows, lengths, padded=ids.shape[1])
+            self._encoder.bind({"source_ids": ids, **inputs}, outputs)
+            self._encoder.run()
             self._search.join(rows, [sentence.options for sentence in group])
             if self._choices:
                 prefixes = [sentence.options.prefix_ids for sentence in group]
@@ -110,7 +111,7 @@ class Batch:
         search, cache = self._search, self._cache
         cache.advance(search.parents)
         self._bind()
-        self._binding.run()
+        self._decoder.run()
         done = search.advance(self._answer, self._attention)
         return [(self._leave(row), hypotheses) for row, hypotheses in done]
 
@@ -169,21 +170,21 @@ class Batch:
         if edits and self._choices:
             edits = self._choices.placed(edits)
         # Most steps work on the arrays of the step before.
-        owners = (search.token_ids, cache.inputs, choices, edits, self._answer, self._attention)
+        owners = (search.token_ids, cache.decoder, choices, edits, self._answer, self._attention)
         if all(map(operator.is_, owners, self._bound)):
             return
         self._bound = owners
-        inputs: dict[str, Array] = {
+        inputs: dict[str, Value] = {
             "token_ids": search.token_ids,
             "positions": search.positions,
             "scores": search.scores,
             "candidate_count": self._wanted,
             **(edits or self._no_edits)._asdict(),
             **(choices or {}),
-            **cache.inputs,
+            **cache.decoder.inputs,
         }
         answer = {f"candidate_{name}": array for name, array in self._answer._asdict().items()}
-        self._binding.bind(inputs, {"attention": self._attention, **answer, **cache.outputs})
+        self._decoder.bind(inputs, {"attention": self._attention, **answer, **cache.decoder.outputs})
 
 
 def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:

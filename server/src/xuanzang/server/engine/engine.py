@@ -20,7 +20,7 @@ from xuanzang.server.engine.cores import usable_cores
 from xuanzang.server.engine.decoding import Decoder
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
 from xuanzang.server.engine.lane import NewDecoder
-from xuanzang.server.engine.loading import load_models
+from xuanzang.server.engine.loading import load_models, open_models
 from xuanzang.server.engine.model import LoadedModel
 from xuanzang.server.engine.outcome import count_answer, count_outcome
 from xuanzang.server.engine.request import Terms
@@ -115,19 +115,14 @@ class Engine:
             self._metrics.of(model.labels)
         if self._settings.kernels and self._provider == "cpu" and not library():
             _LOGGER.warning("no kernels", extra={"reason": "xuanzang-kernels was installed without a C++ compiler"})
-        self._workers = [self._start_worker(number, models) for number in range(self._worker_count)]
-        failures = await asyncio.gather(*(asyncio.wrap_future(worker.ready) for worker in self._workers))
-        failed = {model: error for failure in failures for model, error in failure.items()}
-        self._serve([model for model in models if model not in failed], [*refusals, *failed.values()])
-
-    def _start_worker(self, number: int, models: Sequence[LoadedModel]) -> Worker:
-        return Worker(
-            number,
-            models=models,
-            open_graphs=self._open_graphs,
-            scheduler=self._scheduler,
-            metrics=self._metrics,
+        opened, failures = await open_models(
+            models, self._open_graphs, metrics=self._metrics, executor=self._tokenizing
         )
+        self._serve(list(opened), [*refusals, *failures])
+        self._workers = [
+            Worker(number, decoders=opened, scheduler=self._scheduler, metrics=self._metrics)
+            for number in range(self._worker_count)
+        ]
 
     def _open_graphs(self, bundle: Bundle) -> NewDecoder:
         settings = self._settings

@@ -1,14 +1,24 @@
-"""Load the bundles of a repository side by side."""
+"""Load the bundles of a repository and open their graphs, side by side."""
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
+from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import scan
+from xuanzang.server.engine.denormals import flush_denormals
+from xuanzang.server.engine.lane import NewDecoder
 from xuanzang.server.engine.model import LoadedModel
+from xuanzang.server.engine.replay import replay
+from xuanzang.server.metrics import Metrics
+
+OpenGraphs = Callable[[Bundle], NewDecoder]
+"""Opens the graphs of a bundle."""
 
 
 async def load_models(repository: Path, executor: Executor) -> tuple[list[LoadedModel], list[BundleError]]:
@@ -38,3 +48,41 @@ def _load(directory: Path) -> LoadedModel | BundleError:
         return LoadedModel(directory)
     except BundleError as error:
         return error
+
+
+async def open_models(
+    models: Sequence[LoadedModel], open_graphs: OpenGraphs, *, metrics: Metrics, executor: Executor
+) -> tuple[dict[LoadedModel, NewDecoder], list[BundleError]]:
+    """Open the graphs of models, which all workers share, and replay their samples.
+
+    Args:
+        models: Loaded.
+        open_graphs: What opens them.
+        metrics: That keep how long it takes.
+        executor: Whose threads do the work.
+
+    Returns:
+        What makes decoders of each model, and why other models are refused.
+    """
+    loop = asyncio.get_running_loop()
+    outcomes = await asyncio.gather(
+        *(loop.run_in_executor(executor, _open, model, open_graphs, metrics) for model in models)
+    )
+    opened = {model: out for model, out in zip(models, outcomes, strict=True) if not isinstance(out, BundleError)}
+    return opened, [outcome for outcome in outcomes if isinstance(outcome, BundleError)]
+
+
+def _open(model: LoadedModel, open_graphs: OpenGraphs, metrics: Metrics) -> NewDecoder | BundleError:
+    # Samples are replayed as workers decode.
+    flush_denormals()
+    own = metrics.of(model.labels)
+    started = time.monotonic()
+    try:
+        new_decoder = open_graphs(model.bundle)
+        opened = time.monotonic()
+        replay(model, new_decoder)
+    except BundleError as error:
+        return error
+    own.model_load_duration_seconds.set(model.load_seconds + opened - started)
+    own.warmup_duration_seconds.set(time.monotonic() - opened)
+    return new_decoder

@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import onnxruntime
+from onnxruntime import OrtValue
 
 from xuanzang.kernels import library
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import page_slots
-from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.arrays import Array, Ints, Value
 from xuanzang.server.engine.cache import CacheShape
 from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.engine.pool import PageShape
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
@@ -42,7 +44,7 @@ def resolve_provider(wanted: str) -> str:
 
 
 class Runtime:
-    """Encoder and decoder of one bundle. Belongs to one thread."""
+    """Encoder and decoder of one bundle. All workers share it: their copies would push each other out of the cache."""
 
     def __init__(
         self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False, kernels: bool = True
@@ -83,31 +85,16 @@ class Runtime:
         if faults:
             raise BundleError(bundle.directory, faults)
         # Asking a session for its outputs costs as much as a small operation.
-        self._encoder_outputs = [tensor.name for tensor in manifest.encoder.outputs]
         self._projection_outputs = [tensor.name for tensor in manifest.shortlist.projection.outputs]
         heads = self.dimensions.num_heads
-        caches = {t.name: t.dtype for t in manifest.decoder.inputs if "_key_values." in t.name}
+        caches = {t.name: t.dtype for t in manifest.decoder.inputs if "key_values." in t.name}
         self.cache_shape = CacheShape(
             past_names=tuple(name for name in caches if name.startswith("past_")),
-            memory_names=tuple(name for name in caches if name.startswith("cross_")),
-            num_heads=heads,
-            d_head=self.dimensions.d_model // heads,
-            page_slots=page_slots(manifest),
+            cross_names=tuple(name for name in caches if name.startswith("cross_")),
+            page=PageShape(heads, page_slots(manifest), self.dimensions.d_model // heads),
             dtype=np.dtype(next(iter(caches.values()))),
+            device=self._device,
         )
-
-    def encode(self, source_ids: Ints, source_lengths: Ints) -> dict[str, Array]:
-        """Run the encoder.
-
-        Args:
-            source_ids: Padded, [batch, source].
-            source_lengths: Real tokens of each, [batch].
-
-        Returns:
-            What every decoder step of these sentences is given, by name: cross keys and values, and the source mask.
-        """
-        outputs = self._encoder.run(self._encoder_outputs, {"source_ids": source_ids, "source_lengths": source_lengths})
-        return dict(zip(self._encoder_outputs, outputs, strict=True))
 
     def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
         """Look up which target pieces sentences may choose from; only if there is a shortlist.
@@ -135,16 +122,17 @@ class Runtime:
         names = self._projection_outputs
         return dict(zip(names, projection.run(names, {"piece_ids": piece_ids}), strict=True))
 
-    def new_binding(self) -> Binding:
-        """Return a binding for the steps of one batch."""
-        return Binding(self._decoder, copies=self._device != "cpu")
+    def new_bindings(self) -> tuple[Binding, Binding]:
+        """Return bindings of the encoder and the decoder for one batch."""
+        copies = self._device != "cpu"
+        return Binding(self._encoder, copies=copies), Binding(self._decoder, copies=copies)
 
 
 class Binding:
-    """Inputs and outputs of a graph in arrays that stay where they are from run to run.
+    """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread.
 
-    Handing over an array costs as much as a small operation, so only those that are new are handed over. An output may
-    be the same array as an input: the graph then works in place.
+    Handing over a tensor costs as much as a small operation, so only those that are new are handed over. An output may
+    be the same tensor as an input: the graph then works in place.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, *, copies: bool = False) -> None:
@@ -152,30 +140,35 @@ class Binding:
 
         Args:
             session: Of the graph.
-            copies: Whether it runs on a device that has memory of its own, where what is bound is a copy.
+            copies: Whether it runs on a device that has memory of its own, where an array that is bound is copied.
         """
         self._session = session
         self._binding = session.io_binding()
-        # Keeps the arrays alive while onnxruntime has their addresses.
-        self._bound: dict[str, Array] = {}
-        self._copied: Mapping[str, Array] = {}
+        # Keeps arrays alive while onnxruntime has their addresses.
+        self._bound: dict[str, Value] = {}
+        self._copied: dict[str, Array] = {}
         self._copies = copies
 
-    def bind(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array]) -> None:
-        """Take arrays, contiguous and in the graph's types, by the names of the graph."""
-        if self._copies:
-            self._copied, inputs = inputs, {}
-        for name, array in inputs.items():
-            if self._bound.get(name) is not array:
-                self._binding.bind_cpu_input(name, array)
-                self._bound[name] = array
-        for name, array in outputs.items():
-            if self._bound.get(name) is not array:
-                self._binding.bind_ortvalue_output(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
-                self._bound[name] = array
+    def bind(self, inputs: Mapping[str, Value], outputs: Mapping[str, Value]) -> None:
+        """Take tensors by the names of the graph: arrays, contiguous and in the graph's types, or what pools hold."""
+        for name, value in inputs.items():
+            if self._bound.get(name) is value:
+                continue
+            self._bound[name] = value
+            if isinstance(value, OrtValue):
+                self._binding.bind_ortvalue_input(name, value)
+            elif self._copies:
+                self._copied[name] = value
+            else:
+                self._binding.bind_cpu_input(name, value)
+        for name, value in outputs.items():
+            if self._bound.get(name) is not value:
+                self._bound[name] = value
+                tensor = value if isinstance(value, OrtValue) else OrtValue.ortvalue_from_numpy(value)
+                self._binding.bind_ortvalue_output(name, tensor)
 
     def run(self) -> None:
-        """Run the graph on what the arrays hold now."""
+        """Run the graph on what the tensors hold now."""
         for name, array in self._copied.items():
             self._binding.bind_cpu_input(name, array)
         self._session.run_with_iobinding(self._binding)

@@ -40,9 +40,10 @@ class Traces:
             setattr(self, name, getattr(self, name)[order])
 
     def see(self, attention: Floats) -> None:
-        """Take what the tokens that are being chosen attend to, [batch, beam, source]."""
+        """Take what the tokens that are being chosen attend to, [batch, beam, source]; 0 after a sentence's end."""
         self._now = attention.argmax(axis=2)
-        self._coverage[:, :, : attention.shape[2]] += attention
+        sources = self._coverage.shape[2]
+        self._coverage[:, :, : attention.shape[2]] += attention[:, :, :sources]
 
     def inherit(self, parents: Ints, sums: Floats, places: Ints) -> None:
         """Give every hypothesis what its parent had, and its own.

@@ -2,51 +2,35 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.denormals import flush_denormals
 from xuanzang.server.engine.lane import Lane, NewDecoder
 from xuanzang.server.engine.model import LoadedModel
-from xuanzang.server.engine.replay import replay
 from xuanzang.server.engine.request import QueuedSentence
 from xuanzang.server.engine.scheduler import Scheduler
 from xuanzang.server.metrics import Metrics
 
 
 class Worker:
-    """One thread with graphs of its own: lets sentences join at any step and answers each when it is done."""
+    """One thread: lets sentences join its batches at any step and answers each when it is done."""
 
     def __init__(
-        self,
-        number: int,
-        *,
-        models: Sequence[LoadedModel],
-        open_graphs: Callable[[Bundle], NewDecoder],
-        scheduler: Scheduler,
-        metrics: Metrics,
+        self, number: int, *, decoders: Mapping[LoadedModel, NewDecoder], scheduler: Scheduler, metrics: Metrics
     ) -> None:
         """Start the thread.
 
         Args:
             number: Of the worker, from 0.
-            models: To open.
-            open_graphs: Opens the graphs of a bundle; called in the thread.
+            decoders: What makes a decoder of each model.
             scheduler: Gives the sentences.
             metrics: That count them.
         """
-        self.ready: concurrent.futures.Future[Mapping[LoadedModel, BundleError]] = concurrent.futures.Future()
-        """Done when sentences are being taken: models that are refused, and why."""
         self._number = number
-        self._models = models
-        self._open_graphs = open_graphs
         self._scheduler = scheduler
-        self._metrics = metrics
-        self._lanes: dict[LoadedModel, Lane] = {}
+        self._lanes = {model: Lane(model, new_decoder, metrics=metrics) for model, new_decoder in decoders.items()}
         self._busy_since = 0.0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
@@ -65,33 +49,8 @@ class Worker:
 
     def _run(self) -> None:
         flush_denormals()
-        try:
-            refused = self._open_models()
-        except Exception as error:  # noqa: BLE001 - whoever waits for the worker must hear of it, whatever it is
-            self.ready.set_exception(error)
-            return
-        self.ready.set_result(refused)
         while (newcomers := self._scheduler.take(self._number)) is not None:
             self._serve(newcomers)
-
-    def _open_models(self) -> dict[LoadedModel, BundleError]:
-        refused: dict[LoadedModel, BundleError] = {}
-        for model in self._models:
-            try:
-                self._lanes[model] = self._open_model(model)
-            except BundleError as error:
-                refused[model] = error
-        return refused
-
-    def _open_model(self, model: LoadedModel) -> Lane:
-        metrics = self._metrics.of(model.labels)
-        started = time.monotonic()
-        new_decoder = self._open_graphs(model.bundle)
-        opened = time.monotonic()
-        replay(model, new_decoder)
-        metrics.model_load_duration_seconds.set(model.load_seconds + opened - started)
-        metrics.warmup_duration_seconds.set(time.monotonic() - opened)
-        return Lane(model, new_decoder, metrics=self._metrics)
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join, and take one step of each model."""
