@@ -26,7 +26,7 @@ MAX_SENTENCES = 32
 
 
 class Xuanzang:
-    """Our engine, used as the server's workers use it: each thread has graphs of its own and takes what is waiting."""
+    """Our engine, used as the server's workers use it: threads share the graphs, and each takes what is waiting."""
 
     def __init__(self, folder: Path, *, workers: int, threads: int) -> None:
         """Open a bundle without certificate.
@@ -38,8 +38,8 @@ class Xuanzang:
         """
         manifest, digest = read_manifest(folder)
         bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
-        runtimes = [Runtime(bundle, provider="cpu", intra_op_threads=threads) for _ in range(workers)]
-        self._decoders = [Decoder(runtime) for runtime in runtimes]
+        runtime = Runtime(bundle, provider="cpu", intra_op_threads=threads)
+        self._decoders = [Decoder(runtime) for _ in range(workers)]
         self._pool = ThreadPoolExecutor(workers, initializer=flush_denormals)
 
     def translate(self, batch: Sequence[Sequence[int]], workload: Workload) -> Translated:
