@@ -19,7 +19,7 @@ PIECES_FILE = "shared_vocabulary.json"
 class CTranslate2:
     """The engine that ours is compared with."""
 
-    def __init__(self, folder: Path, *, precision: str, workers: int, threads: int) -> None:
+    def __init__(self, folder: Path, *, precision: str, workers: int, threads: int, shortlist: bool) -> None:
         """Load a model.
 
         Args:
@@ -27,11 +27,12 @@ class CTranslate2:
             precision: "float32" or "int8".
             workers: Batches translated side by side.
             threads: Of each.
+            shortlist: Whether to choose among the pieces only that a source suggests.
         """
         self._translator = ctranslate2.Translator(
             str(folder), device="cpu", compute_type=precision, inter_threads=workers, intra_threads=threads
         )
-        self._workers = workers
+        self._workers, self._shortlist = workers, shortlist
         self._pieces: list[str] = json.loads((folder / PIECES_FILE).read_text(encoding="utf-8"))
         self._ids = {piece: index for index, piece in enumerate(self._pieces)}
 
@@ -47,6 +48,7 @@ class CTranslate2:
             length_penalty=1.0,
             min_decoding_length=0,
             max_decoding_length=workload.max_target_length,
+            use_vmap=self._shortlist,
         )
         seconds = time.perf_counter() - started
         return Translated(seconds, [[self._ids[piece] for piece in result.hypotheses[0]] for result in results])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ from ctranslate2.specs import TransformerSpec
 from torch import nn
 
 from xuanzang.model.checkpoint import Checkpoint, CheckpointError
+from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.layers import DecoderLayer, EncoderLayer
 
 
-def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path) -> None:
+def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path, shortlist: Shortlist | None = None) -> None:
     """Write a checkpoint as CTranslate2 reads it, in float32; it quantises when it loads.
 
     Args:
         checkpoint: With pre-norm blocks and one vocabulary for both sides.
         folder: To create.
+        shortlist: Becomes its vocabulary mapping, which it uses if it is told to.
 
     Raises:
         CheckpointError: The checkpoint has another shape.
@@ -30,6 +33,16 @@ def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path) -> None:
     spec.optimize()
     folder.mkdir(parents=True)
     spec.save(str(folder))
+    if shortlist:
+        pieces = checkpoint.target_tokenizer.pieces(range(checkpoint.model.config.target_vocab_size))
+        (folder / "vmap.txt").write_text(_vocabulary_mapping(shortlist, pieces), encoding="utf-8")
+
+
+def _vocabulary_mapping(shortlist: Shortlist, pieces: Sequence[str]) -> str:
+    """Return a line for each source piece, and one for none, with the target pieces that it suggests."""
+    suggestions = {"": shortlist.always, **dict(zip(pieces, shortlist.suggested, strict=True))}
+    lines = (f"{piece}\t{' '.join(pieces[i] for i in ids)}" for piece, ids in suggestions.items())
+    return "\n".join(lines) + "\n"
 
 
 def _spec(checkpoint: Checkpoint) -> TransformerSpec:

@@ -38,6 +38,7 @@ class EngineResult:
     """For all batches, median of the rounds."""
     workers: int
     threads: int
+    shortlist: bool
     target_ids: list[list[int]]
     """Best hypothesis of each sentence."""
 
@@ -45,7 +46,9 @@ class EngineResult:
 class EngineProcess(AskedProcess):
     """An engine in a process of its own."""
 
-    def __init__(self, engine: str, folder: Path, precision: str, *, workers: int, threads: int) -> None:
+    def __init__(
+        self, engine: str, folder: Path, precision: str, *, workers: int, threads: int, shortlist: bool = False
+    ) -> None:
         """Start it.
 
         Args:
@@ -54,10 +57,12 @@ class EngineProcess(AskedProcess):
             precision: "float32" or "int8".
             workers: Parts of a batch decoded side by side.
             threads: Of each.
+            shortlist: Whether to choose among the pieces only that a source suggests.
         """
-        self.engine, self.workers, self.threads = engine, workers, threads
+        self.engine, self.workers, self.threads, self.shortlist = engine, workers, threads, shortlist
         script = str(Path(__file__).with_name("worker.py"))
-        super().__init__(script, engine, str(folder), precision, str(workers), str(threads))
+        flags = ["--shortlist"] if shortlist else []
+        super().__init__(script, engine, str(folder), precision, str(workers), str(threads), *flags)
 
     def measure(self, workload: Workload) -> Measurement:
         """Have the workload translated.
@@ -68,18 +73,24 @@ class EngineProcess(AskedProcess):
         return Measurement(**self.ask(dataclasses.asdict(workload)))
 
 
-def start_processes(stack: ExitStack, folders: Mapping[str, Path], precision: str) -> list[EngineProcess]:
+def start_processes(
+    stack: ExitStack, folders: Mapping[str, Path], precision: str, *, shortlist: bool
+) -> list[EngineProcess]:
     """Start every engine with every setting.
 
     Args:
         stack: Ends them.
         folders: Of the model, by engine.
         precision: "float32" or "int8".
+        shortlist: Whether ours uses its shortlist; CTranslate2 is then tried without and with its own.
     """
+    settings = [("xuanzang", shortlist), *(("ctranslate2", used) for used in {False, shortlist})]
     return [
-        stack.enter_context(EngineProcess(engine, folders[engine], precision, workers=workers, threads=threads))
+        stack.enter_context(
+            EngineProcess(engine, folders[engine], precision, workers=workers, threads=threads, shortlist=used)
+        )
         for workers, threads in PARALLELISM
-        for engine in ENGINES
+        for engine, used in settings
     ]
 
 
@@ -109,6 +120,7 @@ def measure_interleaved(processes: Sequence[EngineProcess], workload: Workload, 
             seconds=statistics.median(seconds[process]),
             workers=process.workers,
             threads=process.threads,
+            shortlist=process.shortlist,
             target_ids=answers[process],
         )
         for engine, process in best.items()

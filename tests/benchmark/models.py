@@ -17,6 +17,7 @@ from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
+from xuanzang.model.data.shortlist import load_shortlist
 
 CALIBRATION_SENTENCES = 100
 
@@ -84,7 +85,9 @@ def first_sentences(model: BenchmarkModel, needed: int) -> list[list[int]]:
     return [model.checkpoint.source_ids(pair.source) for pair in model.pairs[:needed]]
 
 
-def write_models(model: BenchmarkModel, precisions: Sequence[str], sentences: Path, folder: Path) -> WrittenModel:
+def write_models(
+    model: BenchmarkModel, precisions: Sequence[str], sentences: Path, folder: Path, shortlist: Path | None = None
+) -> WrittenModel:
     """Write a model for both engines: ours as the exporter does, checked and ready to be served.
 
     Args:
@@ -92,17 +95,20 @@ def write_models(model: BenchmarkModel, precisions: Sequence[str], sentences: Pa
         precisions: "int8", "float32" or both.
         sentences: Pairs to calibrate and check with.
         folder: To write to.
+        shortlist: For both; None for none.
 
     Raises:
+        CorpusError: The shortlist is for other tokenisers.
         ParityError: A bundle does not do what the checkpoint does.
     """
-    save_as_ctranslate2(model.checkpoint, folder / "ctranslate2")
-    bundles = {precision: _bundle(model, precision, sentences, folder) for precision in precisions}
+    table = load_shortlist(shortlist, model.checkpoint.folder) if shortlist else None
+    save_as_ctranslate2(model.checkpoint, folder / "ctranslate2", table)
+    bundles = {precision: _bundle(model, precision, sentences, folder, shortlist) for precision in precisions}
     return WrittenModel(bundles=bundles, ctranslate2=folder / "ctranslate2")
 
 
-def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path) -> Path:
-    if precision == "int8" and model.bundle:
+def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path, shortlist: Path | None) -> Path:
+    if precision == "int8" and model.bundle and not shortlist:
         return model.bundle
     settings = ExportSettings.model_validate(
         {
@@ -110,6 +116,7 @@ def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path
             "repository": folder / precision,
             "model": "benchmark",
             "precision": precision,
+            "shortlist": shortlist,
             "valid": sentences,
             "calibration_sentences": CALIBRATION_SENTENCES,
             # Enough to see that the graphs are right; quality is measured when a model is released.

@@ -206,7 +206,7 @@ def _tokens_per_second(result: EngineResult) -> float:
 
 
 def _parallelism(result: EngineResult) -> str:
-    return f"{result.workers} × {result.threads}"
+    return f"{result.workers} × {result.threads}{' with shortlist' if result.shortlist else ''}"
 
 
 def _agreement(first: EngineResult, second: EngineResult) -> float:

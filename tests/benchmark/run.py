@@ -81,6 +81,12 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--server-flags", type=str.split, default=[], help="flags of our server (none: it is measured as it comes)"
     )
+    result.add_argument(
+        "--shortlist",
+        type=Path,
+        help="file that `xuanzang-model shortlist` wrote for the model's tokenisers: our engine decodes with it, "
+        "CTranslate2 at the better of without and with it (none)",
+    )
     result.add_argument("--output", type=Path, default=Path("bench.json"), help="file of the figures (bench.json)")
     result.add_argument("--quick", action="store_true", help="fewer sentences, rounds and seconds: some minutes")
     return result
@@ -114,10 +120,10 @@ def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, repor
     print(f"{model.name}: writing the models", file=sys.stderr)
     effort = QUICK if arguments.quick else FULL
     precisions = ("int8", "float32") if "engine" in arguments.parts and effort.float32_beams else ("int8",)
-    written = write_models(model, precisions, arguments.sentences, scratch)
+    written = write_models(model, precisions, arguments.sentences, scratch, arguments.shortlist)
     planned = _workloads(model, arguments)
     if "engine" in arguments.parts:
-        report.engine += measure_engine(model, written, planned, effort)
+        report.engine += measure_engine(model, written, planned, effort, shortlist=arguments.shortlist is not None)
     served = ServedModel(
         name=model.name,
         bundle=written.bundles["int8"],
@@ -142,7 +148,7 @@ def _workloads(model: BenchmarkModel, arguments: argparse.Namespace) -> list[Wor
 
 
 def measure_engine(
-    model: BenchmarkModel, written: WrittenModel, planned: list[Workload], effort: Effort
+    model: BenchmarkModel, written: WrittenModel, planned: list[Workload], effort: Effort, *, shortlist: bool
 ) -> Iterator[Row]:
     """Measure the engines of one model in both precisions with every workload.
 
@@ -151,6 +157,7 @@ def measure_engine(
         written: Where it is on disk.
         planned: The workloads.
         effort: How often, and which of them in float32.
+        shortlist: Whether it has one, which is to be used.
 
     Yields:
         One row for each precision, beam size and batch size.
@@ -159,7 +166,7 @@ def measure_engine(
         chosen = [w for w in planned if precision == "int8" or w.beam_size in effort.float32_beams]
         with ExitStack() as stack:
             folders = {"xuanzang": bundle, "ctranslate2": written.ctranslate2}
-            processes = start_processes(stack, folders, precision)
+            processes = start_processes(stack, folders, precision, shortlist=shortlist)
             for workload in tqdm(chosen, desc=f"{model.name} {precision}", unit="row"):
                 results = measure_interleaved(processes, workload, effort.engine_rounds)
                 yield Row(

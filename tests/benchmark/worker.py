@@ -21,21 +21,22 @@ def main() -> None:
     parser.add_argument("precision", choices=["float32", "int8"])
     parser.add_argument("workers", type=int)
     parser.add_argument("threads", type=int)
+    parser.add_argument("--shortlist", action="store_true")
     engine = load(**vars(parser.parse_args()))
     for line in sys.stdin:
         measurement = measure(engine, Workload(**json.loads(line)))
         print(json.dumps(dataclasses.asdict(measurement)), flush=True)
 
 
-def load(*, engine: str, folder: Path, precision: str, workers: int, threads: int) -> Engine:
+def load(*, engine: str, folder: Path, precision: str, workers: int, threads: int, shortlist: bool) -> Engine:
     """Return an engine with its model loaded; neither process imports the other's engine."""
     if engine == "xuanzang":
         from xuanzang_engine import Xuanzang
 
-        return Xuanzang(folder, workers=workers, threads=threads)
+        return Xuanzang(folder, workers=workers, threads=threads, shortlist=shortlist)
     from ctranslate2_engine import CTranslate2
 
-    return CTranslate2(folder, precision=precision, workers=workers, threads=threads)
+    return CTranslate2(folder, precision=precision, workers=workers, threads=threads, shortlist=shortlist)
 
 
 def measure(engine: Engine, workload: Workload) -> Measurement:

@@ -28,17 +28,18 @@ MAX_SENTENCES = 32
 class Xuanzang:
     """Our engine, used as the server's workers use it: threads share the graphs, and each takes what is waiting."""
 
-    def __init__(self, folder: Path, *, workers: int, threads: int) -> None:
+    def __init__(self, folder: Path, *, workers: int, threads: int, shortlist: bool) -> None:
         """Open a bundle without certificate.
 
         Args:
             folder: Of the bundle.
             workers: Decoders working side by side.
             threads: Of each.
+            shortlist: Whether to choose among the pieces only that a source suggests.
         """
         manifest, digest = read_manifest(folder)
         bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
-        runtime = Runtime(bundle, provider="cpu", intra_op_threads=threads)
+        runtime = Runtime(bundle, provider="cpu", intra_op_threads=threads, shortlist=shortlist)
         self._decoders = [Decoder(runtime) for _ in range(workers)]
         self._pool = ThreadPoolExecutor(workers, initializer=flush_denormals)
 

@@ -3,17 +3,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 import torch
 from bundled import unpack_bundle
 from cost import multiply_adds
+from ctranslate2_engine import CTranslate2
+from ctranslate2_spec import save_as_ctranslate2
 from onnx import numpy_helper
 from widening import widened
+from workload import Workload
 
 from xuanzang.export.weights import quantize_columns
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.config import PRESETS, TransformerConfig
+from xuanzang.model.data.shortlist import Shortlist
+from xuanzang.model.tokenizer import EOS_ID
 from xuanzang.model.transformer import Transformer
 
 ROOT = Path(__file__).parents[3]
@@ -77,3 +83,19 @@ def test_multiply_adds_are_those_of_every_weight_that_a_token_meets() -> None:
     per_row = sum(count.values()) - per_source_token
     # Five steps: one hypothesis at the first, four at each of the others.
     assert multiply_adds(config, [7], [5], beam_size=4) == 7 * per_source_token + (1 + 4 * 4) * per_row
+
+
+def test_ctranslate2_gets_our_shortlist(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    size = checkpoint.model.config.target_vocab_size
+    # Each source piece suggests itself.
+    shortlist = Shortlist(np.arange(size, dtype=np.int32)[:, None], np.array([EOS_ID, 50, 51, 52], dtype=np.int32))
+    save_as_ctranslate2(checkpoint, tmp_path / "model", shortlist)
+    ids = checkpoint.source_ids("我有一只猫。")
+    workload = Workload(batches=[[ids]], beam_size=4, max_target_length=20, min_seconds=0.0)
+    found = {}
+    for used in (False, True):
+        engine = CTranslate2(tmp_path / "model", precision="float32", workers=1, threads=1, shortlist=used)
+        [found[used]] = engine.translate(workload.batches[0], workload).target_ids
+    assert {*found[True]} <= {*ids, 50, 51, 52}
+    assert not {*found[False]} <= {*ids, 50, 51, 52}

@@ -26,8 +26,8 @@ def figures(factor: float, errors: int = 0) -> LoadResult:
 
 def whole_report() -> Report:
     workload = Workload(batches=[[[5, 2], [6, 7, 2]]], beam_size=4, max_target_length=20, min_seconds=0)
-    ours = EngineResult(seconds=0.1, workers=2, threads=1, target_ids=[[5], [6, 7]])
-    theirs = EngineResult(seconds=0.15, workers=1, threads=2, target_ids=[[5], [6]])
+    ours = EngineResult(seconds=0.1, workers=2, threads=1, shortlist=False, target_ids=[[5], [6, 7]])
+    theirs = EngineResult(seconds=0.15, workers=1, threads=2, shortlist=False, target_ids=[[5], [6]])
     results = {"xuanzang": figures(1), "ctranslate2": figures(2)}
     servers = [
         ServerCost(
