@@ -6,12 +6,9 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from onnxruntime import OrtValue
 
 Array = npt.NDArray[np.generic]
 """Of any type."""
-Value = Array | OrtValue
-"""What a graph takes or gives: in the memory of the process, or of the device that computes."""
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 

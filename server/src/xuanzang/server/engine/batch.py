@@ -8,11 +8,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Floats, Ints, Value
+from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.cache import Cache
 from xuanzang.server.engine.choices import Choices
 from xuanzang.server.engine.constraints import no_edits
 from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.pool import Value
 from xuanzang.server.engine.runtime import Runtime
 from xuanzang.server.engine.search import BeamSearch, Candidates
 

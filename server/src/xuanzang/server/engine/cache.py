@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Ints, Value, extended
+from xuanzang.server.engine.arrays import Ints, extended
 from xuanzang.server.engine.pages import PageTable
-from xuanzang.server.engine.pool import PageShape, Pool
+from xuanzang.server.engine.pool import PageShape, Pool, Value
 
 
 class Tensors(NamedTuple):

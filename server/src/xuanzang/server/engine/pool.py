@@ -11,6 +11,9 @@ from onnxruntime import OrtValue
 
 from xuanzang.server.engine.arrays import Array
 
+Value = Array | OrtValue
+"""What a graph takes or gives: in the memory of the process, or of the device that computes."""
+
 
 class PageShape(NamedTuple):
     """Of one page of one tensor, as the graphs have it."""

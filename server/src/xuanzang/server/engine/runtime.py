@@ -14,10 +14,10 @@ from xuanzang.kernels import library
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import page_slots
-from xuanzang.server.engine.arrays import Array, Ints, Value
+from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.cache import CacheShape
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.engine.pool import PageShape
+from xuanzang.server.engine.pool import PageShape, Value
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
