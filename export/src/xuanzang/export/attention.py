@@ -6,7 +6,6 @@ together for the softmax of a sentence, and its weights are given back to the pa
 
 from __future__ import annotations
 
-import numpy as np
 import onnx
 
 from xuanzang.export.builder import MICROSOFT, FunctionBuilder
@@ -60,7 +59,7 @@ def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     queries = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))
     scores = _scores(graph, queries, "key", d_head)
     width = graph.op("Squeeze", graph.op("Shape", scores, start=3))
-    positions = graph.op("Range", _zero(graph), width, graph.constant("one", 1, np.int64))
+    positions = graph.op("Range", graph.scalar(0), width, graph.scalar(1))
     real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1, 2, 3)))
     weights = _softmax(graph, scores, real, floats)
     observed = graph.op("ReduceMean", weights, graph.ints(1), keepdims=0)
@@ -102,13 +101,9 @@ def _mix(graph: FunctionBuilder, weights: str, values: str, num_heads: int, d_he
     of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
     yields = graph.op("Flatten", graph.op("MatMul", of_pages, values))  # [page, heads · beam · head]
     # A place without page yields what some page does, times 0.
-    held = graph.op("GreaterOrEqual", "page_table", _zero(graph))
+    held = graph.op("GreaterOrEqual", "page_table", graph.scalar(0))
     present = graph.op("Unsqueeze", graph.cast(held, floats), ints(1))
     summed = graph.op("MatMul", present, graph.op("Gather", yields, "page_table"))
     heads = graph.op("Reshape", summed, ints(0, num_heads, -1, d_head))
     together = graph.op("Transpose", heads, perm=[0, 2, 1, 3])
     graph.op("Reshape", together, ints(0, 0, num_heads * d_head), output="mixed")
-
-
-def _zero(graph: FunctionBuilder) -> str:
-    return graph.constant("zero", 0, np.int64)

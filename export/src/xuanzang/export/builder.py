@@ -51,6 +51,10 @@ class GraphBuilder:
         """Add a constant [len(values)], int64, and return its name."""
         return self.constant("ints_" + "_".join(map(str, values)), values, np.int64)
 
+    def scalar(self, value: int) -> str:
+        """Add a constant without dimensions, int64, and return its name."""
+        return self.constant(f"scalar_{value}", value, np.int64)
+
     def op(self, kind: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
         """Add a node with one output and return the output's name; an empty input name means left out."""
         return self.multi_op(kind, *inputs, domain=domain, outputs=[output or self._fresh(kind)], **attributes)[0]

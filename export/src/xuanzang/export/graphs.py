@@ -42,7 +42,7 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     blocks = _Blocks(model, precision, "encoder")
     graph = blocks.graph
     length = graph.op("Shape", "source_ids", start=1, end=2)
-    positions = graph.op("Range", _scalar(graph, 0), graph.op("Squeeze", length), _scalar(graph, 1))  # [source]
+    positions = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length), graph.scalar(1))  # [source]
     real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
     mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
     x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
@@ -205,7 +205,7 @@ class _Blocks:
     def source_slots(self, positions: str) -> str:
         """Return where the keys and values of all positions are written, [batch, source, heads, 3]."""
         graph = self.graph
-        page_slots = graph.constant("page_slots", tensors.PAGE_SLOTS, np.int64)
+        page_slots = graph.scalar(tensors.PAGE_SLOTS)
         pages = graph.op("Gather", "source_page_table", graph.op("Div", positions, page_slots), axis=1)
         heads = graph.constant("heads", np.arange(self._num_heads)[:, None], np.int64)
         slots = graph.op("Unsqueeze", graph.op("Mod", positions, page_slots), graph.ints(1, 2))
@@ -257,10 +257,6 @@ class _Blocks:
     def _projected(self, h: str, attention: MultiHeadAttention) -> str:
         """Return queries, keys and values side by side."""
         return self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
-
-
-def _scalar(graph: GraphBuilder, value: int) -> str:
-    return graph.constant(f"scalar_{value}", value, np.int64)
 
 
 def _array(tensor: Tensor) -> FloatArray:

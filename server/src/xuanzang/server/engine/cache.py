@@ -82,11 +82,6 @@ class Cache:
         """Slots of the translation of each sentence."""
         return self._pages.width * self._page_slots
 
-    @property
-    def pages(self) -> int:
-        """Pages of all translations together, and some that are free."""
-        return self._past.count
-
     def join(self, rows: Ints, source_lengths: Ints, *, padded: int) -> Tensors:
         """Take in sentences.
 

@@ -28,10 +28,9 @@ class Traces:
 
     def join(self, rows: Ints) -> None:
         """Begin with sentences, at places that others have left or the next ones."""
-        more = max(0, int(rows.max()) + 1 - len(self._sums))
+        more = int(rows.max()) + 1 - len(self._sums)
         for name in ("_sums", "_aligned", "_coverage"):
-            array = getattr(self, name)
-            setattr(self, name, np.concatenate([array, np.zeros((more, *array.shape[1:]), dtype=array.dtype)]))
+            setattr(self, name, extended(getattr(self, name), more))
         self._coverage[rows] = 0.0
 
     def select(self, order: Ints) -> None:
