@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import statistics
 import sys
@@ -200,8 +199,9 @@ def measure_served(model: ServedModel, effort: Effort, scratch: Path, flags: Seq
 def best_batching(model: ServedModel, effort: Effort, callers: Callers) -> Batching:
     """Find the settings at which CTranslate2's server is best.
 
-    Workers, threads and batch size are those of the most sentences per second, the delay the one of the least median
-    latency at 60 % of that.
+    Workers and threads are those of the most sentences per second with the greatest batches, which help several
+    threads most; the batch size is that of the most sentences per second with these; the delay is the one of the least
+    median latency at 60 % of that.
     """
     load = Load(
         address="", rate=None, callers=CALLERS, seconds=effort.seconds / 2, warm_up_seconds=effort.seconds / 6, seed=0
@@ -211,17 +211,21 @@ def best_batching(model: ServedModel, effort: Effort, callers: Callers) -> Batch
         with ctranslate2_server(model, batching) as server:
             return callers.call(dataclasses.replace(load, address=server.address, rate=rate))
 
-    tried = [
-        Batching(workers=workers, threads=threads, max_batch=max_batch, delay=0)
-        for (workers, threads), max_batch in itertools.product(PARALLELISM, effort.max_batches)
-    ]
-    throughputs = {
-        batching: measure(batching, None).sentences_per_second
-        for batching in tqdm(tried, desc=f"{model.name} batching of CTranslate2", unit="setting")
-    }
-    best = max(throughputs, key=throughputs.__getitem__)
+    rates: dict[Batching, float] = {}
+
+    def fastest(tried: Iterable[Batching]) -> Batching:
+        new = [batching for batching in tried if batching not in rates]
+        for batching in tqdm(new, desc=f"{model.name} batching of CTranslate2", unit="setting"):
+            rates[batching] = measure(batching, None).sentences_per_second
+        return max(rates, key=rates.__getitem__)
+
+    greatest = max(effort.max_batches)
+    best = fastest(
+        Batching(workers=workers, threads=threads, max_batch=greatest, delay=0) for workers, threads in PARALLELISM
+    )
+    best = fastest(dataclasses.replace(best, max_batch=size) for size in effort.max_batches)
     delayed = [dataclasses.replace(best, delay=delay) for delay in effort.delays]
-    latencies = {batching: measure(batching, 0.6 * throughputs[best]).p50_ms for batching in delayed}
+    latencies = {batching: measure(batching, 0.6 * rates[best]).p50_ms for batching in delayed}
     return min(latencies, key=latencies.__getitem__)
 
 

@@ -1,6 +1,6 @@
 """What an operator can set: each option is spelled once, and is a flag and an environment variable.
 
-`--max-batch-sentences 32` and `XUANZANG_MAX_BATCH_SENTENCES=32` say the same; the flag wins.
+`--max-batch-sentences 16` and `XUANZANG_MAX_BATCH_SENTENCES=16` say the same; the flag wins.
 """
 
 from __future__ import annotations
