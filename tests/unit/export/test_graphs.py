@@ -138,5 +138,6 @@ def test_banned_pieces_are_not_suggested() -> None:
         source_vocab_size=4, target_vocab_size=8, share_embeddings=False, **PRESETS["tiny"], banned_ids=(5, 6)
     )
     session = onnxruntime.InferenceSession(suggestions_graph(shortlist, config).SerializeToString())
-    [suggested] = session.run(None, {"source_ids": np.array([[0, 1], [2, 3]])})
-    assert [np.flatnonzero(row).tolist() for row in suggested] == [[0, 2, 4], [0, 1, 4]]
+    suggested, always = session.run(None, {"source_ids": np.array([[0, 1], [2, 3]])})
+    assert [np.flatnonzero(row).tolist() for row in suggested] == [[2], [1]]
+    assert [piece for piece in always.tolist() if piece < config.target_vocab_size] == [0, 4]

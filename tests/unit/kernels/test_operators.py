@@ -22,10 +22,13 @@ from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.export.candidates import GROUP, best_continuations
 from xuanzang.export.norms import add_norm_quantize
 from xuanzang.export.tensors import PAGE_SLOTS
+from xuanzang.export.weights import chosen_logits
 from xuanzang.kernels import library
 
 BUILT = library()
 SOURCES = Path(kernels.__file__).parent
+NEEDED = {"v3": {"AVX2", "X86_V3"}, "v4": {"AVX512_SKX", "X86_V4"}}
+"""What numpy calls the instructions of each version that not every processor has."""
 COMPILE = ("g++", "-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-shared", "-fPIC")
 pytestmark = pytest.mark.skipif(BUILT is None, reason="the kernels were not built: there is no C++ compiler")
 
@@ -34,17 +37,19 @@ shapes = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.s
 """Sentences, hypotheses, heads and the size of a head: whole vectors, parts of them, and both."""
 
 
-@pytest.fixture(scope="session", params=["for this processor", "for AVX2", "for any processor"], autouse=True)
+@pytest.fixture(
+    scope="session", params=["for this processor", "for AVX-512", "for AVX2", "for any processor"], autouse=True
+)
 def operators(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Let the tests use each version of the kernels in turn."""
-    version = {"for AVX2": "v3", "for any processor": "any"}.get(request.param)
+    version = {"for AVX-512": "v4", "for AVX2": "v3", "for any processor": "any"}.get(request.param)
     Operator.library = BUILT
     if version is None:
         return
     if not shutil.which("g++"):
         pytest.skip("there is no g++ to compile this version")
-    if version == "v3" and not {"AVX2", "X86_V3"} & {*np.show_config(mode="dicts")["SIMD Extensions"]["found"]}:
-        pytest.skip("this processor has no AVX2")
+    if version in NEEDED and not NEEDED[version] & {*np.show_config(mode="dicts")["SIMD Extensions"]["found"]}:
+        pytest.skip("this processor has no such instructions")
     Operator.library = tmp_path_factory.mktemp("kernels") / f"{version}.so"
     subprocess.run(
         [*COMPILE, f"-DXUANZANG_LOOPS={version}", "-o", Operator.library, *sorted(SOURCES.glob("*.cc"))], check=True
@@ -232,6 +237,30 @@ def test_integers_reach_from_0_to_255() -> None:
     assert {integers.min(), integers.max()} == {0, 255}
 
 
+def chosen_inputs(rng: np.random.Generator, batch: int, beam: int, width: int, choices: int = 200) -> Arrays:
+    vocabulary = 300
+    return {
+        "x": rng.integers(0, 256, (batch, beam, width), dtype=np.uint8),
+        "columns": rng.integers(-127, 128, (vocabulary, width), dtype=np.int8),
+        "scales": np.abs(normal(rng, vocabulary)) / 100,
+        "biases": normal(rng, vocabulary),
+        "ids": rng.integers(0, vocabulary, (batch, choices)),
+    }
+
+
+@settings(max_examples=20)
+@given(
+    st.integers(1, 4), st.integers(1, 9), st.sampled_from([1, 63, 64, 256, 300]), st.sampled_from([0, 1, 64, 130, 200])
+)
+def test_logits_of_chosen_pieces(batch: int, beam: int, width: int, choices: int) -> None:
+    inputs = chosen_inputs(np.random.default_rng(choices), batch, beam, width, choices)
+    found = Operator(chosen_logits(), inputs).check(inputs)["logits"]
+    columns = inputs["columns"].astype(np.int64)[inputs["ids"]]
+    products = inputs["x"].astype(np.int64) @ columns.transpose(0, 2, 1)
+    scales, biases = (inputs[name].astype(np.float64)[inputs["ids"]][:, None] for name in ("scales", "biases"))
+    np.testing.assert_allclose(found, products * scales + biases, rtol=1e-6, atol=1e-5)
+
+
 def test_best_continuations_are_those_of_the_whole_vocabulary() -> None:
     inputs = choice_inputs(np.random.default_rng(3), 2, 4, groups=300, count=10)
     found = Operator(best_continuations(), inputs).run(inputs)
@@ -297,6 +326,7 @@ def test_several_threads_compute_the_same() -> None:
         (paged_attention(8, 64), history),
         (cross_attention(8, 64), cross),
         (best_continuations(), choice),
+        (chosen_logits(), chosen_inputs(rng, 8, 4, 512, choices=256)),
     ):
         alone, together = Operator(function, inputs), Operator(function, inputs, threads=2)
         for name, array in alone.run(inputs).items():
@@ -356,6 +386,24 @@ def test_a_wrong_sum_is_refused(name: str, change: Callable[[np.ndarray], np.nda
     add = Operator(add_norm_quantize(), inputs)
     with pytest.raises(InvalidArgument, match=f"AddNormQuantize: {message}"):
         add.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("ids", lambda array: array - 1000, "a piece does not exist"),
+        ("ids", lambda array: array + 1000, "a piece does not exist"),
+        ("ids", lambda array: array[1:], "batches differ"),
+        ("columns", lambda array: array[:, 1:], "x and columns differ in width"),
+        ("scales", lambda array: array[1:], "a column has no scale or no bias"),
+        ("biases", lambda array: array[1:], "a column has no scale or no bias"),
+    ],
+)
+def test_wrong_choices_are_refused(name: str, change: Callable[[np.ndarray], np.ndarray], message: str) -> None:
+    inputs = chosen_inputs(np.random.default_rng(1), 2, 4, 16)
+    project = Operator(chosen_logits(), inputs)
+    with pytest.raises(InvalidArgument, match=f"ChosenLogits: {message}"):
+        project.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
 
 
 def test_a_wrong_number_of_continuations_is_refused() -> None:

@@ -147,11 +147,8 @@ def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortl
         suggestions=_graph("suggestions.onnx", tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
         decoder=_graph(
             "decoder.shortlist.onnx",
-            tensors.shortlist_decoder_inputs(config, precision),
+            tensors.shortlist_decoder_inputs(config, tensors.floats_of(precision)),
             tensors.decoder_outputs(config, tensors.floats_of(precision)),
-        ),
-        projection=_graph(
-            "projection.onnx", tensors.projection_inputs(), tensors.projection_outputs(config, precision)
         ),
     )
 

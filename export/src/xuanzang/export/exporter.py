@@ -11,10 +11,10 @@ from xuanzang.export.bundle import make_manifest, next_version, serialize, write
 from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.card import model_card
 from xuanzang.export.certificate import Graphs, certify, read_usable_pairs
-from xuanzang.export.graphs import decoder_graph, encoder_graph, projection_graph, shortlist_decoder_graph
+from xuanzang.export.graphs import decoder_graph, encoder_graph, shortlist_decoder_graph
 from xuanzang.export.runner import OnnxModel, ShortlistedModel
 from xuanzang.export.settings import ExportSettings
-from xuanzang.export.shortlist import suggestions_graph
+from xuanzang.export.shortlist import always_pieces, suggestions_graph
 from xuanzang.export.weights import Floats, Int8, Precision
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.shortlist import Shortlist, load_shortlist
@@ -49,7 +49,6 @@ def export(settings: ExportSettings) -> Path:
             built[-1][1],
             extra["decoder.shortlist.onnx"],
             extra["suggestions.onnx"],
-            extra["projection.onnx"],
             checkpoint.model.config,
         )
     certificate = certify(checkpoint, graphs, pairs, settings, shortlisted)
@@ -73,8 +72,8 @@ def export(settings: ExportSettings) -> Path:
 
 
 def _shortlist_graphs(checkpoint: Checkpoint, precision: Precision, shortlist: Shortlist) -> dict[str, onnx.ModelProto]:
+    model = checkpoint.model
     return {
-        "decoder.shortlist.onnx": shortlist_decoder_graph(checkpoint.model, precision),
-        "projection.onnx": projection_graph(checkpoint.model, precision),
-        "suggestions.onnx": suggestions_graph(shortlist, checkpoint.model.config),
+        "decoder.shortlist.onnx": shortlist_decoder_graph(model, precision, always_pieces(shortlist, model.config)),
+        "suggestions.onnx": suggestions_graph(shortlist, model.config),
     }

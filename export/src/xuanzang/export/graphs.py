@@ -25,6 +25,7 @@ from xuanzang.export import tensors
 from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
 from xuanzang.export.candidates import GROUP, NEVER, best_continuations, edit_logits
+from xuanzang.export.shortlist import Ints
 from xuanzang.export.weights import FloatArray, Floats, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -72,42 +73,29 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     )
 
 
-def shortlist_decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+def shortlist_decoder_graph(model: Transformer, precision: Precision, always: Ints) -> onnx.ModelProto:
     """Build the graph of a decoder step in which every sentence chooses among some pieces only.
 
-    Logits are computed for the pieces of all sentences together. Then each sentence gets those of its own pieces side
-    by side, in the order in which it would have them alone, so that not even rounding depends on its neighbours.
+    Logits of the pieces that every sentence has are one product; those of its others are computed for each sentence by
+    itself. Nothing depends on its neighbours, then, not even rounding.
 
     Args:
         model: Trained weights.
         precision: How to store them.
+        always: Pieces that every sentence has, as `always_pieces` gives them.
     """
     blocks = _Blocks(model, precision, "decoder")
     graph = blocks.graph
-    logits = blocks.logits_of_inputs(_decoder_output(blocks, model), model.output_projection)
-    rows = graph.op("Shape", "token_ids")
-    per_hypothesis = graph.op("Concat", rows, graph.op("Shape", "choices", start=1, end=2), axis=0)
-    places = graph.op("Expand", graph.op("Unsqueeze", "choices", graph.ints(1)), per_hypothesis)
-    own_logits = graph.op("GatherElements", edit_logits(graph, logits), places, axis=-1)  # [batch, beam, choice]
-    _choose(graph, own_logits, graph.constant("banned_ids", [], np.int64), ids="chosen")
-    own_ids = graph.op("Gather", "piece_ids", "choices")  # [batch, choice]
-    graph.op("GatherElements", own_ids, "chosen", axis=1, output="candidate_ids")
-    inputs = tensors.shortlist_decoder_inputs(model.config, precision.name)
-    return graph.model(inputs, tensors.decoder_outputs(model.config, tensors.floats_of(precision.name)))
-
-
-def projection_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
-    """Build the graph that takes the columns of some pieces out of the output projection.
-
-    It runs when sentences join a batch, and not at every step as it would within the decoder.
-
-    Args:
-        model: Trained weights.
-        precision: How to store them.
-    """
-    blocks = _Blocks(model, precision, "projection")
-    blocks.columns(model.output_projection, "piece_ids")
-    return blocks.graph.model(tensors.projection_inputs(), tensors.projection_outputs(model.config, precision.name))
+    logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
+    _choose(graph, edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64), ids="chosen")
+    rows = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
+    common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), rows)
+    ids = graph.op("Concat", common_ids, "choices", axis=1)
+    graph.op("GatherElements", ids, "chosen", axis=1, output="candidate_ids")
+    floats = tensors.floats_of(precision.name)
+    return graph.model(
+        tensors.shortlist_decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
+    )
 
 
 def _choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:
@@ -171,15 +159,15 @@ class _Blocks:
         self.graph.known(logits, "batch", "beam", projection.out_features + padding, dtype=self._floats)
         return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
 
-    def logits_of_inputs(self, x: str, projection: nn.Linear) -> str:
-        """Project onto the pieces whose columns are given to the graph."""
-        return self.graph.known(
-            self._precision.product(self.graph, x, self._names[projection]), "batch", "beam", "piece"
-        )
-
-    def columns(self, projection: nn.Linear, piece_ids: str) -> None:
-        """Look up the columns of pieces; the first id after the vocabulary is of a piece never chosen."""
-        self._precision.columns(self.graph, self._projection(projection, 1), piece_ids)
+    def shortlisted_logits(self, x: str, projection: nn.Linear, always: Ints) -> str:
+        """Project onto the pieces that every sentence has, and onto those that it has besides."""
+        everything = self._projection(projection, 1)  # The first id after the vocabulary is of a piece never chosen.
+        common = everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
+        logits = self._precision.linear(self.graph, x, common)
+        if self._floats != "float32":
+            logits = self.graph.cast(logits, "float32")
+        logits = self.graph.op("Concat", logits, self._precision.chosen(self.graph, x, everything, "choices"), axis=-1)
+        return self.graph.known(logits, "batch", "beam", "piece")
 
     def _projection(self, projection: nn.Linear, padding: int) -> Linear:
         weight = _array(projection.weight).T

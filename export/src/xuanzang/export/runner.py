@@ -99,24 +99,19 @@ class ShortlistedModel(OnnxModel):
         encoder: onnx.ModelProto,
         decoder: onnx.ModelProto,
         suggestions: onnx.ModelProto,
-        projection: onnx.ModelProto,
         config: TransformerConfig,
     ) -> None:
         super().__init__(encoder, decoder, config)
-        self._suggestions, self._projection = _session(suggestions, 1), _session(projection, 1)
+        self._suggestions = _session(suggestions, 1)
 
     def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
         """Return what the decoder attends to and what it chooses from, by input name."""
-        suggested = [self._suggestions.run(None, {"source_ids": np.array([ids])})[0][0] for ids in sentences]
+        suggested = [self._suggestions.run(["suggested"], {"source_ids": np.array([ids])})[0][0] for ids in sentences]
         nothing = self.config.target_vocab_size
         choices = np.full((len(sentences), -(-nothing // 64) * 64), nothing)
         for row, pieces in zip(choices, suggested, strict=True):
             row[: pieces.sum()] = np.flatnonzero(pieces)
-        # Logits of all pieces, though few are used: there is nothing to get wrong.
-        pieces = {"piece_ids": _value(np.arange(nothing + 1))}
-        names = [output.name for output in self._projection.get_outputs()]
-        columns = dict(zip(names, self._projection.run_with_ort_values(names, pieces), strict=True))
-        return super().encode(sentences) | pieces | columns | {"choices": _value(choices)}
+        return super().encode(sentences) | {"choices": _value(choices)}
 
 
 def translate_batch(

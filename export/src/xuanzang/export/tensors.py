@@ -15,7 +15,7 @@ class TensorSpec(NamedTuple):
 
     name: str
     dtype: str
-    """"int64", "float32", "float16", "int8" or "bool"."""
+    """"int64", "float32", "float16" or "bool"."""
     shape: tuple[str | int, ...]
     """Numbers, and names of the dimensions that may vary."""
 
@@ -91,32 +91,13 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
     ]
 
 
-def projection_inputs() -> list[TensorSpec]:
-    """Which pieces logits are computed for; the size of the vocabulary stands for no piece."""
-    return [TensorSpec("piece_ids", "int64", ("piece",))]
-
-
-def projection_outputs(config: TransformerConfig, precision: str) -> list[TensorSpec]:
-    """Their columns of the output projection, as the decoder multiplies them: integers with a scale each, or floats."""
-    shared = [TensorSpec("output_bias", "float32", ("piece",))]
-    if precision == "int8":
-        weight = TensorSpec("output_weight", "int8", (config.d_model, "piece"))
-        return [weight, TensorSpec("output_scale", "float32", ("piece",)), *shared]
-    return [TensorSpec("output_weight", precision, ("piece", config.d_model)), *shared]
-
-
-def shortlist_decoder_inputs(config: TransformerConfig, precision: str) -> list[TensorSpec]:
+def shortlist_decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
     """What one step takes that chooses among some pieces only.
 
-    piece_ids: whose logits are computed. choices: where in piece_ids those stand that each sentence may choose from,
-    filled up with places of no piece. edited_ids are places, too.
+    choices: ids of the pieces that each sentence may choose from besides the `always_ids`, filled up with the size of
+    the vocabulary, which stands for no piece. edited_ids are places among these and those, side by side.
     """
-    return [
-        *decoder_inputs(config, floats_of(precision)),
-        *projection_inputs(),
-        *projection_outputs(config, precision),
-        TensorSpec("choices", "int64", ("batch", "choice")),
-    ]
+    return [*decoder_inputs(config, floats), TensorSpec("choices", "int64", ("batch", "choice"))]
 
 
 def suggestions_inputs() -> list[TensorSpec]:
@@ -125,8 +106,14 @@ def suggestions_inputs() -> list[TensorSpec]:
 
 
 def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
-    """Which pieces each sentence may choose from: True at their ids."""
-    return [TensorSpec("suggested", "bool", ("batch", config.target_vocab_size))]
+    """Which pieces each sentence may choose from: always_ids, which all sentences may, and suggested, True at others.
+
+    always_ids are filled up, too.
+    """
+    return [
+        TensorSpec("suggested", "bool", ("batch", config.target_vocab_size)),
+        TensorSpec("always_ids", "int64", ("always",)),
+    ]
 
 
 def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:

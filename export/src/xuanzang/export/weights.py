@@ -7,8 +7,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 
-from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
 from xuanzang.export.norms import quantized
 
 FloatArray = npt.NDArray[np.float32]
@@ -31,6 +32,11 @@ class Linear(NamedTuple):
     bias: FloatArray | None
     """[out]."""
 
+    @property
+    def biases(self) -> FloatArray:
+        """The bias, or zeros, [out]."""
+        return np.zeros(self.weight.shape[1], np.float32) if self.bias is None else self.bias
+
 
 class Precision(Protocol):
     """How weights are stored and multiplied."""
@@ -41,11 +47,18 @@ class Precision(Protocol):
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
 
-    def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
-        """Add nodes for the columns `ids` of a layer, the outputs of `tensors.projection_outputs`."""
+    def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
+        """Add nodes for x times some columns of a layer.
 
-    def product(self, graph: GraphBuilder, x: str, name: str) -> str:
-        """Add nodes for the product of x with such columns of the layer `name`; return the result's name."""
+        Args:
+            graph: To add to.
+            x: [batch, beam, in].
+            layer: Of the columns.
+            ids: Columns of each sentence, [batch, choice].
+
+        Returns:
+            Name of the results, [batch, beam, choice].
+        """
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
@@ -66,19 +79,13 @@ class Floats:
         bias = np.maximum(layer.bias, np.finfo(self.name).min)  # NEVER is beyond 16 bits
         return graph.op("Add", product, graph.constant(f"{layer.name}.bias", bias, self.name))
 
-    def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
-        """Add gathers."""
+    def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
+        """Add gathers, a matrix product for each sentence, and a sum."""
         # Stored by columns, so that each is copied as a whole.
-        weight = graph.constant("columns", 2 * layer.weight.T, self.name)
-        graph.op("Gather", weight, ids, output="output_weight")
-        _gather_bias(graph, layer, ids)
-
-    def product(self, graph: GraphBuilder, x: str, name: str) -> str:  # noqa: ARG002 - of every precision
-        """Add a matrix product and a sum."""
-        # Half of the double is exact, and any factor but 1 keeps onnxruntime from a kernel for a single row that rounds
-        # differently: then a greedy search would depend on its neighbours.
-        product = graph.op("FusedMatMul", x, "output_weight", domain=MICROSOFT, transB=1, alpha=0.5)
-        return graph.op("Add", graph.cast(product, "float32"), "output_bias")
+        columns = graph.op("Gather", graph.constant("columns", layer.weight.T, self.name), ids)
+        product = graph.op("FusedMatMul", x, columns, domain=MICROSOFT, transB=1)
+        biases = graph.op("Gather", graph.constant("column_biases", layer.biases), ids)
+        return graph.op("Add", graph.cast(product, "float32"), graph.op("Unsqueeze", biases, graph.ints(1)))
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add a gather."""
@@ -101,37 +108,41 @@ class Int8:
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a quantisation of x and an integer product that is scaled back to floats."""
         weight, scale = quantize_columns(layer.weight)
-        bias = "" if layer.bias is None else graph.constant(f"{layer.name}.bias", layer.bias)
-        stored = graph.constant(f"{layer.name}.weight", weight)
-        return self._product(graph, x, layer.name, stored, graph.constant(f"{layer.name}.weight_scale", scale), bias)
+        integers, x_scale, x_zero = self._quantized(graph, x, layer.name)
+        return graph.op(
+            "MatMulIntegerToFloat",
+            integers,
+            graph.constant(f"{layer.name}.weight", weight),
+            x_scale,
+            graph.constant(f"{layer.name}.weight_scale", scale),
+            x_zero,
+            "",
+            *([] if layer.bias is None else [graph.constant(f"{layer.name}.bias", layer.bias)]),
+            domain=MICROSOFT,
+        )
 
-    def columns(self, graph: GraphBuilder, layer: Linear, ids: str) -> None:
-        """Add gathers of integers and of their scales."""
+    def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
+        """Add a quantisation of x and the operator that multiplies by columns."""
         weight, scale = quantize_columns(layer.weight)
-        rows = graph.op("Gather", graph.constant("columns", weight.T), ids)
-        graph.op("Transpose", rows, perm=[1, 0], output="output_weight")
-        graph.op("Gather", graph.constant("scale", scale), ids, output="output_scale")
-        _gather_bias(graph, layer, ids)
+        x_scale, x_zero = _affine(self._ranges[layer.name])
+        scale *= np.float32(x_scale)
+        # The zero point times a column is the same for all x.
+        bias = layer.biases - x_zero * scale * weight.sum(axis=0)
+        columns = [
+            graph.constant("columns", weight.T),
+            graph.constant("column_scales", scale),
+            graph.constant("column_biases", bias, np.float32),
+        ]
+        logits = f"{layer.name}.chosen"
+        graph.call(chosen_logits(), self._quantized(graph, x, layer.name)[0], *columns, ids, outputs=[logits])
+        return logits
 
-    def product(self, graph: GraphBuilder, x: str, name: str) -> str:
-        """Add a quantisation of x and an integer product that is scaled back to floats."""
-        return self._product(graph, x, name, "output_weight", "output_scale", "output_bias")
-
-    def _product(self, graph: GraphBuilder, x: str, name: str, weight: str, weight_scale: str, bias: str) -> str:
+    def _quantized(self, graph: GraphBuilder, x: str, name: str) -> tuple[str, str, str]:
+        """Add a quantisation of the input of a layer; return the names of the integers, their scale and zero point."""
         scale, zero = _affine(self._ranges[name])
         x_scale = graph.constant(f"{name}.x_scale", scale, np.float32)
         x_zero = graph.constant(f"{name}.x_zero", zero, np.uint8)
-        return graph.op(
-            "MatMulIntegerToFloat",
-            quantized(graph, x, x_scale, x_zero),
-            weight,
-            x_scale,
-            weight_scale,
-            x_zero,
-            "",
-            *([bias] if bias else []),
-            domain=MICROSOFT,
-        )
+        return quantized(graph, x, x_scale, x_zero), x_scale, x_zero
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add gathers of 8-bit rows and of their scales, and their product."""
@@ -140,9 +151,21 @@ class Int8:
         return graph.op("Mul", values, graph.op("Gather", graph.constant(f"{name}.scale", scales[:, None]), ids))
 
 
-def _gather_bias(graph: GraphBuilder, layer: Linear, ids: str) -> None:
-    bias = np.zeros(layer.weight.shape[1], np.float32) if layer.bias is None else layer.bias
-    graph.op("Gather", graph.constant("bias", bias), ids, output="output_bias")
+def chosen_logits() -> onnx.FunctionProto:
+    """Return the operator that multiplies the hypotheses of each sentence by columns of its own.
+
+    Arguments: x, integers [batch, beam, in]; columns, integers [out, in]; their scales and biases [out]; ids, the
+    columns of each sentence [batch, choice].
+    Results: logits [batch, beam, choice].
+    """
+    graph = FunctionBuilder("ChosenLogits")
+    columns = graph.op("Transpose", graph.op("Gather", "columns", "ids"), perm=[0, 2, 1])
+    product = graph.cast(graph.op("MatMulInteger", "x", columns), "float32")
+    scales, biases = (
+        graph.op("Unsqueeze", graph.op("Gather", name, "ids"), graph.ints(1)) for name in ("scales", "biases")
+    )
+    graph.op("Add", graph.op("Mul", product, scales), biases, output="logits")
+    return graph.function(["x", "columns", "scales", "biases", "ids"], ["logits"])
 
 
 def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:

@@ -4,6 +4,7 @@
 #include "continuations.h"
 #include "norm.h"
 #include "operator.h"
+#include "projection.h"
 
 #if defined(_WIN32)
 #define XUANZANG_EXPORT __declspec(dllexport)
@@ -31,6 +32,7 @@ class Operators {
     if (!status_) status_ = add<CrossAttention>(api, domain_);
     if (!status_) status_ = add<BestContinuations>(api, domain_);
     if (!status_) status_ = add<AddNormQuantize>(api, domain_);
+    if (!status_) status_ = add<ChosenLogits>(api, domain_);
   }
 
   OrtStatus* add_to(const OrtApi& api, OrtSessionOptions* options) const {

@@ -8,6 +8,15 @@
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 
 #pragma GCC push_options
+#pragma GCC target("arch=x86-64-v4,avx512vnni")
+#define XUANZANG_LANES 16
+namespace xuanzang::v4_vnni {
+#include "loops.inc"
+}
+#undef XUANZANG_LANES
+#pragma GCC pop_options
+
+#pragma GCC push_options
 #pragma GCC target("arch=x86-64-v4")
 #define XUANZANG_LANES 16
 namespace xuanzang::v4 {
@@ -41,7 +50,9 @@ const Loops& best() {
 #if defined(XUANZANG_LOOPS)  // Tests want a certain version.
   return XUANZANG_LOOPS::kLoops;
 #elif defined(XUANZANG_VERSIONS)
-  if (__builtin_cpu_supports("x86-64-v4")) return v4::kLoops;
+  if (__builtin_cpu_supports("x86-64-v4")) {
+    return __builtin_cpu_supports("avx512vnni") ? v4_vnni::kLoops : v4::kLoops;
+  }
   if (__builtin_cpu_supports("x86-64-v3")) return v3::kLoops;
 #endif
   return any::kLoops;

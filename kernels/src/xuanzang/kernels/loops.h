@@ -45,6 +45,14 @@ struct Norm {
   float zero;      // The integer that stands for 0.0.
 };
 
+// Columns of a matrix of 8-bit integers, side by side.
+struct Columns {
+  const int8_t* integers;
+  const float* scale;  // Of the products with each column.
+  const float* bias;   // What is added to them.
+  size_t size;         // Integers of a column.
+};
+
 struct Loops {
   // Attention of all hypotheses of a sentence with one head.
   //
@@ -61,6 +69,12 @@ struct Loops {
   // null.
   void (*add_norm_quantize)(const Norm&, const float* x, const float* delta, float* sums, float* normed,
                             uint8_t* quantized);
+
+  // Multiplies the rows of a sentence, one per hypothesis, by some columns.
+  //
+  // ids: of the columns. products: of the first row; `stride` floats from one row's to the next's.
+  void (*project)(const Columns&, const uint8_t* rows, size_t beam, const int64_t* ids, size_t count, float* products,
+                  size_t stride);
 };
 
 // The version for this processor.

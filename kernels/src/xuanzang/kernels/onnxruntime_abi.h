@@ -20,7 +20,7 @@ struct OrtValue;
 constexpr uint32_t kOrtApiVersion = 18;
 
 enum OrtErrorCode { kOrtFail = 1, kOrtInvalidArgument = 2 };
-enum OrtElementType { kOrtFloat = 1, kOrtUint8 = 2, kOrtInt64 = 7, kOrtBool = 9 };
+enum OrtElementType { kOrtFloat = 1, kOrtUint8 = 2, kOrtInt8 = 3, kOrtInt64 = 7, kOrtBool = 9 };
 enum OrtCharacteristic { kOrtRequired = 0, kOrtOptional = 1 };
 enum OrtMemoryType { kOrtDefaultMemory = 0 };
 

@@ -259,28 +259,22 @@ class Shortlist(google.protobuf.message.Message):
 
     SUGGESTIONS_FIELD_NUMBER: builtins.int
     DECODER_FIELD_NUMBER: builtins.int
-    PROJECTION_FIELD_NUMBER: builtins.int
     @property
     def suggestions(self) -> global___Graph:
-        """From source ids to the target pieces that each sentence may choose from."""
+        """From source ids to the target pieces that each sentence may choose from, and those that all sentences may."""
 
     @property
     def decoder(self) -> global___Graph:
         """Takes the place of the decoder-step graph."""
-
-    @property
-    def projection(self) -> global___Graph:
-        """From the pieces that some sentences may choose from to the part of the output projection that the decoder needs."""
 
     def __init__(
         self,
         *,
         suggestions: global___Graph | None = ...,
         decoder: global___Graph | None = ...,
-        projection: global___Graph | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "projection", b"projection", "suggestions", b"suggestions"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "projection", b"projection", "suggestions", b"suggestions"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "suggestions", b"suggestions"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "suggestions", b"suggestions"]) -> None: ...
 
 global___Shortlist = Shortlist
 

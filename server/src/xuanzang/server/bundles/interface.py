@@ -69,12 +69,10 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         yield f"inputs: pages must have a multiple of {_PAGE_STEP} slots, the same in all key_values"
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
-        pieces, columns = {"piece_ids": Row(dtypes=("int64",), rank=1)}, _output_columns(manifest)
-        suggestions = {"source_ids": _ID_MATRIX}, {"suggested": _MASK}
+        suggestions = {"source_ids": _ID_MATRIX}, {"suggested": _MASK, "always_ids": Row(dtypes=("int64",), rank=1)}
         yield from _faults_of("shortlist.suggestions", graphs.suggestions, *suggestions)
-        yield from _faults_of("shortlist.projection", graphs.projection, pieces, columns)
-        chosen = {**pieces, **columns, "choices": _ID_MATRIX}
-        yield from _faults_of("shortlist.decoder", graphs.decoder, decoder_inputs | chosen, decoder_outputs)
+        inputs = decoder_inputs | {"choices": _ID_MATRIX}
+        yield from _faults_of("shortlist.decoder", graphs.decoder, inputs, decoder_outputs)
 
 
 def page_slots(manifest: manifest_pb2.Manifest) -> int:
@@ -84,13 +82,6 @@ def page_slots(manifest: manifest_pb2.Manifest) -> int:
     numbers = {tensor.shape[2] for tensor in pages if len(tensor.shape) == _CACHE.rank}
     number = numbers.pop() if len(numbers) == 1 else ""
     return int(number) if number.isascii() and number.isdigit() else 0
-
-
-def _output_columns(manifest: manifest_pb2.Manifest) -> dict[str, Row]:
-    vector = Row(dtypes=_FLOATS, rank=1)
-    if manifest.precision == manifest_pb2.PRECISION_INT8:
-        return {"output_weight": Row(dtypes=("int8",), rank=2), "output_scale": vector, "output_bias": vector}
-    return {"output_weight": Row(dtypes=_FLOATS, rank=2), "output_bias": vector}
 
 
 def _faults_of(

@@ -179,7 +179,6 @@ def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         references |= {
             "shortlist.suggestions.file": manifest.shortlist.suggestions.file,
             "shortlist.decoder.file": manifest.shortlist.decoder.file,
-            "shortlist.projection.file": manifest.shortlist.projection.file,
         }
     for field, name in references.items():
         if name not in listed:

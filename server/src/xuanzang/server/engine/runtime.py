@@ -71,7 +71,7 @@ class Runtime:
         if shortlist and not bundle.has_shortlist:
             raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
-        extra = [manifest.shortlist.suggestions, manifest.shortlist.projection] if shortlist else []
+        extra = [manifest.shortlist.suggestions] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
         operators = library() if kernels and self._device == "cpu" else None
         sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
@@ -84,8 +84,6 @@ class Runtime:
         ]
         if faults:
             raise BundleError(bundle.directory, faults)
-        # Asking a session for its outputs costs as much as a small operation.
-        self._projection_outputs = [tensor.name for tensor in manifest.shortlist.projection.outputs]
         heads = self.dimensions.num_heads
         caches = {t.name: t.dtype for t in manifest.decoder.inputs if "key_values." in t.name}
         self.cache_shape = CacheShape(
@@ -96,31 +94,19 @@ class Runtime:
             device=self._device,
         )
 
-    def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
+    def suggest(self, source_ids: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
         """Look up which target pieces sentences may choose from; only if there is a shortlist.
 
         Args:
             source_ids: Padded, [batch, source].
 
         Returns:
-            True at the ids of these pieces, [batch, vocab].
+            True at the ids of the pieces that these sources suggest, [batch, vocab]; and the ids of those that every
+            sentence may choose besides, in the order of the graph.
         """
-        suggestions, _ = self._shortlist
-        [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
-        return np.array(suggested)
-
-    def project(self, piece_ids: Ints) -> dict[str, Array]:
-        """Take the columns of some pieces out of the output projection; only if there is a shortlist.
-
-        Args:
-            piece_ids: [piece].
-
-        Returns:
-            What every decoder step is given whose sentences choose from these pieces, by name.
-        """
-        _, projection = self._shortlist
-        names = self._projection_outputs
-        return dict(zip(names, projection.run(names, {"piece_ids": piece_ids}), strict=True))
+        [suggestions] = self._shortlist
+        suggested, always = suggestions.run(["suggested", "always_ids"], {"source_ids": source_ids})
+        return np.array(suggested), np.array(always)
 
     def new_bindings(self) -> tuple[Binding, Binding]:
         """Return bindings of the encoder and the decoder for one batch."""
