@@ -128,7 +128,7 @@ def alone(runtime: Runtime, ids: list[int], options: SearchOptions) -> list[Targ
     return hypotheses
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_with_every_piece_suggested_hypotheses_are_those_of_the_full_decoder(
     precision: str, export_with: Export, open_graphs: OpenGraphs, everything: Shortlist, texts: list[list[int]]
 ) -> None:
