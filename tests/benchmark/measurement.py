@@ -16,6 +16,8 @@ from workload import Workload
 ENGINES = ("xuanzang", "ctranslate2")
 PARALLELISM = ((2, 1), (1, 2))
 """Workers and threads of each; both engines are tried with each and compared at their best."""
+TRIALS = 2
+"""Rounds with every setting: of a single one, something else may have been in the way."""
 SETTLE_SECONDS = 0.05
 """Threads of the engine that ran before may still spin for some milliseconds."""
 
@@ -100,19 +102,24 @@ def measure_interleaved(processes: Sequence[EngineProcess], workload: Workload, 
     Args:
         processes: Of both engines, one for each setting.
         workload: To translate.
-        rounds: At least 1; after the first, each engine goes on with the setting at which it was faster.
+        rounds: At least two; after these, each engine goes on with the setting at which it was faster.
 
     Returns:
         By engine, the median of the rounds at that setting.
     """
     warm_up = dataclasses.replace(workload, min_seconds=0.0)
     answers = {process: process.measure(warm_up).target_ids for process in processes}
-    seconds = {process: [_measure_settled(process, workload)] for process in processes}
+    seconds: dict[EngineProcess, list[float]] = {process: [] for process in processes}
+    for _ in range(TRIALS):
+        for process in processes:
+            seconds[process].append(_measure_settled(process, workload))
     best = {
-        engine: min((process for process in processes if process.engine == engine), key=seconds.__getitem__)
+        engine: min(
+            (process for process in processes if process.engine == engine), key=lambda process: min(seconds[process])
+        )
         for engine in ENGINES
     }
-    for _ in range(rounds - 1):
+    for _ in range(rounds - TRIALS):
         for process in best.values():
             seconds[process].append(_measure_settled(process, workload))
     return {
