@@ -24,7 +24,6 @@ _DTYPES = {
     "int64": TensorProto.INT64,
     "float32": TensorProto.FLOAT,
     "float16": TensorProto.FLOAT16,
-    "int8": TensorProto.INT8,
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
 }
