@@ -143,12 +143,13 @@ def _dimensions(config: TransformerConfig) -> manifest_pb2.Dimensions:
 
 
 def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortlist:
+    floats = tensors.floats_of(precision)
     return manifest_pb2.Shortlist(
         suggestions=_graph("suggestions.onnx", tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
         decoder=_graph(
             "decoder.shortlist.onnx",
-            tensors.shortlist_decoder_inputs(config, tensors.floats_of(precision)),
-            tensors.decoder_outputs(config, tensors.floats_of(precision)),
+            tensors.shortlist_decoder_inputs(config, floats),
+            tensors.decoder_outputs(config, floats),
         ),
     )
 

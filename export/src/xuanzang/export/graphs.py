@@ -25,9 +25,9 @@ from xuanzang.export import tensors
 from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
 from xuanzang.export.candidates import GROUP, NEVER, best_continuations, edit_logits
-from xuanzang.export.shortlist import Ints
 from xuanzang.export.weights import FloatArray, Floats, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
+from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from xuanzang.model.positions import PositionalEncoding
 from xuanzang.model.transformer import Transformer
@@ -157,17 +157,18 @@ class _Blocks:
         padding = -projection.out_features % GROUP
         logits = self._precision.linear(self.graph, x, self._projection(projection, padding))
         self.graph.known(logits, "batch", "beam", projection.out_features + padding, dtype=self._floats)
-        return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
+        return self._in_32_bits(logits)
 
     def shortlisted_logits(self, x: str, projection: nn.Linear, always: Ints) -> str:
         """Project onto the pieces that every sentence has, and onto those that it has besides."""
         everything = self._projection(projection, 1)  # The first id after the vocabulary is of a piece never chosen.
         common = everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
-        logits = self._precision.linear(self.graph, x, common)
-        if self._floats != "float32":
-            logits = self.graph.cast(logits, "float32")
+        logits = self._in_32_bits(self._precision.linear(self.graph, x, common))
         logits = self.graph.op("Concat", logits, self._precision.chosen(self.graph, x, everything, "choices"), axis=-1)
         return self.graph.known(logits, "batch", "beam", "piece")
+
+    def _in_32_bits(self, logits: str) -> str:
+        return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
 
     def _projection(self, projection: nn.Linear, padding: int) -> Linear:
         weight = _array(projection.weight).T

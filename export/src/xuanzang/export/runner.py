@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
+from xuanzang.export.shortlist import LANES
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 from xuanzang.model.config import TransformerConfig
@@ -108,7 +109,7 @@ class ShortlistedModel(OnnxModel):
         """Return what the decoder attends to and what it chooses from, by input name."""
         suggested = [self._suggestions.run(["suggested"], {"source_ids": np.array([ids])})[0][0] for ids in sentences]
         nothing = self.config.target_vocab_size
-        choices = np.full((len(sentences), -(-nothing // 64) * 64), nothing)
+        choices = np.full((len(sentences), -(-nothing // LANES) * LANES), nothing)
         for row, pieces in zip(choices, suggested, strict=True):
             row[: pieces.sum()] = np.flatnonzero(pieces)
         return super().encode(sentences) | {"choices": _value(choices)}

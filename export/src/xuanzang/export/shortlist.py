@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import onnx
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.model.config import TransformerConfig
-from xuanzang.model.data.shortlist import Shortlist
+from xuanzang.model.data.shortlist import Ints, Shortlist
 
-Ints = npt.NDArray[np.int64]
-
-# Rows of logits are as wide as whole numbers of what onnxruntime sums at a time: with its kernels, too, scores then do
-# not depend on how many pieces a sentence's neighbours have.
-_LANES = 64
+LANES = 64
+"""Rows of logits are as wide as whole numbers of what onnxruntime sums at a time: with its kernels, too, scores then do
+not depend on how many pieces a sentence's neighbours have."""
 
 
 def always_pieces(shortlist: Shortlist, config: TransformerConfig) -> Ints:
@@ -26,7 +23,7 @@ def always_pieces(shortlist: Shortlist, config: TransformerConfig) -> Ints:
         config: Of the model.
     """
     pieces = np.setdiff1d(shortlist.always, config.banned_ids)
-    return np.pad(pieces.astype(np.int64), (0, -len(pieces) % _LANES), constant_values=config.target_vocab_size)
+    return np.pad(pieces.astype(np.int64), (0, -len(pieces) % LANES), constant_values=config.target_vocab_size)
 
 
 def suggestions_graph(shortlist: Shortlist, config: TransformerConfig) -> onnx.ModelProto:

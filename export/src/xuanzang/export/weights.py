@@ -57,7 +57,7 @@ class Precision(Protocol):
             ids: Columns of each sentence, [batch, choice].
 
         Returns:
-            Name of the results, [batch, beam, choice].
+            Name of the results, [batch, beam, choice], of 32 bits.
         """
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:

@@ -61,7 +61,9 @@ class Batch:
         self._wanted = np.array([self._candidate_count])
         # Without a shortlist every sentence chooses from all pieces.
         self._choices = (
-            Choices(dimensions.target_vocab_size, least=self._candidate_count) if runtime.has_shortlist else None
+            Choices(runtime.always_ids(), vocab_size=dimensions.target_vocab_size, least=self._candidate_count)
+            if runtime.has_shortlist
+            else None
         )
         self._no_edits = no_edits(0, kind.beam_size)
         self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
@@ -95,7 +97,7 @@ class Batch:
             self._search.join(rows, [sentence.options for sentence in group])
             if self._choices:
                 prefixes = [sentence.options.prefix_ids for sentence in group]
-                self._choices.join(rows, *self._runtime.suggest(ids), prefixes)
+                self._choices.join(rows, self._runtime.suggest(ids), prefixes)
             for row, sentence in zip(rows.tolist(), group, strict=True):
                 self._sentences[row] = sentence
 

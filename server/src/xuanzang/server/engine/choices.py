@@ -21,33 +21,30 @@ class Choices:
     They are arranged when sentences have come or gone, once for all that did.
     """
 
-    def __init__(self, vocab_size: int, *, least: int) -> None:
+    def __init__(self, always: Ints, *, vocab_size: int, least: int) -> None:
         """Start without sentences.
 
         Args:
+            always: Pieces that every sentence may choose, as the graph has them.
             vocab_size: Target pieces that there are; this number stands for no piece.
             least: What each sentence must have to choose from, filled up with what is never chosen.
         """
         self._nothing = vocab_size
         self._least = least
-        self._always: Ints = np.zeros(0, dtype=np.int64)
+        self._always = always
         self._rows: list[Ints] = []
         self._inputs: dict[str, Ints] = {}
         self._places: Ints | None = None
 
-    def join(
-        self, rows: Ints, suggested: npt.NDArray[np.bool_], always: Ints, prefixes: Sequence[Sequence[int]]
-    ) -> None:
+    def join(self, rows: Ints, suggested: npt.NDArray[np.bool_], prefixes: Sequence[Sequence[int]]) -> None:
         """Take in sentences.
 
         Args:
             rows: Of each: places that others have left, or the next ones.
             suggested: What the source of each suggests, [batch, vocab].
-            always: What every sentence may choose; the same at each call.
             prefixes: What the target of each must begin with, so that it may.
         """
-        self._always = always
-        common = always[always < self._nothing]
+        common = self._always[self._always < self._nothing]
         self._rows += [np.zeros(0, dtype=np.int64)] * (int(rows.max()) + 1 - len(self._rows))
         for row, own, prefix in zip(rows.tolist(), suggested, prefixes, strict=True):
             own[list(prefix)] = True

@@ -94,19 +94,24 @@ class Runtime:
             device=self._device,
         )
 
-    def suggest(self, source_ids: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
-        """Look up which target pieces sentences may choose from; only if there is a shortlist.
+    def always_ids(self) -> Ints:
+        """Look up which pieces every sentence may choose, in the order of the graph; only if there is a shortlist."""
+        [suggestions] = self._shortlist
+        [always] = suggestions.run(["always_ids"], {"source_ids": np.zeros((1, 1), dtype=np.int64)})
+        return np.array(always)
+
+    def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
+        """Look up which other target pieces sentences may choose from; only if there is a shortlist.
 
         Args:
             source_ids: Padded, [batch, source].
 
         Returns:
-            True at the ids of the pieces that these sources suggest, [batch, vocab]; and the ids of those that every
-            sentence may choose besides, in the order of the graph.
+            True at the ids of these pieces, [batch, vocab].
         """
         [suggestions] = self._shortlist
-        suggested, always = suggestions.run(["suggested", "always_ids"], {"source_ids": source_ids})
-        return np.array(suggested), np.array(always)
+        [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
+        return np.array(suggested)
 
     def new_bindings(self) -> tuple[Binding, Binding]:
         """Return bindings of the encoder and the decoder for one batch."""
