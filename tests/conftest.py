@@ -44,7 +44,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def provider(request: pytest.FixtureRequest) -> str:
     """What runs the graphs; tests that need it are skipped where it is not to be had."""
-    from xuanzang.server.engine.runtime import ProviderUnavailableError, resolve_provider
+    from xuanzang.server.engine.runtime.sessions import ProviderUnavailableError, resolve_provider
 
     try:
         return resolve_provider(request.config.getoption("--provider"))

@@ -15,7 +15,7 @@ from served import CALLERS, HERE, Batching, Callers, Effort, ServedModel, ctrans
 from workload import Workload
 
 from xuanzang.model.config import TransformerConfig
-from xuanzang.server.engine.cores import usable_cores
+from xuanzang.server.engine.hardware import usable_cores
 
 STARTS = 3
 BATCHING = Batching(workers=2, threads=1, max_batch=32, delay=0)

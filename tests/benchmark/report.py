@@ -17,7 +17,7 @@ from processes import has_avx512
 from served import ServedResult, ServedRow
 from workload import Workload
 
-from xuanzang.server.engine.cores import usable_cores
+from xuanzang.server.engine.hardware import usable_cores
 
 ENGINE_HEADINGS = (
     *("model", "precision", "beam", "batch", "ours ms", "CTranslate2 ms", "ratio", "ours tokens/s"),

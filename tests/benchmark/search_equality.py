@@ -18,9 +18,9 @@ from workload import target_limit
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
-from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Runtime
 
 HERE = Path(__file__).resolve().parent
 BEAM_SIZE = 4

@@ -16,7 +16,7 @@ from measurement import ENGINES, PARALLELISM
 from processes import AskedProcess, ServerProcess, free_address
 from tqdm import tqdm
 
-from xuanzang.server.engine.segmentation import split_sentences
+from xuanzang.server.engine.text.sentences import split_sentences
 from xuanzang.translation.v1 import translation_pb2
 
 HERE = Path(__file__).resolve().parent

@@ -16,10 +16,10 @@ from workload import Workload
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
-from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.denormals import flush_denormals
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.runtime.sessions import Runtime
 
 MAX_SENTENCES = 32
 """That one decoder has at a time, as in the server."""

@@ -17,9 +17,9 @@ from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.marian.importing import import_marian
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Runtime
 
 LIMIT = 40
 EOS = 0

@@ -10,7 +10,7 @@ import pytest
 from ctranslate2_spec import save_as_ctranslate2
 
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.server.engine.hypotheses import SearchOptions, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
 
 LIMIT = 40
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.values import SamplingOptions
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.types import SamplingOptions
 
 LIMIT = 24
 LONGEST = 200

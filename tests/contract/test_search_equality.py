@@ -10,9 +10,9 @@ import torch
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.tokenizer import PAD_ID
-from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Runtime
 
 LIMIT = 30
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]

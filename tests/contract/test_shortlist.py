@@ -22,10 +22,10 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_faults
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding import Decoder
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.values import SamplingOptions
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.types import SamplingOptions
 
 LIMIT = 24
 ALWAYS = [*range(4), *range(270, 290)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.values import EngineSettings
+from xuanzang.server.engine.types import EngineSettings
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics, MetricsEndpoint
 from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles

@@ -14,11 +14,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.engine import Engine, EngineSettings
-from xuanzang.server.engine.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.lane import NewDecoder
-from xuanzang.server.engine.values import DecodingOptions
+from xuanzang.server.engine.scheduling.model_runner import NewDecoder
+from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 

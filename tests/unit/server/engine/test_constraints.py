@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.constraints import Edit, hypothesis_edits, stack
-from xuanzang.server.engine.hypotheses import SearchOptions
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions
+from xuanzang.server.engine.decoding.logit_edits import Edit, hypothesis_edits, stack
 
 EOS = 2
 TOKENS = st.lists(st.integers(3, 6), max_size=12)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.server.engine.cores import usable_cores
+from xuanzang.server.engine.hardware import usable_cores
 
 AFFINITY = len(os.sched_getaffinity(0))
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.cost import predicted_cost
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.scheduling.cost import predicted_cost
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from xuanzang.server.engine.engine import Engine, EngineSettings
 from xuanzang.server.engine.errors import DeadlineExceededError, InvalidInputError, OverloadedError
-from xuanzang.server.engine.values import FinishReason, Hypothesis, SamplingOptions
+from xuanzang.server.engine.types import FinishReason, Hypothesis, SamplingOptions
 from xuanzang.server.metrics import Metrics
 
 SOURCE = "他明天去北京看他的朋友"

@@ -21,7 +21,7 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
 Script = Any

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.fairness import FairQueue, Sweep
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence
-from xuanzang.server.engine.request import QueuedSentence, Request, Terms
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
+from xuanzang.server.engine.scheduling.request import QueuedSentence, Request, Terms
 
 QUANTUM = 256
 

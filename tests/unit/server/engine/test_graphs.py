@@ -16,7 +16,7 @@ import pytest
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine, EngineSettings
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
 SOURCES = ("我有一只猫。", "你好", "今天天气很好", "他明天去北京看他的朋友", "谢谢")

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.history import History
+from xuanzang.server.engine.decoding.history import History
 
 BEAM = 3
 Copies = list[list[list[int]]]

@@ -17,15 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.hypotheses import TargetHypothesis
-from xuanzang.server.engine.lane import Lane, NewDecoder
-from xuanzang.server.engine.loops import has_loop
-from xuanzang.server.engine.model import LoadedModel
-from xuanzang.server.engine.request import Request, Terms
-from xuanzang.server.engine.runtime import Runtime
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, SamplingOptions
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.scheduling.model_runner import Lane, NewDecoder
+from xuanzang.server.engine.scheduling.repetition import has_loop
+from xuanzang.server.engine.scheduling.request import Request, Terms
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 
 SOURCES = ("我有一只猫。", "你好", "今天天气很好", "他明天去北京看他的朋友", "谢谢")

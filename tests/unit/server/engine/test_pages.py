@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from xuanzang.server.engine.pages import PageTable
+from xuanzang.server.engine.runtime.page_table import PageTable
 
 
 class Sentences(RuleBasedStateMachine):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.pool import PageShape, Pool
+from xuanzang.server.engine.runtime.page_pool import PageShape, Pool
 
 SHAPE = PageShape(num_heads=2, slots=4, d_head=3)
 counts = st.integers(0, 7)

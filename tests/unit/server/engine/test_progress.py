@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.assembly import assemble
-from xuanzang.server.engine.progress import Progress
-from xuanzang.server.engine.text import Piece, TextCodec
-from xuanzang.server.engine.values import FinishReason, Hypothesis
+from xuanzang.server.engine.calls.assembly import assemble
+from xuanzang.server.engine.calls.text_streamer import Progress
+from xuanzang.server.engine.text.codec import Piece, TextCodec
+from xuanzang.server.engine.types import FinishReason, Hypothesis
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.server.engine.hypotheses import TargetHypothesis
-from xuanzang.server.engine.model import LoadedModel
-from xuanzang.server.engine.request import Listener, Request, Terms
-from xuanzang.server.engine.values import DecodingOptions, FinishReason
+from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.request import Listener, Request, Terms
+from xuanzang.server.engine.types import DecodingOptions, FinishReason
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.routing import resolve
-from xuanzang.server.engine.values import DecodingOptions, ServedModel
+from xuanzang.server.engine.models.routing import resolve
+from xuanzang.server.engine.types import DecodingOptions, ServedModel
 
 OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
 

@@ -11,10 +11,10 @@ import pytest
 
 from xuanzang.server.engine.engine import EngineSettings
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
-from xuanzang.server.engine.model import LoadedModel
-from xuanzang.server.engine.request import Request, Terms
-from xuanzang.server.engine.scheduler import Scheduler
-from xuanzang.server.engine.values import DecodingOptions
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.request import Request, Terms
+from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
 

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from xuanzang.server.engine.hypotheses import SearchOptions, Sentence, TargetHypothesis, Trace
-from xuanzang.server.engine.searches import continuations, draws, openings
-from xuanzang.server.engine.values import SamplingOptions
+from xuanzang.server.engine.calls.expansion import continuations, draws, openings
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis, Trace
+from xuanzang.server.engine.types import SamplingOptions
 
 OPTIONS = SearchOptions(
     beam_size=4, num_hypotheses=3, length_penalty=0.5, min_target_length=0, max_target_length=9, prefix_ids=(7, 8)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.segmentation import Joiner, split_long_sentence, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, split_long_sentence, split_sentences
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))

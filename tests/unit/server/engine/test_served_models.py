@@ -17,8 +17,8 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine, EngineSettings
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.text import TextCodec
-from xuanzang.server.engine.values import DecodingOptions
+from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.types import DecodingOptions
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
 Script = Any

@@ -11,7 +11,7 @@ from sentencepiece import SentencePieceProcessor
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.text import TextCodec
+from xuanzang.server.engine.text.codec import TextCodec
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
 LIMIT = 24

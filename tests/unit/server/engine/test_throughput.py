@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.throughput import Throughput
+from xuanzang.server.engine.scheduling.throughput import Throughput
 
 
 def test_nothing_is_claimed_before_the_first_measurement() -> None:

@@ -18,8 +18,8 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.text import TextCodec
-from xuanzang.server.engine.tokenizer import TableTokenizer, Tokenizer
+from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.tokenizer import TableTokenizer, Tokenizer
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
 ListFiles = Callable[[dict[str, Any], Path], None]

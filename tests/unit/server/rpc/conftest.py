@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc

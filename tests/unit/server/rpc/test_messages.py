@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import FinishReason, Hypothesis, Route, ServedModel, TokenDetail
+from xuanzang.server.engine.types import FinishReason, Hypothesis, Route, ServedModel, TokenDetail
 from xuanzang.server.rpc import messages
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.values import DecodingOptions, SamplingOptions, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
 from xuanzang.server.rpc import options
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -15,20 +15,20 @@ from pathlib import Path
 from xuanzang.kernels import library
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine import routing
-from xuanzang.server.engine.cores import usable_cores
-from xuanzang.server.engine.decoding import Decoder
+from xuanzang.server.engine.calls.call import Facilities, Tell, Translation
+from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
+from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
-from xuanzang.server.engine.lane import NewDecoder
-from xuanzang.server.engine.loading import load_models, open_models
-from xuanzang.server.engine.model import LoadedModel
-from xuanzang.server.engine.outcome import count_answer, count_outcome
-from xuanzang.server.engine.request import Terms
-from xuanzang.server.engine.runtime import Runtime, resolve_provider
-from xuanzang.server.engine.scheduler import Scheduler
-from xuanzang.server.engine.translation import Facilities, Tell, Translation
-from xuanzang.server.engine.values import DecodingOptions, EngineSettings, Hypothesis, Route, ServedModel
-from xuanzang.server.engine.worker import Worker
+from xuanzang.server.engine.hardware import usable_cores
+from xuanzang.server.engine.models import routing
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.models.loading import load_models, open_models
+from xuanzang.server.engine.runtime.sessions import Runtime, resolve_provider
+from xuanzang.server.engine.scheduling.model_runner import NewDecoder
+from xuanzang.server.engine.scheduling.request import Terms
+from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.scheduling.worker import Worker
+from xuanzang.server.engine.types import DecodingOptions, EngineSettings, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "EngineSettings", "ServedModel"]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.values import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel, TokenDetail
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel, TokenDetail
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
 from xuanzang.translation.v1 import translation_pb2 as pb
 

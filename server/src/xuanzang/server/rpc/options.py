@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from xuanzang.server.engine.errors import FieldViolation
-from xuanzang.server.engine.values import DecodingOptions, SamplingOptions, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_PREFIX_CHARACTERS = 2000

@@ -1,0 +1,1 @@
+"""One call of the engine, from texts to translations."""

@@ -1,0 +1,69 @@
+"""Count how requests end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, InvalidInputError, OverloadedError
+from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.server.metrics import ModelMetrics
+
+# In the order in which they tell of a request whose texts ended differently.
+_CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
+
+
+@contextmanager
+def count_outcome(metrics: ModelMetrics) -> Iterator[None]:
+    """Count a request that fails, and the time of any.
+
+    Args:
+        metrics: Of the model that the request is for.
+
+    Yields:
+        While the request is worked on.
+    """
+    started = time.monotonic()
+    try:
+        yield
+    except BaseException as error:
+        reason = _failure_reason(error)
+        metrics.request_failures[reason].inc()
+        finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
+        if finish_reason not in ("deadline", "cancelled"):
+            finish_reason = "error"
+        metrics.requests[finish_reason].inc()
+        raise
+    finally:
+        metrics.request_duration_seconds.observe(time.monotonic() - started)
+
+
+def _failure_reason(error: BaseException) -> str:
+    match error:
+        case DeadlineExceededError():
+            return "queue_timeout" if error.in_queue else "deadline"
+        case asyncio.CancelledError():
+            return "cancelled"
+        case InvalidInputError():
+            return "invalid"
+        case OverloadedError():
+            return "overloaded"
+        case DrainingError():
+            return "draining"
+    return "backend"
+
+
+def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> None:
+    """Count a request that is answered.
+
+    Args:
+        metrics: Of the model that translated.
+        answer: Hypotheses of each text, best first.
+    """
+    best = [hypotheses[0] for hypotheses in answer]
+    reasons = {hypothesis.finish_reason for hypothesis in best}
+    metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
+    tokens = sum(hypothesis.token_count for hypothesis in best)
+    metrics.request_target_tokens.observe(tokens)

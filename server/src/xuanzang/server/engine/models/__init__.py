@@ -1,0 +1,1 @@
+"""Models that are loaded, and which of them a request means."""

@@ -1,0 +1,103 @@
+"""Find the model and the target language that a request means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.types import Route, ServedModel
+
+
+def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
+    """Find the model that a request means, and the language that it is to write.
+
+    Args:
+        models: That are served.
+        model: "zh-en" for its default version, "zh-en/1" for that version, empty for the one that fits the languages.
+        source_language: BCP-47 code or empty. "zh-Hans-CN" also finds a model for "zh-Hans", else one for "zh".
+        target_language: The same.
+
+    Returns:
+        The only model that fits best, and which of its target languages does.
+
+    Raises:
+        ModelNotFoundError: If none fits.
+        InvalidInputError: If the request leaves open which one it means.
+    """
+    candidates = [served for served in models if _has_name(served, model)]
+    if not candidates:
+        names = ", ".join(sorted({served.name for served in models})) or "none"
+        raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}")
+    if len(candidates) > 1:
+        _require_languages(source_language, target_language)
+    ranked = [(_fit(served, source_language, target_language), served) for served in candidates]
+    fits = [(fit, served) for fit, served in ranked if fit is not None]
+    if not fits:
+        pairs = ", ".join(_pairs(candidates))
+        wanted = f"{source_language or 'any'} to {target_language or 'any'}"
+        raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {pairs}")
+    best = min(fit for fit, _ in fits)
+    return _route(_only_one([served for fit, served in fits if fit == best]), target_language)
+
+
+def _has_name(served: ServedModel, model: str) -> bool:
+    name, _, version = model.partition("/")
+    if version:
+        return (served.name, str(served.version)) == (name, version)
+    return served.is_default and model in ("", served.name)
+
+
+def _require_languages(source_language: str, target_language: str) -> None:
+    fields = {"source_language_code": source_language, "target_language_code": target_language}
+    missing = [field for field, code in fields.items() if not code]
+    if missing:
+        description = "must be set, or model must be: more than one model is served"
+        raise InvalidInputError(FieldViolation(field=field, description=description) for field in missing)
+
+
+def _only_one(models: Sequence[ServedModel]) -> ServedModel:
+    if len(models) > 1:
+        names = ", ".join(sorted(served.name for served in models))
+        description = f"must be set: several models translate these languages: {names}"
+        raise InvalidInputError([FieldViolation(field="model", description=description)])
+    return models[0]
+
+
+def _route(served: ServedModel, target_language: str) -> Route:
+    languages = served.target_languages
+    if served.needs_target_language and not target_language:
+        description = f"must be set: {served.name} translates into {', '.join(sorted(languages))}"
+        raise InvalidInputError([FieldViolation(field="target_language_code", description=description)])
+    return Route(model=served, target_language=_matched(target_language, languages) or languages[0])
+
+
+def _fit(served: ServedModel, source_language: str, target_language: str) -> int | None:
+    """Subtags that had to be dropped for the languages to match; None if they do not."""
+    source = _dropped_subtags(source_language, served.source_languages)
+    target = _dropped_subtags(target_language, served.target_languages)
+    return None if source is None or target is None else source + target
+
+
+def _dropped_subtags(wanted: str, served: Iterable[str]) -> int | None:
+    if not wanted:
+        return 0
+    code = _matched(wanted, served)
+    return None if code is None else wanted.count("-") - code.count("-")
+
+
+def _matched(wanted: str, served: Iterable[str]) -> str | None:
+    # The lookup of RFC 4647, section 3.4.
+    codes = {code.lower(): code for code in served}
+    subtags = wanted.lower().split("-")
+    ranges = ("-".join(subtags[:count]) for count in range(len(subtags), 0, -1))
+    return next((codes[each] for each in ranges if each in codes), None)
+
+
+def _pairs(models: Iterable[ServedModel]) -> list[str]:
+    pairs = {
+        f"{source} to {target}"
+        for served in models
+        for source in served.source_languages
+        for target in served.target_languages
+    }
+    return sorted(pairs)

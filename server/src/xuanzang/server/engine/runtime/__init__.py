@@ -1,0 +1,1 @@
+"""Graphs in onnxruntime, and the memory for their keys and values."""

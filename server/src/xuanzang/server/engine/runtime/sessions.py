@@ -1,0 +1,202 @@
+"""The graphs of a bundle in onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+from onnxruntime import OrtValue
+
+from xuanzang.kernels import library
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.interface import page_slots
+from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.engine.runtime.kv_cache import CacheShape
+from xuanzang.server.engine.runtime.page_pool import PageShape, Value
+
+_PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+class ProviderUnavailableError(EngineError):
+    """What should run the graphs is not part of the onnxruntime that is installed."""
+
+
+def resolve_provider(wanted: str) -> str:
+    """Return "cpu" or "cuda" for a setting that may be "auto".
+
+    Raises:
+        ProviderUnavailableError: If cuda is wanted and not there.
+    """
+    available = {name for name, provider in _PROVIDERS.items() if provider in onnxruntime.get_available_providers()}
+    if wanted == "auto":
+        return "cuda" if "cuda" in available else "cpu"
+    if wanted not in available:
+        raise ProviderUnavailableError(
+            f"provider {wanted} is not available in onnxruntime {onnxruntime.__version__}, which has "
+            f"{', '.join(sorted(available))}; for cuda install xuanzang-server[gpu] in place of [cpu]"
+        )
+    return wanted
+
+
+class Runtime:
+    """Encoder and decoder of one bundle. All workers share it: their copies would push each other out of the cache."""
+
+    def __init__(
+        self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False, kernels: bool = True
+    ) -> None:
+        """Open the graphs.
+
+        Args:
+            bundle: Verified.
+            provider: "cpu", "cuda" or "auto".
+            intra_op_threads: Threads inside one operation.
+            shortlist: Whether sentences choose only among the pieces that their sources suggest.
+            kernels: Whether a CPU runs the decoder's own operators as kernels, where these were built; otherwise
+                onnxruntime composes them of standard operators, as the bundle defines them.
+
+        Raises:
+            ProviderUnavailableError: If cuda is wanted and not there.
+            BundleError: If a graph cannot be opened, its inputs and outputs are not those of the manifest, or the
+                bundle has no shortlist and should have.
+        """
+        self._device = resolve_provider(provider)
+        manifest = bundle.manifest
+        self.dimensions, self.special_ids = manifest.dimensions, manifest.special_ids
+        self.has_shortlist = shortlist
+        if shortlist and not bundle.has_shortlist:
+            raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
+        decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
+        extra = [manifest.shortlist.suggestions] if shortlist else []
+        graphs = [manifest.encoder, decoder, *extra]
+        operators = library() if kernels and self._device == "cpu" else None
+        sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
+        self._encoder, self._decoder, *self._shortlist = sessions
+        faults = [
+            f"{graph.file} has other inputs or outputs than the manifest says"
+            for session, graph in zip(sessions, graphs, strict=True)
+            if [value.name for value in (*session.get_inputs(), *session.get_outputs())]
+            != [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
+        ]
+        if faults:
+            raise BundleError(bundle.directory, faults)
+        heads = self.dimensions.num_heads
+        caches = {t.name: t.dtype for t in manifest.decoder.inputs if "key_values." in t.name}
+        self.cache_shape = CacheShape(
+            past_names=tuple(name for name in caches if name.startswith("past_")),
+            cross_names=tuple(name for name in caches if name.startswith("cross_")),
+            page=PageShape(heads, page_slots(manifest), self.dimensions.d_model // heads),
+            dtype=np.dtype(next(iter(caches.values()))),
+            device=self._device,
+        )
+
+    def always_ids(self) -> Ints:
+        """Look up which pieces every sentence may choose, in the order of the graph; only if there is a shortlist."""
+        [suggestions] = self._shortlist
+        [always] = suggestions.run(["always_ids"], {"source_ids": np.zeros((1, 1), dtype=np.int64)})
+        return np.array(always)
+
+    def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
+        """Look up which other target pieces sentences may choose from; only if there is a shortlist.
+
+        Args:
+            source_ids: Padded, [batch, source].
+
+        Returns:
+            True at the ids of these pieces, [batch, vocab].
+        """
+        [suggestions] = self._shortlist
+        [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
+        return np.array(suggested)
+
+    def new_bindings(self) -> tuple[Binding, Binding]:
+        """Return bindings of the encoder and the decoder for one batch."""
+        copies = self._device != "cpu"
+        return Binding(self._encoder, copies=copies), Binding(self._decoder, copies=copies)
+
+
+class Binding:
+    """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread.
+
+    Handing over a tensor costs as much as a small operation, so only those that are new are handed over. An output may
+    be the same tensor as an input: the graph then works in place.
+    """
+
+    def __init__(self, session: onnxruntime.InferenceSession, *, copies: bool = False) -> None:
+        """Start with nothing bound.
+
+        Args:
+            session: Of the graph.
+            copies: Whether it runs on a device that has memory of its own, where an array that is bound is copied.
+        """
+        self._session = session
+        self._binding = session.io_binding()
+        # Keeps arrays alive while onnxruntime has their addresses.
+        self._bound: dict[str, Value] = {}
+        self._copied: dict[str, Array] = {}
+        self._copies = copies
+
+    def bind(self, inputs: Mapping[str, Value], outputs: Mapping[str, Value]) -> None:
+        """Take tensors by the names of the graph: arrays, contiguous and in the graph's types, or what pools hold."""
+        for name, value in inputs.items():
+            if self._bound.get(name) is value:
+                continue
+            self._bound[name] = value
+            if isinstance(value, OrtValue):
+                self._binding.bind_ortvalue_input(name, value)
+            elif self._copies:
+                self._copied[name] = value
+            else:
+                self._binding.bind_cpu_input(name, value)
+        for name, value in outputs.items():
+            if self._bound.get(name) is not value:
+                self._bound[name] = value
+                tensor = value if isinstance(value, OrtValue) else OrtValue.ortvalue_from_numpy(value)
+                self._binding.bind_ortvalue_output(name, tensor)
+
+    def run(self) -> None:
+        """Run the graph on what the tensors hold now."""
+        for name, array in self._copied.items():
+            self._binding.bind_cpu_input(name, array)
+        self._session.run_with_iobinding(self._binding)
+
+
+def _open(path: Path, device: str, intra_op_threads: int, operators: Path | None) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    if operators:
+        options.register_custom_ops_library(str(operators))
+    options.log_severity_level = 3
+    options.inter_op_num_threads = 1
+    if intra_op_threads == 1:
+        options.intra_op_num_threads = 1
+    else:
+        _share_threads(intra_op_threads)
+        options.use_per_session_threads = False
+    providers = [_PROVIDERS[device], *([] if device == "cpu" else [_PROVIDERS["cpu"]])]
+    try:
+        return onnxruntime.InferenceSession(
+            str(path),
+            options,
+            providers=providers,
+            # On CPU the fused residual + norm kernel is four times slower than the two it replaces.
+            disabled_optimizers=["SkipLayerNormFusion"] if device == "cpu" else [],
+        )
+    except Exception as error:  # onnxruntime's errors have no base class of their own
+        raise BundleError(path.parent, [f"{path.name} cannot be opened: {error}"]) from error
+
+
+def _share_threads(count: int) -> None:
+    """Let all graphs of the process use the same threads.
+
+    Threads that wait for work spin for some milliseconds. If encoder and decoder have threads of their own, those of
+    the one that waits take the cores from the one that works: a step of the decoder then takes twice the time.
+    """
+    try:
+        onnxruntime.set_global_thread_pool_sizes(count, 1)
+    except Exception as error:  # onnxruntime's errors have no base class of their own
+        if "already been created" not in str(error):
+            raise

@@ -1,0 +1,1 @@
+"""The queue of sentences, and the workers that decode them."""

@@ -1,0 +1,1 @@
+"""Text to sentences, sentences to ids, and back."""

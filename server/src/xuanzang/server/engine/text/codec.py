@@ -1,0 +1,185 @@
+"""Text to ids and back, for one model."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
+from xuanzang.server.engine.text.sentences import Joiner, split_long_sentence, split_sentences
+from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
+
+# Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
+_UNSPACED_LANGUAGES = frozenset(
+    {"zh", "cmn", "yue", "wuu", "gan", "hak", "lzh", "ja", "th", "lo", "km", "my", "bo", "dz"}
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch of source text: a sentence, or what is kept as it is."""
+
+    text: str
+    source_ids: tuple[int, ...]
+    """End token included; empty for white space and for characters that the tokeniser drops."""
+
+
+class TextCodec:
+    """Splits, tokenises and joins text as one bundle wants it. May be shared by threads: nothing in it changes."""
+
+    def __init__(
+        self, bundle: Bundle, *, target_language: str = "", tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+    ) -> None:
+        """Make a codec into one of the target languages.
+
+        Args:
+            bundle: That holds the tokenisers.
+            target_language: As the manifest spells it, or empty for the first.
+            tokenizers: Of source and target, if they have been opened; None to open them.
+
+        Raises:
+            BundleError: If they cannot be read or do not fit the vocabularies.
+        """
+        manifest = bundle.manifest
+        language = target_language or manifest.target_language_codes[0]
+        primary, *others = language.lower().split("-")
+        prefix_id = manifest.source_format.language_prefix_ids.get(language)
+        self._bundle = bundle
+        self._source, self._target = tokenizers or (open_source(bundle), open_target(bundle))
+        self._prefix_ids = () if prefix_id is None else (prefix_id,)
+        self._source_eos_id = manifest.special_ids.source_eos_id
+        self._normalization = manifest.source_format.normalization
+        self._spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
+        self.max_source_length = manifest.dimensions.max_source_length
+
+    def into(self, target_language: str) -> TextCodec:
+        """Return a codec with the same tokenisers for another target language.
+
+        Args:
+            target_language: As the manifest spells it.
+        """
+        return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
+
+    def split(self, text: str) -> list[Piece]:
+        """Cut text into tokenised sentences and the white space between them.
+
+        Args:
+            text: In the source language.
+
+        Returns:
+            Pieces in their order; joined, their texts are `text`. A piece has more than `max_source_length` ids if
+            there is no place to cut it.
+        """
+        return [piece for part in split_sentences(text) for piece in self._pieces(part)]
+
+    def _pieces(self, part: str) -> list[Piece]:
+        piece = self._piece(part)
+        if len(piece.source_ids) <= self.max_source_length:
+            return [piece]
+        added = self._added
+        parts = split_long_sentence(
+            part, lambda stretch: len(self.encode(stretch)) - added, self.max_source_length - added
+        )
+        return [self._piece(part) for part in parts]
+
+    @property
+    def _added(self) -> int:
+        """Ids of a sentence that are not of its text."""
+        return len(self._prefix_ids) + 1
+
+    def _piece(self, part: str) -> Piece:
+        source_ids = () if part.isspace() else tuple(self.encode(part))
+        return Piece(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
+
+    def encode(self, sentence: str) -> list[int]:
+        """Tokenise a sentence.
+
+        Args:
+            sentence: In the source language.
+
+        Returns:
+            Source ids, with the one that stands for the target language, if there is one, and the end token.
+        """
+        return [*self._prefix_ids, *self._source.encode(self._normalized(sentence)), self._source_eos_id]
+
+    def _normalized(self, sentence: str) -> str:
+        return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
+
+    def spans(self, pieces: Sequence[Piece]) -> list[tuple[Span, ...]]:
+        """Find which characters the source ids stand for.
+
+        Args:
+            pieces: Of a text.
+
+        Returns:
+            For each piece with source ids the characters of the text for each of them; none for those that stand for
+            the target language and the end.
+        """
+        starts = accumulate((len(piece.text) for piece in pieces), initial=0)
+        return [
+            moved(self._sentence_spans(piece.text), start)
+            for piece, start in zip(pieces, starts, strict=False)
+            if piece.source_ids
+        ]
+
+    def _sentence_spans(self, sentence: str) -> list[Span]:
+        spans = filled(self._source.offsets(self._normalized(sentence)))
+        if self._normalization == "nfkc":
+            spans = before_nfkc(sentence, spans)
+        return [*((0, 0) for _ in self._prefix_ids), *spans, (len(sentence), len(sentence))]
+
+    def encode_target(self, text: str) -> list[int]:
+        """Tokenise the beginning of a translation.
+
+        Args:
+            text: In the target language.
+
+        Returns:
+            Target ids, without start and end token.
+        """
+        return self._target.encode(text)
+
+    def can_write(self, target_ids: Sequence[int]) -> bool:
+        """Return whether no token stands for anything unknown."""
+        return self._target.unk_id not in target_ids
+
+    def sequences(self, text: str) -> list[tuple[int, ...]]:
+        """Return the usual target ids of a text, at the start of a word and within one."""
+        target_ids = tuple(self.encode_target(text))
+        if not target_ids:
+            return []
+        first = self._target.piece_of(target_ids[0]).removeprefix(WORD_START)
+        within = self._target.id_of(first)
+        if not first:
+            variants = [target_ids[1:]]
+        elif within != self._target.unk_id:
+            variants = [target_ids, (within, *target_ids[1:])]
+        else:
+            variants = [target_ids]
+        return [variant for variant in dict.fromkeys(variants) if variant]
+
+    def decode(self, target_ids: Sequence[int]) -> str:
+        """Make text of a hypothesis.
+
+        Args:
+            target_ids: Without start and end token.
+
+        Returns:
+            A sentence in the target language.
+        """
+        return self._target.decode(target_ids)
+
+    def decode_source(self, source_ids: Sequence[int]) -> str:
+        """Make text of source ids, as the model was given it."""
+        return self._source.decode(source_ids)
+
+    def token_texts(self, target_ids: Sequence[int]) -> list[str]:
+        """Return what each token adds to the text; the bytes of a character add it with the last of them."""
+        return self._target.token_texts(target_ids)
+
+    def joiner(self) -> Joiner:
+        """Return what joins translated sentences and white space as the target language is written."""
+        return Joiner(spaced=self._spaced)

@@ -1,0 +1,226 @@
+"""Text to pieces, pieces to ids, and back, for one side of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor
+from typing_extensions import override
+
+from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.text.offsets import Span
+
+WORD_START = "\u2581"
+"""What SentencePiece writes for the space before a word."""
+
+
+class Tokenizer:
+    """A SentencePiece model whose ids are the vocabulary's. Nothing in it changes."""
+
+    def __init__(self, processor: SentencePieceProcessor) -> None:
+        """Take a model.
+
+        Args:
+            processor: That has read it.
+        """
+        self._processor = processor
+
+    @property
+    def unk_id(self) -> int:
+        """Id of what stands for everything unknown."""
+        unk_id: int = self._processor.unk_id()
+        return unk_id
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without any special token."""
+        ids: list[int] = self._processor.encode(text)
+        return ids
+
+    def offsets(self, text: str) -> list[Span]:
+        """Return the characters that each id of a text stands for, by position."""
+        offsets: list[Span] = self._processor.encode(text, return_type="offset_mapping")["offsets"]
+        return offsets
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+        text: str = self._processor.decode(list(ids))
+        return text
+
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return what each id adds to the text; the bytes of a character add it with the last of them."""
+        decoded = self._processor.decode(list(ids), return_type="offset_mapping")
+        return [decoded["text"][start:end] for start, end in decoded["offsets"]]
+
+    def piece_of(self, token_id: int) -> str:
+        """Return the piece of an id."""
+        piece: str = self._processor.id_to_piece(token_id)
+        return piece
+
+    def id_of(self, piece: str) -> int:
+        """Return the id of a piece, `unk_id` if there is no such piece."""
+        token_id: int = self._processor.piece_to_id(piece)
+        return token_id
+
+
+class TableTokenizer(Tokenizer):
+    """A SentencePiece model whose pieces get their ids from a table.
+
+    Either may have pieces that the other lacks. What the model writes and the table lacks is unknown. What only the
+    table has, as it may belong to the other language, is still recognised where the model finds nothing in the text
+    but unknown characters, and is written as it is.
+    """
+
+    def __init__(
+        self, processor: SentencePieceProcessor, *, table: Sequence[str], unk_id: int, reserved: Collection[int]
+    ) -> None:
+        """Take a model and a table.
+
+        Args:
+            processor: That has read the model.
+            table: Pieces; the place of each is its id.
+            unk_id: Id of what the table lacks.
+            reserved: Ids with a meaning of their own, which no text may call up.
+        """
+        super().__init__(processor)
+        self._unk_id = unk_id
+        self._ids = {piece: token_id for token_id, piece in enumerate(table) if token_id not in reserved}
+        own_pieces = processor.id_to_piece(list(range(processor.vocab_size())))
+        self._from_own = [self._ids.get(piece, unk_id) for piece in own_pieces]
+        self._pieces = list(table)
+        self._pieces[unk_id] = own_pieces[processor.unk_id()]
+
+    @property
+    @override
+    def unk_id(self) -> int:
+        return self._unk_id
+
+    @override
+    def encode(self, text: str) -> list[int]:
+        own_ids = super().encode(text)
+        if self._processor.unk_id() in own_ids:
+            return [self.id_of(piece) for piece in self._processor.encode(text, out_type=str)]
+        return [self._from_own[own_id] for own_id in own_ids]
+
+    @override
+    def decode(self, ids: Sequence[int]) -> str:
+        text: str = self._processor.decode(self._pieces_of(ids))
+        return _spaced(text).strip()
+
+    @override
+    def token_texts(self, ids: Sequence[int]) -> list[str]:
+        decoded: dict[str, Any] = self._processor.decode(self._pieces_of(ids), return_type="offset_mapping")
+        text = _spaced(decoded["text"])
+        first, last = len(text) - len(text.lstrip()), len(text.rstrip())
+        return [text[max(start, first) : min(end, last)] for start, end in decoded["offsets"]]
+
+    @override
+    def piece_of(self, token_id: int) -> str:
+        return self._pieces[token_id]
+
+    @override
+    def id_of(self, piece: str) -> int:
+        return self._ids.get(piece, self._unk_id)
+
+    def _pieces_of(self, ids: Sequence[int]) -> list[str]:
+        return [self._pieces[token_id] for token_id in ids]
+
+
+def _spaced(text: str) -> str:
+    # Pieces that SentencePiece does not know keep their marks.
+    return text.replace(WORD_START, " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Side:
+    """What a manifest says of the tokens of source or target."""
+
+    tokenizer: str
+    vocab_size: int
+    vocabulary: str
+    table: Sequence[str]
+    special_ids: Mapping[str, int]
+    unk_id: int
+    prefix_ids: Collection[int] = ()
+
+
+def open_source(bundle: Bundle) -> Tokenizer:
+    """Open the source tokeniser of a bundle.
+
+    Args:
+        bundle: That holds it.
+
+    Returns:
+        The tokeniser.
+
+    Raises:
+        BundleError: If it cannot be read or does not fit the vocabulary.
+    """
+    manifest = bundle.manifest
+    ids = manifest.special_ids
+    side = _Side(
+        tokenizer=manifest.source_tokenizer,
+        vocab_size=manifest.dimensions.source_vocab_size,
+        vocabulary=manifest.source_vocabulary,
+        table=bundle.source_vocabulary,
+        special_ids={name: getattr(ids, name) for name in ("source_pad_id", "source_eos_id", "source_unk_id")},
+        unk_id=ids.source_unk_id,
+        prefix_ids=manifest.source_format.language_prefix_ids.values(),
+    )
+    return _open(bundle.directory, side)
+
+
+def open_target(bundle: Bundle) -> Tokenizer:
+    """Open the target tokeniser of a bundle.
+
+    Args:
+        bundle: That holds it.
+
+    Returns:
+        The tokeniser.
+
+    Raises:
+        BundleError: If it cannot be read or does not fit the vocabulary.
+    """
+    manifest = bundle.manifest
+    ids = manifest.special_ids
+    side = _Side(
+        tokenizer=manifest.target_tokenizer,
+        vocab_size=manifest.dimensions.target_vocab_size,
+        vocabulary=manifest.target_vocabulary,
+        table=bundle.target_vocabulary,
+        special_ids={name: getattr(ids, name) for name in ("decoder_start_id", "eos_id", "unk_id")},
+        unk_id=ids.unk_id,
+    )
+    return _open(bundle.directory, side)
+
+
+def _open(directory: Path, side: _Side) -> Tokenizer:
+    try:
+        processor = SentencePieceProcessor(model_file=str(directory / side.tokenizer))
+    except (OSError, RuntimeError) as error:
+        raise BundleError(directory, [f"{side.tokenizer} is not a SentencePiece model: {error}"]) from error
+    if faults := list(_faults(processor, side)):
+        raise BundleError(directory, faults)
+    if not side.table:
+        return Tokenizer(processor)
+    reserved = {*side.special_ids.values(), *side.prefix_ids}
+    return TableTokenizer(processor, table=side.table, unk_id=side.unk_id, reserved=reserved)
+
+
+def _faults(processor: SentencePieceProcessor, side: _Side) -> Iterator[str]:
+    if side.table:
+        for name, token_id in side.special_ids.items():
+            if _is_text(processor, side.table[token_id]):
+                yield f"{side.vocabulary} has the piece {side.table[token_id]!r} where special_ids.{name} is"
+    elif processor.vocab_size() != side.vocab_size:
+        yield f"{side.tokenizer} has {processor.vocab_size()} pieces; the dimensions say {side.vocab_size}"
+
+
+def _is_text(processor: SentencePieceProcessor, piece: str) -> bool:
+    """Tell whether a tokeniser makes a piece of text."""
+    own_id = processor.piece_to_id(piece)
+    return not (processor.is_unknown(own_id) or processor.is_control(own_id))
