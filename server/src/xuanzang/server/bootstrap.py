@@ -5,10 +5,9 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.types import EngineSettings
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics, MetricsEndpoint
-from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles
+from xuanzang.server.rpc.server import RpcServer, TLSFiles
 from xuanzang.server.settings import Settings, split_address
 
 
@@ -28,37 +27,13 @@ def bootstrap(settings: Settings) -> Server:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    engine = Engine(settings.models, settings=_engine_settings(settings), metrics=metrics)
-    rpc = RpcServer(
-        engine, address=settings.address, tls=_tls_files(settings), limits=_rpc_limits(settings), metrics=metrics
-    )
+    engine = Engine(settings.models, settings=settings, metrics=metrics)
+    rpc = RpcServer(engine, address=settings.address, tls=_tls_files(settings), limits=settings, metrics=metrics)
     return Server(
         rpc=rpc,
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
-    )
-
-
-def _engine_settings(settings: Settings) -> EngineSettings:
-    return EngineSettings(
-        provider=settings.provider,
-        workers=settings.workers,
-        intra_op_threads=settings.intra_op_threads,
-        kernels=settings.kernels,
-        shortlists=frozenset(name.strip() for name in settings.shortlist.split(",")) - {""},
-        max_batch_sentences=settings.max_batch_sentences,
-        max_join_source_tokens=settings.max_join_source_tokens,
-        max_queue_tokens=settings.max_queue_tokens,
-        max_content_characters=settings.max_content_characters,
-    )
-
-
-def _rpc_limits(settings: Settings) -> RpcLimits:
-    return RpcLimits(
-        max_message_bytes=settings.max_message_bytes,
-        max_concurrent_rpcs=settings.max_concurrent_rpcs,
-        max_stream_texts=settings.max_stream_texts,
     )
 
 

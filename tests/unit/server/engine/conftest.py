@@ -16,8 +16,9 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.scheduling.model_runner import NewDecoder
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 

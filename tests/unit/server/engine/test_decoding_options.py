@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError, InvalidInputError, OverloadedError
+from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import FinishReason, Hypothesis, SamplingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -23,7 +24,7 @@ SAMPLING = SamplingOptions(top_k=10, top_p=0.95, temperature=1.5, seed=11)
 
 
 @pytest.fixture
-async def engine(tiny_bundle_repository: Path, metrics: Metrics, provider: str) -> AsyncIterator[Engine]:
+async def engine(tiny_bundle_repository: Path, metrics: Metrics, provider: Provider) -> AsyncIterator[Engine]:
     engine = Engine(tiny_bundle_repository, settings=EngineSettings(provider=provider, workers=1), metrics=metrics)
     await engine.start()
     yield engine
@@ -219,7 +220,7 @@ MIX: tuple[dict[str, Any], ...] = (
 
 
 async def test_nothing_stays_behind_of_a_mix_of_requests_many_of_which_are_given_up(
-    tiny_bundle_repository: Path, metrics: Metrics, provider: str
+    tiny_bundle_repository: Path, metrics: Metrics, provider: Provider
 ) -> None:
     settings = EngineSettings(provider=provider, workers=2, max_batch_sentences=4)
     engine = Engine(tiny_bundle_repository, settings=settings, metrics=metrics)
@@ -249,7 +250,7 @@ async def test_nothing_stays_behind_of_a_mix_of_requests_many_of_which_are_given
 
 
 async def test_alternatives_of_many_callers_are_answered_though_the_queue_is_small(
-    tiny_bundle_repository: Path, metrics: Metrics, provider: str
+    tiny_bundle_repository: Path, metrics: Metrics, provider: Provider
 ) -> None:
     settings = EngineSettings(provider=provider, workers=2, max_batch_sentences=2, max_queue_tokens=20_000)
     engine = Engine(tiny_bundle_repository, settings=settings, metrics=metrics)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
     DrainingError,
@@ -21,6 +21,7 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
@@ -88,7 +89,7 @@ async def test_a_text_of_sentences_has_their_tokens_and_the_first_unusual_finish
 
 
 async def test_all_texts_over_a_limit_are_named_with_limit_and_length(make_engine: MakeEngine, options: Any) -> None:
-    engine = make_engine(dataclasses.replace(SETTINGS, max_content_characters=200))
+    engine = make_engine(SETTINGS.model_copy(update={"max_content_characters": 200}))
     await engine.start()
     texts = ["hello", "a" * 201, "x" * 150, "ok", "y" * 149]
     with pytest.raises(InvalidInputError) as refusal:
@@ -113,7 +114,7 @@ async def test_several_hypotheses_of_several_sentences_are_refused_by_the_name_o
 async def test_a_request_that_no_queue_could_hold_is_bad_input_and_not_overload(
     make_engine: MakeEngine, options: Any
 ) -> None:
-    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_tokens=10))
+    engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 10}))
     await engine.start()
     with pytest.raises(InvalidInputError, match="contents: must need at most 5 tokens together"):
         await engine.translate(["我有一只猫。"] * 5, model=engine.models[0], options=options, deadline=None)
@@ -122,7 +123,7 @@ async def test_a_request_that_no_queue_could_hold_is_bad_input_and_not_overload(
 async def test_a_full_queue_refuses_with_a_wait_and_answers_what_it_had_accepted(
     make_engine: MakeEngine, script: Script, options: Any, metrics: Metrics
 ) -> None:
-    engine = make_engine(dataclasses.replace(SETTINGS, max_queue_tokens=120, max_batch_sentences=1))
+    engine = make_engine(SETTINGS.model_copy(update={"max_queue_tokens": 120, "max_batch_sentences": 1}))
     await engine.start()
     script.allow(0)
 

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError
+from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
@@ -23,7 +24,7 @@ SOURCES = ("我有一只猫。", "你好", "今天天气很好", "他明天去�
 
 
 @pytest.fixture
-def settings(provider: str) -> EngineSettings:
+def settings(provider: Provider) -> EngineSettings:
     return EngineSettings(provider=provider, workers=2, max_batch_sentences=8)
 
 
@@ -135,7 +136,7 @@ async def test_a_server_that_lacks_the_kernels_it_should_use_says_so(
     monkeypatch.setattr("xuanzang.server.engine.engine.library", lambda: None)
     for wanted in (False, True):
         caplog.clear()
-        cpu = dataclasses.replace(settings, provider="cpu", kernels=wanted)
+        cpu = settings.model_copy(update={"provider": "cpu", "kernels": wanted})
         engine = Engine(tiny_bundle_repository, settings=cpu, metrics=metrics)
         await engine.start()
         await engine.join(0)

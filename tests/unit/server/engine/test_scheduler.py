@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.engine import EngineSettings
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.request import Request, Terms
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 

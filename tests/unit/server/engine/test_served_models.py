@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import math
 import shutil
@@ -15,8 +14,9 @@ import pytest
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.engine import Engine, EngineSettings
+from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions
 
@@ -82,7 +82,7 @@ async def test_sentences_have_the_token_of_the_target_language_that_was_asked_fo
 
 
 async def test_a_shortlist_of_a_model_that_is_not_served_is_refused(make_engine: MakeEngine) -> None:
-    engine = make_engine(dataclasses.replace(SETTINGS, shortlists=frozenset({"*", "small", "smal", "large"})))
+    engine = make_engine(SETTINGS.model_copy(update={"shortlist": "*, small, smal, large"}))
     with pytest.raises(BundleError, match="shortlists are wanted of large, smal, which are not served; served: small"):
         await engine.start()
 

@@ -16,7 +16,8 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.server import RpcLimits, RpcServer, TLSFiles
+from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.rpc.server import RpcServer, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_texts=4)
@@ -155,7 +156,7 @@ def serve(served_model: ServedModel) -> Any:
             cast("Engine", engine),
             address=address,
             tls=tls,
-            limits=dataclasses.replace(LIMITS, **limits),
+            limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),
         )
         await rpc.start()

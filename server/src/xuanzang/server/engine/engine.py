@@ -28,10 +28,11 @@ from xuanzang.server.engine.scheduling.model_runner import NewDecoder
 from xuanzang.server.engine.scheduling.request import Terms
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
-from xuanzang.server.engine.types import DecodingOptions, EngineSettings, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 
-__all__ = ["Engine", "EngineSettings", "ServedModel"]
+__all__ = ["Engine", "ServedModel"]
 
 _LOGGER = logging.getLogger(__name__)
 

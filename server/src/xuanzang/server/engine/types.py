@@ -129,27 +129,3 @@ class Route:
     model: ServedModel
     target_language: str
     """One of the model's, as it spells it: the one asked for, else its first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSettings:
-    """How the engine uses the machine, and what it accepts."""
-
-    provider: str = "auto"
-    """What runs the graphs: "cpu", "cuda", or "auto" for cuda where there is one, else cpu."""
-    workers: int = 0
-    """Threads that decode; 0 for one per usable core, or fewer if each uses several."""
-    intra_op_threads: int = 1
-    """Threads that each worker uses inside one operation."""
-    kernels: bool = True
-    """Whether the decoder's own operators run as kernels of xuanzang-kernels, if they can."""
-    shortlists: frozenset[str] = frozenset()
-    """Names of the models that are decoded with the shortlists of their bundles; "*" for those that have one."""
-    max_batch_sentences: int = 32
-    """Most sentences that a worker decodes together; more of them gain little and make each step longer."""
-    max_join_source_tokens: int = 600
-    """Most source tokens of the sentences that join others at one step, who wait while these are encoded."""
-    max_queue_tokens: int = 1_000_000
-    """Most tokens waiting: source tokens, and for each hypothesis the target tokens that are expected."""
-    max_content_characters: int = 20000
-    """Most characters of one text."""

@@ -15,6 +15,7 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.admission import Admission
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors import AdmissionInterceptor, ErrorInterceptor, TelemetryInterceptor
+from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -48,16 +49,6 @@ class TLSFiles:
     """Private key of the certificate."""
     client_ca: Path | None
     """Authorities of client certificates; None if clients need none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RpcLimits:
-    """What callers may not exceed."""
-
-    max_message_bytes: int
-    max_concurrent_rpcs: int
-    max_stream_texts: int
-    """Texts of one stream in translation."""
 
 
 class RpcServer:

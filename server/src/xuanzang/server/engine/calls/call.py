@@ -21,7 +21,8 @@ from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.cost import predicted_cost
 from xuanzang.server.engine.scheduling.request import Listener, Reason, Request, Terms
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.types import DecodingOptions, EngineSettings, FinishReason, Hypothesis
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
 
 T = TypeVar("T")

@@ -10,9 +10,10 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import NO_LIMITS, LoadedModel, TargetLimits
 from xuanzang.server.engine.scheduling.cost import predicted_cost
 from xuanzang.server.engine.scheduling.request import Terms
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import Piece
 from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.types import DecodingOptions, EngineSettings
+from xuanzang.server.engine.types import DecodingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.request import QueuedSentence, Reason, Request
 from xuanzang.server.engine.scheduling.throughput import Throughput
-from xuanzang.server.engine.types import EngineSettings
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
