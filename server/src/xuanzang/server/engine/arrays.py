@@ -1,4 +1,4 @@
-"""Types of the arrays that the engine hands around, and how these grow."""
+"""Types of the engine's arrays, and how these grow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.generic]
-"""Of any type."""
+"""Array of any type."""
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
@@ -19,10 +19,10 @@ def extended(array: npt.NDArray[_Number], more: int, *, axis: int = 0, value: in
     """Return an array with room at its end: what numpy.pad does, in a tenth of its time.
 
     Args:
-        array: Copied.
-        more: Places to add; 0 or less for none.
-        axis: Along which.
-        value: That they hold.
+        array: Array to copy.
+        more: Elements to add; 0 or less for none.
+        axis: Axis along which it grows.
+        value: Value of the added elements.
     """
     if more <= 0:
         return array

@@ -1,4 +1,4 @@
-"""The engine: all models, the queue and the workers behind one face."""
+"""The engine: all models, the queue and the workers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,19 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from xuanzang.kernels import library
-from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.calls.call import Facilities, Tell, Translation
+from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
-from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
 from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.loading import load_models, open_models
-from xuanzang.server.engine.runtime.sessions import Runtime, resolve_provider
-from xuanzang.server.engine.scheduling.model_runner import NewDecoder
-from xuanzang.server.engine.scheduling.request import Terms
+from xuanzang.server.engine.models.loading import load_models
+from xuanzang.server.engine.runtime.sessions import resolve_provider
+from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
@@ -38,10 +34,10 @@ _LOGGER = logging.getLogger(__name__)
 
 # Splitting and tokenising take some thousandths of the time of decoding.
 _TOKENIZING_THREADS = 2
-# A worker looks up after each step, which takes milliseconds; far more is a fault, and no reason to hang.
+# A worker checks after each step, which takes milliseconds; far more is a fault, and no reason to hang.
 _STOP_SECONDS = 5.0
-# What has been found is sent this long before the deadline, so that the caller has it in time.
-_LEAST_MARGIN_SECONDS = 0.02
+# A partial answer is sent this long before the deadline, so that the caller has it in time.
+_MIN_MARGIN_SECONDS = 0.02
 _MARGIN_SHARE = 0.05
 
 
@@ -49,30 +45,28 @@ class Engine:
     """Translates texts with the models of a repository.
 
     All methods belong to one event loop, and none computes on it for long: texts that are not short are split and
-    tokenised in a small pool of threads; they are decoded and made text again by the workers.
+    tokenised in a small pool of threads; they are decoded and turned into text again by the workers.
     """
 
     def __init__(self, models: Path, *, settings: EngineSettings, metrics: Metrics) -> None:
         """Make an engine that has loaded nothing yet.
 
         Args:
-            models: Repository of the bundles to serve.
-            settings: How to use the machine, and what to accept.
-            metrics: That count the work.
+            models: Folder of the bundles to serve.
+            settings: Use of the machine, and limits.
+            metrics: Metrics of the server.
 
         Raises:
-            ProviderUnavailableError: If this machine lacks what the settings want.
+            ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         self._repository = models
         self._settings = settings
         self._metrics = metrics
         self._provider = resolve_provider(settings.provider)
         self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
-        self._scheduler = Scheduler(settings, workers=self._worker_count, metrics=metrics)
+        self._scheduler = Scheduler(settings, workers=self._worker_count)
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
-        self._facilities = Facilities(
-            scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings, metrics=metrics
-        )
+        self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
         self._workers: list[Worker] = []
         self._models: dict[ServedModel, LoadedModel] = {}
         self._draining = False
@@ -82,11 +76,11 @@ class Engine:
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
-        """Models that are served, by name and version; none before `start`."""
+        """Served models, by name and version; none before `start`."""
         return tuple(self._models)
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
-        """Find the model that a request means, and the language that it is to write.
+        """Find the model that a request means, and the language of its translations.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
@@ -97,8 +91,8 @@ class Engine:
             The model and one of its target languages.
 
         Raises:
-            ModelNotFoundError: If none fits.
-            InvalidInputError: If the request leaves open which one it means.
+            ModelNotFoundError: No model fits.
+            InvalidInputError: Several models fit.
         """
         return routing.resolve(
             self.models, model=model, source_language=source_language, target_language=target_language
@@ -108,34 +102,20 @@ class Engine:
         """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
 
         Raises:
-            BundleError: If no bundle can be served, or none of a model whose shortlist is wanted.
+            BundleError: No bundle can be served, or none of a model with a required shortlist.
         """
-        models, refusals = await load_models(self._repository, self._tokenizing)
-        for model in models:
-            # Every series is there at 0 from now on.
-            self._metrics.of(model.labels)
         if self._settings.kernels and self._provider == "cpu" and not library():
             _LOGGER.warning("no kernels", extra={"reason": "xuanzang-kernels was installed without a C++ compiler"})
-        opened, failures = await open_models(
-            models, self._open_graphs, metrics=self._metrics, executor=self._tokenizing
-        )
-        self._serve(list(opened), [*refusals, *failures])
+        models, refusals = await load_models(self._repository, self._load_model, self._tokenizing)
+        self._serve(models, refusals)
         self._workers = [
-            Worker(number, decoders=opened, scheduler=self._scheduler, metrics=self._metrics)
-            for number in range(self._worker_count)
+            Worker(number, models=models, scheduler=self._scheduler) for number in range(self._worker_count)
         ]
 
-    def _open_graphs(self, bundle: Bundle) -> NewDecoder:
-        settings = self._settings
-        wanted = bundle.manifest.model in settings.shortlists or ("*" in settings.shortlists and bundle.has_shortlist)
-        runtime = Runtime(
-            bundle,
-            provider=self._provider,
-            intra_op_threads=settings.intra_op_threads,
-            shortlist=wanted,
-            kernels=settings.kernels,
-        )
-        return partial(Decoder, runtime)
+    def _load_model(self, directory: Path) -> LoadedModel:
+        model = LoadedModel(directory, self._metrics)
+        model.open(self._settings)
+        return model
 
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
         for refusal in refusals:
@@ -148,10 +128,10 @@ class Engine:
         for served, model in self._models.items():
             facts = (served.manifest_sha256, served.precision, self._provider)
             self._metrics.model_info.labels(*model.labels, *facts).set(1)
-            self._metrics.of(model.labels).model_ready.set(1)
+            model.metrics.model_ready.set(1)
 
     def _require_shortlisted(self, served: AbstractSet[str]) -> None:
-        """Refuse to start where a shortlist is wanted that nobody would get."""
+        """Refuse to start with a shortlist setting that applies to no model."""
         missing = self._settings.shortlists - {"*"} - served
         if missing:
             wanted, names = ", ".join(sorted(missing)), ", ".join(sorted(served))
@@ -171,25 +151,25 @@ class Engine:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
         Args:
-            texts: In the source language.
+            texts: Texts in the source language.
             model: One of `models`.
-            options: Within the ranges of the API and the limits of the model.
-            deadline: On the clock of `time.monotonic`; None for no limit.
-            caller: Who asks; callers take turns. It is neither logged nor counted.
+            options: Options within the ranges of the API and the limits of the model.
+            deadline: Deadline on the clock of `time.monotonic`; None for no limit.
+            caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
 
         Returns:
             Hypotheses of each text, best first.
 
         Raises:
-            InvalidInputError: If texts are over a limit; the fields are "contents[i]" or options.
-            ModelNotFoundError: If the model is not served.
-            OverloadedError: If the queue is full, or too full for the deadline.
-            DrainingError: If the engine is stopping.
-            DeadlineExceededError: If the deadline passed first.
+            InvalidInputError: Texts are over a limit; the fields are "contents[i]" or options.
+            ModelNotFoundError: The model is not served.
+            OverloadedError: The queue is full, or too full for the deadline.
+            DrainingError: The engine is stopping.
+            DeadlineExceededError: The deadline passed first.
         """
-        terms = self._terms(model, options, deadline, caller=caller, target_language=target_language)
-        return await self._run(texts, terms, options)
+        context = self._context(model, options, deadline, caller=caller, target_language=target_language)
+        return await self._run(texts, context, options)
 
     async def translate_progressively(
         self,
@@ -201,45 +181,48 @@ class Engine:
         caller: str = "",
         target_language: str = "",
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
-        """Translate a text and tell its beginning as soon as it is sure; closing the generator gives the work up.
+        """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
         Args:
-            text: In the source language.
+            text: Text in the source language.
             model: One of `models`.
-            options: Within the ranges of the API and the limits of the model.
-            deadline: On the clock of `time.monotonic`; None for no limit.
-            caller: Who asks.
+            options: Options within the ranges of the API and the limits of the model.
+            deadline: Deadline on the clock of `time.monotonic`; None for no limit.
+            caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
 
         Yields:
-            What comes next of the best translation, never taken back, and at the end all hypotheses, best first. With
-            several draws or alternatives nothing is sure before the end.
+            Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
+            draws or alternatives nothing is certain before the end.
 
         Raises:
-            The same as `translate`.
+            InvalidInputError: The text is over a limit; the fields are "contents[0]" or options.
+            ModelNotFoundError: The model is not served.
+            OverloadedError: The queue is full, or too full for the deadline.
+            DrainingError: The engine is stopping.
+            DeadlineExceededError: The deadline passed first.
         """
-        terms = self._terms(model, options, deadline, caller=caller, target_language=target_language)
+        context = self._context(model, options, deadline, caller=caller, target_language=target_language)
         started: float | None = time.monotonic()
-        told: asyncio.Queue[str | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self._run([text], terms, options, told.put_nowait))
-        running.add_done_callback(lambda _: told.put_nowait(None))
+        emitted: asyncio.Queue[str | None] = asyncio.Queue()
+        running = asyncio.ensure_future(self._run([text], context, options, emitted.put_nowait))
+        running.add_done_callback(lambda _: emitted.put_nowait(None))
         try:
-            while (more := await told.get()) is not None:
+            while (more := await emitted.get()) is not None:
                 if started is not None:
-                    first_text = self._metrics.of(terms.model.labels).first_text_duration_seconds
-                    first_text.observe(time.monotonic() - started)
+                    context.model.metrics.first_text_duration_seconds.observe(time.monotonic() - started)
                     started = None
                 yield more
             [hypotheses] = await running
             yield hypotheses
         finally:
             running.cancel()
-            # Nobody else would see its error if the caller has gone.
+            # Nothing else would retrieve its error if the caller has gone.
             await asyncio.gather(running, return_exceptions=True)
 
-    def _terms(
+    def _context(
         self, model: ServedModel, options: DecodingOptions, deadline: float | None, *, caller: str, target_language: str
-    ) -> Terms:
+    ) -> CallContext:
         loaded = self._models.get(model)
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
@@ -247,21 +230,23 @@ class Engine:
         if deadline is None:
             deadline = math.inf
         elif options.partial_on_deadline:
-            cutoff = deadline - max(_LEAST_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
-        return Terms(model=loaded, caller=caller, target_language=target_language, deadline=deadline, cutoff=cutoff)
+            cutoff = deadline - max(_MIN_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
+        return CallContext(
+            model=loaded, caller=caller, target_language=target_language, deadline=deadline, cutoff=cutoff
+        )
 
     async def _run(
-        self, texts: Sequence[str], terms: Terms, options: DecodingOptions, tell: Tell | None = None
+        self, texts: Sequence[str], context: CallContext, options: DecodingOptions, emit: Emit | None = None
     ) -> list[list[Hypothesis]]:
         """Translate, and count the call from its beginning to its end."""
-        metrics = self._metrics.of(terms.model.labels)
+        metrics = context.model.metrics
         with count_outcome(metrics):
             if self._draining:
                 raise DrainingError("the server is stopping")
             self._active += 1
             self._idle.clear()
             try:
-                answer = await Translation(self._facilities, terms, options, tell).run(texts)
+                answer = await Call(self._shared, context, options, emit).run(texts)
             finally:
                 self._active -= 1
                 if not self._active:
@@ -270,16 +255,16 @@ class Engine:
             return answer
 
     def drain(self) -> None:
-        """Refuse new work from now on; what was accepted goes on."""
+        """Refuse new work from now on; accepted work goes on."""
         self._draining = True
         for model in self._models.values():
-            self._metrics.of(model.labels).model_ready.set(0)
+            model.metrics.model_ready.set(0)
 
-    async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - what is not done by then is answered with an error
+    async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error
         """Wait for the accepted work, then stop the threads.
 
         Args:
-            timeout: Most seconds to wait for the work.
+            timeout: Maximum wait for the work, seconds.
 
         Returns:
             Whether all of it was done and all threads have ended.
@@ -291,7 +276,7 @@ class Engine:
         except TimeoutError:
             _LOGGER.warning("requests cut off", extra={"requests": self._active})
         done = self._active == 0
-        for request in self._facilities.requests:
+        for request in self._shared.requests:
             request.fail(DrainingError("the server stopped before the translation was done"))
         self._scheduler.stop()
         # Requests that are being tokenised go on to find the scheduler stopped.

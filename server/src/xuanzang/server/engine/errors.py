@@ -1,11 +1,11 @@
-"""Everything that the engine refuses or fails with, for the caller to map to its own codes.
+"""Errors of the engine, for the caller to map to its own codes.
 
 EngineError
 ├── InvalidInputError       the caller must change the input
 ├── ModelNotFoundError      no served model fits
 ├── OverloadedError         the queue is full: try again later
 ├── DrainingError           the engine is stopping: try another server
-└── DeadlineExceededError   the caller's time is up
+└── DeadlineExceededError   the deadline has passed
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class FieldViolation:
 
 
 class EngineError(Exception):
-    """Anything that the engine answers instead of a translation."""
+    """Base of all errors that the engine answers instead of a translation."""
 
 
 class InvalidInputError(EngineError):
-    """The input is outside the limits; all faults that were found are named."""
+    """The input is outside the limits; the error names all faults that were found."""
 
     def __init__(self, violations: Iterable[FieldViolation]) -> None:
-        """Keep the faults.
+        """Make an error of all faults that were found.
 
         Args:
-            violations: At least one.
+            violations: Faults, at least one.
         """
         self.violations = tuple(violations)
         super().__init__("; ".join(f"{violation.field}: {violation.description}" for violation in self.violations))
@@ -49,10 +49,10 @@ class OverloadedError(EngineError):
     """The queue is full."""
 
     def __init__(self, message: str, *, retry_after_seconds: float) -> None:
-        """Keep the estimate.
+        """Make an error with an estimate.
 
         Args:
-            message: What is full and what the limit is.
+            message: Explanation with the limit.
             retry_after_seconds: Estimated wait until the request would be accepted.
         """
         super().__init__(message)
@@ -67,10 +67,10 @@ class DeadlineExceededError(EngineError):
     """The deadline passed before the translation was done."""
 
     def __init__(self, message: str, *, in_queue: bool) -> None:
-        """Keep where it happened.
+        """Make an error that says where the time went.
 
         Args:
-            message: Where the time went.
+            message: Explanation.
             in_queue: Whether no sentence of the request had been started.
         """
         super().__init__(message)

@@ -1,20 +1,28 @@
-"""How many cores this process may use."""
+"""Cores that this process may use, and how its threads treat denormal floats."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
+import platform
+import sys
 from pathlib import Path
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Of a container: microseconds of CPU time, or "max", in each period of so many microseconds."""
+"""CPU quota of a container: microseconds of CPU time, or "max", in each period of so many microseconds."""
+
+# Bits of MXCSR, the register of the vector units: denormal inputs are zero, denormal results become zero.
+_DENORMALS_ARE_ZERO, _FLUSH_TO_ZERO = 1 << 6, 1 << 15
+# Of the eight words in which the C library keeps a thread's floating-point environment, the last is MXCSR.
+_WORDS, _MXCSR = 8, 7
 
 
 def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     """Count the cores that the process may use: by its affinity, and by the quota of its container.
 
     Args:
-        quota_file: As the kernel shows it; it need not exist.
+        quota_file: Quota as the kernel shows it; it need not exist.
 
     Returns:
         At least 1.
@@ -26,3 +34,22 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     except (OSError, ValueError):
         # No container, another kind of container, or no quota ("max").
         return cores
+
+
+def flush_denormals() -> bool:
+    """Let the calling thread, and those that it starts from now on, take denormal floats for zero.
+
+    The exponentials of hidden positions pass through them on their way to 0 in the softmax of onnxruntime, which takes
+    six times as long for it on Intel's processors: these leave denormals to microcode.
+
+    Returns:
+        Whether the platform allows it: Linux on x86-64.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return False
+    library = ctypes.CDLL(None)
+    environment = (ctypes.c_uint32 * _WORDS)()
+    library.fegetenv(environment)
+    environment[_MXCSR] |= _DENORMALS_ARE_ZERO | _FLUSH_TO_ZERO
+    library.fesetenv(environment)
+    return True

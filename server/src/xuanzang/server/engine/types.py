@@ -1,4 +1,4 @@
-"""The values that callers hand to the engine and get back."""
+"""Values that callers pass to the engine and get back."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ class FinishReason(enum.Enum):
     COPIED = "copied"
     """Nothing to translate: the text is empty or white space."""
     DEADLINE = "deadline"
-    """The caller's time was up: the text is what had been found by then."""
+    """The deadline came first: the text is the best found until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingOptions:
-    """Drawing tokens at random instead of searching for the best ones."""
+    """Random choice of tokens, instead of a search for the best ones."""
 
     top_k: int
-    """Tokens among which each is drawn, the likeliest, 1 to 256."""
+    """Number of likeliest tokens from which each token is drawn, 1 to 256."""
     top_p: float
-    """Of those, the likeliest whose probabilities together reach this are drawn from; over 0, 1 for all."""
+    """Share of their probability from which each token is drawn, likeliest first; over 0, 1 for all."""
     temperature: float
-    """Over 0, at most 10: below 1 likely tokens are drawn even more often, above 1 less often."""
+    """Divisor of the logits, over 0 and at most 10: below 1 likely tokens are drawn more often, above 1 less often."""
     seed: int
-    """Equal seeds give equal draws, 0 or greater."""
+    """Seed of the draws, 0 or greater; equal seeds give equal draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingOptions:
-    """How the search for a translation is made."""
+    """Options of the search for translations."""
 
     beam_size: int
     """Hypotheses kept per sentence at each step, 1 to 16; 1 is greedy search."""
@@ -44,27 +44,27 @@ class DecodingOptions:
     length_penalty: float
     """Exponent on the target length that divides the summed log-probability; 0 for none."""
     min_target_length: int
-    """Target tokens that a sentence must have before it may end, the end token not counted."""
+    """Minimum target tokens of a sentence, the end token not counted."""
     max_target_length: int | None
-    """Most target tokens per sentence, the end token counted; None for a limit that grows with the source."""
+    """Maximum target tokens of a sentence, the end token counted; None for a limit that grows with the source."""
     coverage_penalty: float = 0.0
     """Weight of the penalty on source tokens that got little attention, 0 to 10; 0 for none."""
     repetition_penalty: float = 1.0
-    """Makes tokens that a hypothesis has less likely if over 1, more likely if under; 0.1 to 10."""
+    """Factor by which tokens that a hypothesis has get less likely, if over 1, or more likely, if under; 0.1 to 10."""
     no_repeat_ngram_size: int = 0
-    """Sequences of this many tokens occur at most once in a sentence, 0 to 16; 0 for no limit."""
+    """Length of token sequences that may occur only once in a sentence, 0 to 16; 0 for no limit."""
     target_prefix: str = ""
-    """What every hypothesis begins with; only for texts of a single sentence."""
+    """Beginning of every hypothesis; only for texts of a single sentence."""
     suppressed_texts: tuple[str, ...] = ()
-    """What no hypothesis may hold, at most 64, each of 1 to 100 characters: their usual sequences of tokens."""
+    """Texts whose usual sequences of tokens no hypothesis may hold, at most 64, each of 1 to 100 characters."""
     sampling: SamplingOptions | None = None
-    """Draw instead of search; needs a beam_size of 1. Of several hypotheses each is drawn by itself."""
+    """Random choice of tokens, with a beam_size of 1; each hypothesis is drawn by itself. None to search."""
     return_alternatives: bool = False
-    """Return num_hypotheses that differ in the token after target_prefix, each continued by a search of its own."""
+    """Whether hypotheses differ in the token after target_prefix, each continued by a search of its own."""
     token_details: bool = False
     """Whether hypotheses come with scores and alignment of their tokens."""
     partial_on_deadline: bool = False
-    """Answer shortly before the deadline with the best that has been found, if the search is not done."""
+    """Whether an unfinished search is answered shortly before the deadline with the best found so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +72,18 @@ class TokenDetail:
     """One token of a hypothesis."""
 
     text: str
-    """What it adds to the text, spaces included; empty for the end token and for a part of a character."""
+    """Text that it adds, spaces included; empty for the end token and for a part of a character."""
     score: float
     """Log-probability, nats."""
     source_start: int
-    """First character of the source text that it attends to most."""
+    """First character of the source token that it attends to most."""
     source_end: int
-    """The character after the last one; equal to source_start for source tokens that stand for none."""
+    """Character after the last one; equal to source_start for source tokens without characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
-    """One way to translate a text."""
+    """One translation of a text."""
 
     text: str
     score: float
@@ -91,9 +91,9 @@ class Hypothesis:
     token_count: int
     """Target tokens, end tokens counted; 0 for text that was copied."""
     finish_reason: FinishReason
-    """Of many sentences the first reason that is not END_OF_SENTENCE, if there is one."""
+    """Reason of its end; of many sentences the first that is not END_OF_SENTENCE, if there is one."""
     tokens: tuple[TokenDetail, ...] = ()
-    """In the order of the text, if they were asked for; nothing for what was copied."""
+    """Details in the order of the text, if they were asked for; none of text that was copied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +101,9 @@ class ServedModel:
     """One version of a model that answers requests."""
 
     name: str
-    """Such as "zh-en"."""
+    """Name, such as "zh-en"."""
     version: int
-    """1 or greater."""
+    """Version, 1 or greater."""
     source_languages: tuple[str, ...]
     """BCP-47 codes, at least one."""
     target_languages: tuple[str, ...]
@@ -115,17 +115,17 @@ class ServedModel:
     """Whether requests that name no version get this one."""
     default_options: DecodingOptions
     max_source_length: int
-    """Most source tokens of a sentence, the end token counted."""
+    """Maximum source tokens of a sentence, the end token counted."""
     max_target_length: int
-    """Most target tokens of a sentence, the end token counted."""
+    """Maximum target tokens of a sentence, the end token counted."""
     needs_target_language: bool = False
-    """Whether it must be told which of its target languages to write."""
+    """Whether requests must name one of its target languages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """What a request means."""
+    """Model and target language that a request means."""
 
     model: ServedModel
     target_language: str
-    """One of the model's, as it spells it: the one asked for, else its first."""
+    """Target language as the model spells it: the requested one, else its first."""

@@ -1,68 +1,63 @@
-"""The way of one call: texts are prepared, searched and put together again."""
+"""One call: its texts are prepared, their sentences searched, and the results joined."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
 
-from xuanzang.server.engine.calls.assembly import assemble
-from xuanzang.server.engine.calls.expansion import Search, continuations, draws, openings
-from xuanzang.server.engine.calls.preparation import Prepared, prepare
-from xuanzang.server.engine.calls.rendering import render
-from xuanzang.server.engine.calls.text_streamer import Progress
-from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
+from xuanzang.server.engine.calls.expansion import continuations, draws, openings
+from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
+from xuanzang.server.engine.calls.results import joined, ranked
+from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.scheduling.cost import predicted_cost
-from xuanzang.server.engine.scheduling.request import Listener, Reason, Request, Terms
+from xuanzang.server.engine.scheduling.load import predicted_cost
+from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
-from xuanzang.server.metrics import Metrics
+from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 
-T = TypeVar("T")
-
-# Texts that are tokenised in the time that handing them to a thread and back would take, a fraction of a millisecond.
+# Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
 
-Tell = Callable[[str], None]
-"""Is given what comes next of a text."""
+Emit = Callable[[str], None]
+"""Receiver of what comes next of a translation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facilities:
-    """What the calls of an engine share."""
+class SharedResources:
+    """Parts of the engine that all calls share."""
 
     scheduler: Scheduler
     tokenizing: Executor
-    """Whose threads split and tokenise."""
+    """Threads that split and tokenise."""
     settings: EngineSettings
-    metrics: Metrics
-    requests: set[Request[Any]] = field(default_factory=set)
-    """Submitted and not answered yet."""
+    requests: set[Request] = field(default_factory=set)
+    """Requests that are submitted and not answered yet."""
 
 
-class Translation:
+class Call:
     """One call. Belongs to the event loop."""
 
-    def __init__(self, facilities: Facilities, terms: Terms, options: DecodingOptions, tell: Tell | None) -> None:
+    def __init__(
+        self, shared: SharedResources, context: CallContext, options: DecodingOptions, emit: Emit | None
+    ) -> None:
         """Make a call that has not begun.
 
         Args:
-            facilities: Of the engine.
-            terms: Of the caller.
-            options: Within the ranges of the API.
-            tell: For a call with one text, if its caller wants to have it bit by bit.
+            shared: Parts of the engine.
+            context: Model, caller and deadline.
+            options: Options within the ranges of the API.
+            emit: Receiver of the translation bit by bit, for a call with one text.
         """
-        self._shared = facilities
-        self._terms = terms
+        self._shared = shared
+        self._context = context
         self._options = options
-        self._tell = tell
+        self._emit = emit
         self._timeout = asyncio.Timeout(None)
         self._started = False
 
@@ -70,103 +65,80 @@ class Translation:
         """Translate, once.
 
         Args:
-            texts: In the source language.
+            texts: Texts in the source language.
 
         Returns:
             Hypotheses of each text, best first.
 
         Raises:
-            InvalidInputError: If texts are over a limit.
-            OverloadedError: If the queue is full.
-            DrainingError: If the engine is stopping.
-            DeadlineExceededError: If the deadline passed first.
+            InvalidInputError: Texts are over a limit.
+            OverloadedError: The queue is full.
+            DrainingError: The engine is stopping.
+            DeadlineExceededError: The deadline passed first.
         """
-        remaining = self._terms.deadline - time.monotonic()
+        remaining = self._context.deadline - time.monotonic()
         if remaining <= 0:
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
             async with asyncio.timeout(None if remaining == math.inf else remaining) as self._timeout:
                 prepared = await self._prepare(texts)
-                results = iter(await self._search(prepared))
+                translated = iter(await self._search(prepared))
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
-        return [assemble(pieces, results, self._terms.text) for pieces in prepared.texts]
+        return [joined(segments, translated, self._context.codec) for segments in prepared.texts]
 
-    async def _prepare(self, texts: Sequence[str]) -> Prepared:
-        model, shared = self._terms.model, self._shared
+    async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
+        shared, context = self._shared, self._context
         # Every text that is not blank has an end token and at least one more.
-        shared.scheduler.require_room(self._terms.caller, sum(2 for text in texts if text and not text.isspace()))
+        shared.scheduler.require_room(context.caller, sum(2 for text in texts if text and not text.isspace()))
         started = time.monotonic()
-        work = partial(prepare, texts, terms=self._terms, options=self._options, settings=shared.settings)
+        work = partial(prepare, texts, context=context, options=self._options, settings=shared.settings)
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
             prepared = work()
         else:
             prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
-        shared.metrics.of(model.labels).tokenize_duration_seconds.observe(time.monotonic() - started)
+        context.model.metrics.tokenize_duration_seconds.observe(time.monotonic() - started)
         return prepared
 
-    async def _search(self, prepared: Prepared) -> list[list[Hypothesis]]:
+    async def _search(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence."""
-        if not prepared.sentences:
+        if not prepared.searches:
             return []
-        self._observe(prepared)
+        self._count(prepared)
         if self._options.return_alternatives:
             return await self._alternatives(prepared)
-        planned = draws(prepared.sentences)
-        progress = None
-        # Which of several draws is the best is known at the end only.
-        if self._tell and len(planned) == len(prepared.sentences):
-            progress = Progress(prepared.texts[0], self._terms.text, self._tell)
-        found = await self._decode(self._request(planned, prepared, progress))
-        return self._ranked(prepared, planned, found)
+        planned = draws(prepared.searches)
+        streamer = None
+        # The best of several draws is known at the end only.
+        if self._emit and len(planned) == len(prepared.searches):
+            streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit)
+        searches = [search for _, search in planned]
+        results = await self._decode(Request(self._context, searches, listener=streamer))
+        owned = ((owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True))
+        return ranked(len(prepared.searches), owned)
 
-    async def _alternatives(self, prepared: Prepared) -> list[list[Hypothesis]]:
-        """Find how the translation of each sentence may begin, then continue each beginning."""
-        cost = self._options.num_hypotheses * sum(predicted_cost(sentence) for sentence in prepared.sentences)
-        self._shared.scheduler.require_room(self._terms.caller, cost)
-        beginning = [search.sentence for search in openings(prepared.sentences)]
-        # An opening that is cut short is none, so that the deadline is left to the second part.
-        terms = replace(self._terms, cutoff=math.inf)
-        begun = await self._decode(Request(terms, beginning, render=lambda _position, found, _cut: found))
-        planned, ended = continuations(prepared.sentences, begun)
-        found = await self._decode(self._request(planned, prepared), follows=True) if planned else []
-        cut = FinishReason.MAX_LENGTH
-        found += [[self._render(search, hypothesis, prepared, cut)] for search, hypothesis in ended]
-        return self._ranked(prepared, [*planned, *(search for search, _ in ended)], found)
+    async def _alternatives(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
+        """Find the possible openings of each sentence, then continue each."""
+        cost = self._options.num_hypotheses * sum(predicted_cost(search.sentence) for search in prepared.searches)
+        self._shared.scheduler.require_room(self._context.caller, cost)
+        # An opening that is cut short is none, so the cutoff applies to the second part only.
+        context = replace(self._context, cutoff=math.inf)
+        begun = await self._decode(Request(context, openings(prepared.searches)))
+        planned, ended = continuations(prepared.searches, [result.found for result in begun])
+        searches = [search for _, search in planned]
+        results = await self._decode(Request(self._context, searches), follows=True) if searches else []
+        owned = [(owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True)]
+        return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
 
-    def _request(
-        self, planned: Sequence[Search], prepared: Prepared, listener: Listener[list[Hypothesis]] | None = None
-    ) -> Request[list[Hypothesis]]:
-        def rendered(position: int, found: Sequence[TargetHypothesis], cut: FinishReason) -> list[Hypothesis]:
-            return [self._render(planned[position], hypothesis, prepared, cut) for hypothesis in found]
-
-        sentences = [search.sentence for search in planned]
-        return Request(self._terms, sentences, render=rendered, listener=listener)
-
-    def _render(
-        self, search: Search, hypothesis: TargetHypothesis, prepared: Prepared, cut: FinishReason
-    ) -> Hypothesis:
-        spans = prepared.spans[search.owner] if prepared.spans else ()
-        return render(search.whole(hypothesis), self._terms.text, spans=spans, cut=cut)
-
-    def _ranked(
-        self, prepared: Prepared, planned: Iterable[Search], found: Iterable[Sequence[Hypothesis]]
-    ) -> list[list[Hypothesis]]:
-        """Bring the hypotheses of all searches of each sentence together."""
-        results: list[list[Hypothesis]] = [[] for _ in prepared.sentences]
-        for search, hypotheses in zip(planned, found, strict=True):
-            results[search.owner] += hypotheses
-        return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in results]
-
-    async def _decode(self, request: Request[T], *, follows: bool = False) -> list[T]:
+    async def _decode(self, request: Request, *, follows: bool = False) -> list[SentenceResult]:
         shared = self._shared
         shared.scheduler.submit(request, follows=follows)
         shared.requests.add(request)
-        abandoned: Reason | None = "error"
+        abandoned: AbandonReason | None = "error"
         try:
-            found = await request.done
+            results = await request.done
             abandoned = None
         except DeadlineExceededError:
             abandoned = "deadline"
@@ -178,12 +150,12 @@ class Translation:
             shared.requests.discard(request)
             shared.scheduler.close(request, abandoned)
             self._started |= request.started
-        return found
+        return results
 
-    def _observe(self, prepared: Prepared) -> None:
-        metrics = self._shared.metrics.of(self._terms.model.labels)
-        tokens = sum(len(sentence.source_ids) for sentence in prepared.sentences)
+    def _count(self, prepared: PreparedTexts) -> None:
+        metrics = self._context.model.metrics
+        tokens = sum(len(search.sentence.source_ids) for search in prepared.searches)
         metrics.request_source_tokens.observe(tokens)
-        metrics.request_sentences.observe(len(prepared.sentences))
+        metrics.request_sentences.observe(len(prepared.searches))
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)

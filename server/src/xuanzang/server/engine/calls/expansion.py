@@ -1,101 +1,103 @@
-"""Several searches of one sentence: independent draws, and alternatives that begin differently."""
+"""Expansion of a sentence into several searches: independent draws, and alternatives that begin differently."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.scheduling.request import PlannedSearch
+from xuanzang.server.engine.types import FinishReason, Hypothesis
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class OwnedSearch(NamedTuple):
     """One search of a sentence."""
 
     owner: int
     """Position of the sentence among those of the call."""
-    sentence: Sentence
-    opening: TargetHypothesis | None = None
-    """What all hypotheses begin with, if it was found by another search."""
-
-    def whole(self, hypothesis: TargetHypothesis) -> TargetHypothesis:
-        """Return a hypothesis of this search as if no other had been made before.
-
-        Args:
-            hypothesis: Whose score leaves out the opening, which this search was forced to take.
-        """
-        if self.opening is None:
-            return hypothesis
-        trace = hypothesis.trace
-        if trace:
-            first = len(self.opening.target_ids) - 1
-            scores = [self.opening.score if place == first else score for place, score in enumerate(trace.scores)]
-            trace = trace._replace(scores=scores)
-        added = self.opening.score / hypothesis.token_count**self.sentence.options.length_penalty
-        return replace(hypothesis, score=hypothesis.score + added, trace=trace)
+    search: PlannedSearch
 
 
-def draws(sentences: Sequence[Sentence]) -> list[Search]:
+class OwnedHypothesis(NamedTuple):
+    """A hypothesis of a sentence that needs no further search."""
+
+    owner: int
+    """Position of the sentence among those of the call."""
+    hypothesis: Hypothesis
+
+
+def draws(searches: Sequence[PlannedSearch]) -> list[OwnedSearch]:
     """Return one search for each sentence, or for each of its hypotheses if they are drawn at random."""
     return [
-        Search(owner=owner, sentence=Sentence(source_ids=sentence.source_ids, options=options))
-        for owner, sentence in enumerate(sentences)
-        for options in _drawing(sentence.options)
+        OwnedSearch(owner, _with_options(search, options))
+        for owner, search in enumerate(searches)
+        for options in _drawn(search.sentence.options)
     ]
 
 
-def _drawing(options: SearchOptions) -> Iterator[SearchOptions]:
-    if not options.sampling:
+def _drawn(options: SearchOptions) -> Iterator[SearchOptions]:
+    decoding = options.decoding
+    if not decoding.sampling:
         yield options
         return
-    for number in range(options.num_hypotheses):
-        sampling = replace(options.sampling, seed=options.sampling.seed + number)
-        yield replace(options, num_hypotheses=1, sampling=sampling)
+    for number in range(decoding.num_hypotheses):
+        sampling = replace(decoding.sampling, seed=decoding.sampling.seed + number)
+        yield replace(options, decoding=replace(decoding, num_hypotheses=1, sampling=sampling))
 
 
-def openings(sentences: Sequence[Sentence]) -> list[Search]:
+def openings(searches: Sequence[PlannedSearch]) -> list[PlannedSearch]:
     """Return the searches for the tokens that the alternatives of sentences have after their common prefix."""
-    return [
-        Search(owner=owner, sentence=Sentence(source_ids=sentence.source_ids, options=_opening(sentence.options)))
-        for owner, sentence in enumerate(sentences)
-    ]
+    return [_with_options(search, _opening(search.sentence.options)) for search in searches]
 
 
 def _opening(options: SearchOptions) -> SearchOptions:
-    return replace(
-        options,
-        beam_size=options.num_hypotheses,
-        max_target_length=len(options.prefix_ids) + 1,
-        # Scores are to be sums.
+    # Scores of openings are sums, to which those of the continuations are added.
+    decoding = replace(
+        options.decoding,
+        beam_size=options.decoding.num_hypotheses,
         length_penalty=0.0,
         coverage_penalty=0.0,
         sampling=None,
     )
+    return replace(options, decoding=decoding, max_target_length=len(options.prefix_ids) + 1)
 
 
 def continuations(
-    sentences: Sequence[Sentence], found: Sequence[Sequence[TargetHypothesis]]
-) -> tuple[list[Search], list[tuple[Search, TargetHypothesis]]]:
-    """Go on from the openings of sentences.
+    searches: Sequence[PlannedSearch], found: Sequence[Sequence[TargetHypothesis]]
+) -> tuple[list[OwnedSearch], list[OwnedHypothesis]]:
+    """Continue the openings of sentences.
 
     Args:
-        sentences: Whose alternatives are wanted.
-        found: By the searches for the openings of each.
+        searches: Searches as planned, whose alternatives are wanted.
+        found: Openings of each.
 
     Returns:
-        A search for each opening that has not ended, and for each that has a search that need not be made and what it
-        would find.
+        A search for each opening that has not ended, and the hypotheses that have ended already.
     """
-    searches: list[Search] = []
-    ended: list[tuple[Search, TargetHypothesis]] = []
-    for owner, (sentence, beginnings) in enumerate(zip(sentences, found, strict=True)):
-        options = replace(sentence.options, num_hypotheses=1)
+    continued: list[OwnedSearch] = []
+    ended: list[OwnedHypothesis] = []
+    for owner, (search, beginnings) in enumerate(zip(searches, found, strict=True)):
         for opening in beginnings:
             if opening.finished:
-                score = opening.score / opening.token_count**options.length_penalty
-                ended.append((Search(owner=owner, sentence=sentence), replace(opening, score=score)))
+                ended.append(OwnedHypothesis(owner, _ended(search, opening)))
             else:
-                goes_on = replace(options, prefix_ids=tuple(opening.target_ids))
-                whole = Sentence(source_ids=sentence.source_ids, options=goes_on)
-                searches.append(Search(owner=owner, sentence=whole, opening=opening))
-    return searches, ended
+                continued.append(OwnedSearch(owner, _continued(search, opening)))
+    return continued, ended
+
+
+def _ended(search: PlannedSearch, opening: TargetHypothesis) -> Hypothesis:
+    score = opening.score / opening.token_count**search.sentence.options.decoding.length_penalty
+    return search.renderer.render(search.sentence, replace(opening, score=score), cut=FinishReason.MAX_LENGTH)
+
+
+def _continued(search: PlannedSearch, opening: TargetHypothesis) -> PlannedSearch:
+    options = search.sentence.options
+    forced = replace(
+        options, decoding=replace(options.decoding, num_hypotheses=1), prefix_ids=tuple(opening.target_ids)
+    )
+    return _with_options(search, forced)._replace(renderer=replace(search.renderer, opening=opening))
+
+
+def _with_options(search: PlannedSearch, options: SearchOptions) -> PlannedSearch:
+    return search._replace(sentence=Sentence(source_ids=search.sentence.source_ids, options=options))

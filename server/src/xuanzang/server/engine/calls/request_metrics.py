@@ -1,4 +1,4 @@
-"""Count how requests end."""
+"""Counting of requests by how they end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, 
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metrics import ModelMetrics
 
-# In the order in which they tell of a request whose texts ended differently.
+# The first that applies is the finish reason of a request whose texts ended differently.
 _CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
 
 
@@ -20,10 +20,10 @@ def count_outcome(metrics: ModelMetrics) -> Iterator[None]:
     """Count a request that fails, and the time of any.
 
     Args:
-        metrics: Of the model that the request is for.
+        metrics: Metrics of the model that the request is for.
 
     Yields:
-        While the request is worked on.
+        Control while the request is worked on.
     """
     started = time.monotonic()
     try:
@@ -59,7 +59,7 @@ def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) 
     """Count a request that is answered.
 
     Args:
-        metrics: Of the model that translated.
+        metrics: Metrics of the model that translated.
         answer: Hypotheses of each text, best first.
     """
     best = [hypotheses[0] for hypotheses in answer]

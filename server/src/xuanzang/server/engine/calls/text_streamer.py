@@ -1,73 +1,73 @@
-"""Tell a caller the beginning of a text while the rest is being translated."""
+"""Emission of a text's translation while the rest is still being searched."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xuanzang.server.engine.text.codec import Piece, TextCodec
-from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.engine.scheduling.request import SentenceResult
+from xuanzang.server.engine.text.codec import Segment, TextCodec
 
-# Stands for the bytes of a character that is not complete yet.
+# Stands for the bytes of an incomplete character.
 _INCOMPLETE = "\ufffd"
 
 
-class Progress:
-    """What is known of a text, sentence by sentence: told in the order of the text, and never taken back."""
+class TextStreamer:
+    """Emits the known part of a translation in the order of the text, and never takes anything back."""
 
-    def __init__(self, pieces: Sequence[Piece], codec: TextCodec, tell: Callable[[str], None]) -> None:
+    def __init__(self, segments: Sequence[Segment], codec: TextCodec, emit: Callable[[str], None]) -> None:
         """Begin with nothing known.
 
         Args:
-            pieces: Of the text.
-            codec: Of the model.
-            tell: Is given what comes next of the text, never nothing.
+            segments: Segments of the text.
+            codec: Codec into the target language.
+            emit: Receiver of what comes next of the translation, never empty.
         """
-        numbers = iter(range(len(pieces)))
-        # The number of its sentence for each piece that is translated; None for what is copied.
-        self._pieces = [(piece.text, next(numbers) if piece.source_ids else None) for piece in pieces]
+        positions = iter(range(len(segments)))
+        # Text of each segment, and the position of its sentence; None for copied text.
+        self._segments = [(segment.text, next(positions) if segment.source_ids else None) for segment in segments]
         self._joiner = codec.joiner()
-        self._tell = tell
+        self._emit = emit
         self._known: dict[int, str] = {}
         self._done: set[int] = set()
-        self._place = 0
-        self._told = ""
+        self._current = 0
+        self._emitted = ""
 
-    def begun(self, position: int, text: str) -> None:
-        """Take what a sentence is sure to begin with.
+    def on_prefix(self, position: int, text: str) -> None:
+        """Take the beginning of a sentence that will not change.
 
         Args:
-            position: Of the sentence.
-            text: More than at the last time.
+            position: Position of the sentence.
+            text: More than the last time.
         """
         self._known[position] = text.rstrip(_INCOMPLETE)
         self._advance()
 
-    def finished(self, position: int, hypotheses: Sequence[Hypothesis]) -> None:
-        """Take what a sentence is translated by.
+    def on_result(self, position: int, result: SentenceResult) -> None:
+        """Take the result of a sentence.
 
         Args:
-            position: Of the sentence.
-            hypotheses: Best first.
+            position: Position of the sentence.
+            result: Hypotheses, best first.
         """
-        self._known[position] = hypotheses[0].text
+        self._known[position] = result.hypotheses[0].text
         self._done.add(position)
         self._advance()
 
     def _advance(self) -> None:
-        """Tell as much as is known without a gap."""
-        if not any(position is not None for _, position in self._pieces):
+        """Emit as much as is known without a gap."""
+        if not any(position is not None for _, position in self._segments):
             return
-        while self._place < len(self._pieces):
-            source, position = self._pieces[self._place]
+        while self._current < len(self._segments):
+            source, position = self._segments[self._current]
             self._add(source if position is None else self._known.get(position, ""))
             if position is not None and position not in self._done:
                 return
-            self._place += 1
-            self._told = ""
+            self._current += 1
+            self._emitted = ""
 
     def _add(self, text: str) -> None:
-        """Tell what is new of the text of the current piece."""
-        more = text[len(self._told) :]
+        """Emit what is new of the text of the current segment."""
+        more = text[len(self._emitted) :]
         if more:
-            self._tell(self._joiner.extend(more) if self._told else self._joiner.add(more))
-            self._told = text
+            self._emit(self._joiner.extend(more) if self._emitted else self._joiner.add(more))
+            self._emitted = text

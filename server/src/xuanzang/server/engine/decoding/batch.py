@@ -1,4 +1,4 @@
-"""Sentences that are decoded together: they come and go at any step, each at a position of its own."""
+"""Sentences that are decoded together; they join and leave at any step, each at a position of its own."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import numpy as np
 
 from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import no_edits
-from xuanzang.server.engine.decoding.shortlist import Choices
-from xuanzang.server.engine.runtime.kv_cache import Cache
-from xuanzang.server.engine.runtime.page_pool import Value
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.decoding.shortlist import BatchShortlist
+from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
+from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
+from xuanzang.server.engine.runtime.page_pool import Tensor
+from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.types import DecodingOptions
 
-# Sentences are encoded together while padding is at most this share of them; longer ones come in the next round.
-_PADDED_SHARE = 0.2
+# Sentences are encoded together while padding is at most this share of them; longer ones come in the next group.
+_MAX_PADDED_SHARE = 0.2
 
 
-class Kind(NamedTuple):
+class BatchShape(NamedTuple):
     """What the sentences of a batch have in common.
 
     Sentences with other beam sizes run in batches of their own: matrix products of 16 or more rows cost the same per
@@ -31,46 +33,53 @@ class Kind(NamedTuple):
     beam_size: int
     candidate_count: int
     """Continuations that the graph returns for each sentence."""
-    traced: bool
+    token_details: bool
+    """Whether score and attention of every token are recorded."""
 
     @classmethod
-    def of(cls, options: SearchOptions) -> Self:
-        """Return the kind of batch that a sentence with some options belongs to."""
-        wanted = 2 * options.beam_size
+    def of(cls, options: DecodingOptions) -> Self:
+        """Return the shape of the batch for sentences with some options."""
+        count = 2 * options.beam_size
         if options.sampling:
-            wanted = max(wanted, options.sampling.top_k)
-        return cls(options.beam_size, wanted, options.traced or options.coverage_penalty != 0)
+            count = max(count, options.sampling.top_k)
+        return cls(options.beam_size, count, options.token_details or options.coverage_penalty != 0)
 
 
 class Batch:
-    """A running batch of one kind. Belongs to one thread."""
+    """A running batch of one shape. Belongs to one thread."""
 
-    def __init__(self, runtime: Runtime, kind: Kind) -> None:
-        """Start without sentences."""
-        ids, dimensions = runtime.special_ids, runtime.dimensions
-        self._runtime = runtime
+    def __init__(self, sessions: Sessions, shape: BatchShape) -> None:
+        """Start without sentences.
+
+        Args:
+            sessions: Open graphs of the model.
+            shape: Shape of the sentences to come.
+        """
+        ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
+        self._sessions = sessions
+        details = TokenDetailRecorder(beam, max_source_length=dimensions.max_source_length)
         self._search = BeamSearch(
-            kind.beam_size,
+            beam,
             start_id=ids.decoder_start_id,
             eos_id=ids.eos_id,
-            traced=dimensions.max_source_length if kind.traced else None,
+            details=details if shape.token_details else None,
         )
-        self._cache = Cache(runtime.cache_shape, kind.beam_size)
-        self._encoder, self._decoder = runtime.new_bindings()
-        self._candidate_count = min(kind.candidate_count, dimensions.target_vocab_size)
-        self._wanted = np.array([self._candidate_count])
+        self._cache = KeyValueCache(sessions.cache_shape, beam)
+        self._encoder, self._decoder = sessions.new_bindings()
+        count = min(shape.candidate_count, dimensions.target_vocab_size)
+        self._candidate_count = np.array([count])
         # Without a shortlist every sentence chooses from all pieces.
-        self._choices = (
-            Choices(runtime.always_ids(), vocab_size=dimensions.target_vocab_size, least=self._candidate_count)
-            if runtime.has_shortlist
+        self._shortlist = (
+            BatchShortlist(sessions.common_pieces(), vocab_size=dimensions.target_vocab_size, min_pieces=count)
+            if sessions.has_shortlist
             else None
         )
-        self._no_edits = no_edits(0, kind.beam_size)
-        self._answer = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
+        self._no_edits = no_edits(0, beam)
+        self._candidates = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: Floats = np.zeros((0, 0, 0), np.float32)
         self._bound: tuple[object, ...] = (None,) * 6
         self._sentences: list[Sentence | None] = []
-        """One per row; None for a sentence that has left a place to be taken."""
+        """Sentences by batch index; None where one has left and none has joined yet."""
 
     def __len__(self) -> int:
         """Return the number of sentences."""
@@ -85,36 +94,36 @@ class Batch:
         """Encode sentences and let them join.
 
         Args:
-            sentences: Of the batch's kind.
+            sentences: Sentences of the batch's shape.
         """
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
         for group in _groups(ordered):
-            ids, lengths = _pad([s.source_ids for s in group], self._runtime.special_ids.source_pad_id)
-            rows = self._places(len(group))
-            inputs, outputs = self._cache.join(rows, lengths, padded=ids.shape[1])
-            self._encoder.bind({"source_ids": ids, **inputs}, outputs)
+            ids, lengths = _pad([s.source_ids for s in group], self._sessions.special_ids.source_pad_id)
+            indices = self._free_indices(len(group))
+            tensors = self._cache.join(indices, lengths, padded=ids.shape[1])
+            self._encoder.bind({"source_ids": ids, **tensors.inputs}, tensors.outputs)
             self._encoder.run()
-            self._search.join(rows, [sentence.options for sentence in group])
-            if self._choices:
+            self._search.join(indices, [sentence.options for sentence in group])
+            if self._shortlist:
                 prefixes = [sentence.options.prefix_ids for sentence in group]
-                self._choices.join(rows, self._runtime.suggest(ids), prefixes)
-            for row, sentence in zip(rows.tolist(), group, strict=True):
-                self._sentences[row] = sentence
+                self._shortlist.join(indices, self._sessions.suggest(ids), prefixes)
+            for index, sentence in zip(indices.tolist(), group, strict=True):
+                self._sentences[index] = sentence
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
         """Extend every hypothesis by one token.
 
         Returns:
-            The sentences that are done and have left, each with its hypotheses, best first.
+            Sentences that are done and have left, each with its hypotheses, best first.
         """
-        # Here and not when they leave: most places are taken by others at once, and then no array has to move.
+        # Here and not when they leave: most indices are taken by others at once, and then no array has to move.
         self._close_gaps()
         search, cache = self._search, self._cache
-        cache.advance(search.parents)
+        cache.advance(search.beams.parents)
         self._bind()
         self._decoder.run()
-        done = search.advance(self._answer, self._attention)
-        return [(self._leave(row), hypotheses) for row, hypotheses in done]
+        done = search.advance(self._candidates, self._attention)
+        return [(self._leave(index), hypotheses) for index, hypotheses in done]
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""
@@ -125,67 +134,72 @@ class Batch:
         return self._search.partial(self._sentences.index(sentence))
 
     def committed(self, sentence: Sentence) -> list[int]:
-        """Return the tokens that the best hypothesis is sure to begin with."""
+        """Return the tokens at the beginning of the best hypothesis that will not change any more."""
         return self._search.committed(self._sentences.index(sentence))
 
-    def _places(self, count: int) -> Ints:
-        """Return rows for new sentences: those that others have left, then new ones."""
-        free = [row for row, sentence in enumerate(self._sentences) if sentence is None][:count]
+    def _free_indices(self, count: int) -> Ints:
+        """Return batch indices for new sentences: those that others have left, then new ones."""
+        free = [index for index, sentence in enumerate(self._sentences) if sentence is None][:count]
         size = len(self._sentences)
         self._sentences += [None] * (count - len(free))
         return np.array([*free, *range(size, len(self._sentences))], dtype=np.int64)
 
-    def _leave(self, row: int) -> Sentence:
-        sentence = self._sentences[row]
+    def _leave(self, index: int) -> Sentence:
+        sentence = self._sentences[index]
         if sentence is None:
-            raise RuntimeError("a row without sentence was decoded")
-        self._sentences[row] = None
+            raise RuntimeError("a batch index without sentence was decoded")
+        self._sentences[index] = None
         return sentence
 
     def _close_gaps(self) -> None:
-        """Let the last sentences take the places that others have left."""
-        taken = [row for row, sentence in enumerate(self._sentences) if sentence is not None]
+        """Move the last sentences to the indices that others have left."""
+        taken = [index for index, sentence in enumerate(self._sentences) if sentence is not None]
         if len(taken) == len(self._sentences):
             return
         order = np.arange(len(taken))
-        gaps = [row for row, sentence in enumerate(self._sentences[: len(taken)]) if sentence is None]
+        gaps = [index for index, sentence in enumerate(self._sentences[: len(taken)]) if sentence is None]
         order[gaps] = taken[len(taken) - len(gaps) :]
         self._search.select(order)
         self._cache.select(order)
-        if self._choices:
-            self._choices.select(order)
-        self._sentences = [self._sentences[row] for row in order]
+        if self._shortlist:
+            self._shortlist.select(order)
+        self._sentences = [self._sentences[index] for index in order]
 
     def _bind(self) -> None:
-        """Hand the arrays that are new to the graph."""
-        search, cache = self._search, self._cache
-        batch, beam = search.token_ids.shape
-        shape = (batch, self._candidate_count)
-        if self._answer.scores.shape != shape:
-            self._answer = Candidates(np.zeros(shape, np.float32), np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-            self._no_edits = no_edits(batch, beam)
-        if self._attention.shape != (batch, beam, cache.sources):
-            self._attention = np.zeros((batch, beam, cache.sources), dtype=np.float32)
-        choices = self._choices.inputs() if self._choices else None
+        """Bind the arrays that are new to the decoder graph."""
+        self._fit_outputs()
+        search, cache, shortlist = self._search, self._cache, self._shortlist
         edits = search.edits()
-        if edits and self._choices:
-            edits = self._choices.placed(edits)
+        if edits and shortlist:
+            edits = shortlist.translated(edits)
+        choices = shortlist.inputs() if shortlist else None
         # Most steps work on the arrays of the step before.
-        owners = (search.token_ids, cache.decoder, choices, edits, self._answer, self._attention)
+        owners = (search.beams, cache.decoder_tensors, choices, edits, self._candidates, self._attention)
         if all(map(operator.is_, owners, self._bound)):
             return
         self._bound = owners
-        inputs: dict[str, Value] = {
-            "token_ids": search.token_ids,
-            "positions": search.positions,
-            "scores": search.scores,
-            "candidate_count": self._wanted,
+        inputs: dict[str, Tensor] = {
+            "token_ids": search.beams.token_ids,
+            "positions": search.beams.positions,
+            "scores": search.beams.scores,
+            "candidate_count": self._candidate_count,
             **(edits or self._no_edits)._asdict(),
             **(choices or {}),
-            **cache.decoder.inputs,
+            **cache.decoder_tensors.inputs,
         }
-        answer = {f"candidate_{name}": array for name, array in self._answer._asdict().items()}
-        self._decoder.bind(inputs, {"attention": self._attention, **answer, **cache.decoder.outputs})
+        candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
+        self._decoder.bind(inputs, {"attention": self._attention, **candidates, **cache.decoder_tensors.outputs})
+
+    def _fit_outputs(self) -> None:
+        """Replace the arrays of outputs, and of no edits, if they do not fit the batch any more."""
+        batch, beam = self._search.beams.token_ids.shape
+        shape = (batch, int(self._candidate_count[0]))
+        if self._candidates.scores.shape != shape:
+            dtypes = (np.float32, np.int64, np.int64)
+            self._candidates = Candidates(*(np.zeros(shape, dtype) for dtype in dtypes))
+            self._no_edits = no_edits(batch, beam)
+        if self._attention.shape != (batch, beam, self._cache.source_slots):
+            self._attention = np.zeros((batch, beam, self._cache.source_slots), dtype=np.float32)
 
 
 def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
@@ -195,7 +209,7 @@ def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
     for sentence in sentences:
         length = len(sentence.source_ids)
         padded = (len(group) + 1) * length
-        if group and padded - tokens - length > _PADDED_SHARE * padded:
+        if group and padded - tokens - length > _MAX_PADDED_SHARE * padded:
             yield group
             group, tokens = [], 0
         group.append(sentence)
@@ -204,10 +218,10 @@ def _groups(sentences: Sequence[Sentence]) -> Iterator[list[Sentence]]:
         yield group
 
 
-def _pad(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[Ints, Ints]:
+def _pad(source_ids: Sequence[Sequence[int]], pad_id: int) -> tuple[Ints, Ints]:
     """Return ids [batch, source] and lengths [batch]."""
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    ids = np.full((len(rows), lengths.max()), pad_id, dtype=np.int64)
-    for padded, row in zip(ids, rows, strict=True):
-        padded[: len(row)] = row
-    return ids, lengths
+    lengths = np.array([len(ids) for ids in source_ids], dtype=np.int64)
+    matrix = np.full((len(source_ids), lengths.max()), pad_id, dtype=np.int64)
+    for padded, ids in zip(matrix, source_ids, strict=True):
+        padded[: len(ids)] = ids
+    return matrix, lengths

@@ -17,21 +17,19 @@ from xuanzang.server.engine.arrays import Floats, Ints, extended
 from xuanzang.server.engine.decoding.history import History
 from xuanzang.server.engine.decoding.hypotheses import (
     Ending,
-    Finished,
+    FinishedHypotheses,
     SearchOptions,
     TargetHypothesis,
     final_score,
     rank,
 )
-from xuanzang.server.engine.decoding.logit_edits import Edits, hypothesis_edits, stack
+from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
 from xuanzang.server.engine.decoding.sampling import Sampler
-from xuanzang.server.engine.decoding.token_details import Traces
+from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 
 DEAD_SCORE = np.float32(-1.0e9)
-"""Score of a row without hypothesis: no sum of log-probabilities comes near it, and it stays finite in the graph."""
+"""Score of a beam position without hypothesis: below any sum of log-probabilities, and finite in the graph."""
 _DEAD = float(DEAD_SCORE) / 2
-# What a search knows of every sentence, or of every hypothesis.
-_ARRAYS = ("token_ids", "scores", "positions", "parents")
 
 
 class Candidates(NamedTuple):
@@ -40,236 +38,275 @@ class Candidates(NamedTuple):
     scores: Floats
     """Summed log-probabilities."""
     ids: Ints
-    """The token that each adds."""
+    """Tokens that they add."""
     parents: Ints
-    """The hypothesis that each continues."""
+    """Beam positions of the hypotheses that they continue."""
 
 
-class Row:
-    """What is known of one sentence besides its living hypotheses."""
+class BeamArrays(NamedTuple):
+    """The live hypotheses of all sentences, as the next decoder step takes them."""
+
+    token_ids: Ints
+    """Last token of each hypothesis, [batch, beam]."""
+    scores: Floats
+    """Summed log-probability of each hypothesis, [batch, beam]."""
+    positions: Ints
+    """Position of `token_ids`, which is the number of tokens generated, [batch, 1]."""
+    parents: Ints
+    """Beam position of each hypothesis before the last step, [batch, beam]."""
+
+    @classmethod
+    def empty(cls, beam_size: int) -> BeamArrays:
+        """Return arrays of no sentences."""
+        ids = np.zeros((0, beam_size), dtype=np.int64)
+        return cls(ids, ids.astype(np.float32), np.zeros((0, 1), dtype=np.int64), ids.copy())
+
+    def extended(self, more: int) -> BeamArrays:
+        """Return arrays with room for more sentences."""
+        return BeamArrays(
+            extended(self.token_ids, more),
+            extended(self.scores, more),
+            extended(self.positions, more),
+            extended(self.parents, more),
+        )
+
+    def selected(self, order: Ints) -> BeamArrays:
+        """Return the arrays of some sentences, in the order given."""
+        return BeamArrays(self.token_ids[order], self.scores[order], self.positions[order], self.parents[order])
+
+
+class SentenceState:
+    """What the search knows of one sentence besides its live hypotheses."""
 
     def __init__(self, options: SearchOptions, step: int) -> None:
         self.options = options
-        self.finished = Finished(options)
-        self.sampler = Sampler(options.sampling) if options.sampling else None
-        # By the steps of the search.
+        self.finished = FinishedHypotheses(options.decoding)
+        self.sampler = Sampler(options.decoding.sampling) if options.decoding.sampling else None
+        # Counted in steps of the search.
         self.limit = step + options.max_target_length
-        self.looked_at_from = 0 if self.sampler else self.limit
-        self.constrained_until = step + options.constrained_tokens
+        self.inspected_from = 0 if self.sampler else self.limit
+        self.edited_until = step + options.edited_tokens
 
 
 class BeamSearch:
-    """The hypotheses of a batch of sentences with the same beam size; sentences come and go.
+    """The hypotheses of a batch of sentences with the same beam size; sentences join and leave.
 
-    `token_ids`, `scores` and `positions` are what the next decoder step is asked; `advance` takes its answer. These
-    arrays are changed in place by `advance`, and are other arrays after `join` and `select`.
+    `beams` is the input of the next decoder step; `advance` takes its output. The arrays are changed in place by
+    `advance`, and replaced by `join` and `select`. Sentences are named by their batch index.
     """
 
-    def __init__(self, beam_size: int, *, start_id: int, eos_id: int, traced: int | None = None) -> None:
+    def __init__(
+        self, beam_size: int, *, start_id: int, eos_id: int, details: TokenDetailRecorder | None = None
+    ) -> None:
         """Start without sentences.
 
         Args:
-            beam_size: Hypotheses of each.
-            start_id: First token of all.
-            eos_id: Token that ends one.
-            traced: Most source positions, if attention and scores are to be kept for every token; else None.
+            beam_size: Hypotheses per sentence.
+            start_id: First decoder input of all hypotheses.
+            eos_id: Token that ends a hypothesis.
+            details: Recorder of scores and attention of every token, if they are wanted.
         """
         self.beam_size = beam_size
         self._start_id, self._eos_id = start_id, eos_id
-        self.rows: list[Row] = []
-        self.traces = None if traced is None else Traces(beam_size, sources=traced)
-        self.token_ids: Ints = np.zeros((0, beam_size), dtype=np.int64)
-        """Last token of each hypothesis, [batch, beam]."""
-        self.scores: Floats = np.zeros((0, beam_size), dtype=np.float32)
-        """Summed log-probability of each hypothesis, [batch, beam]."""
-        self.positions: Ints = np.zeros((0, 1), dtype=np.int64)
-        """Position of `token_ids`, which is the number of tokens generated, [batch, 1]."""
-        self.parents: Ints = np.zeros((0, beam_size), dtype=np.int64)
-        """Where each hypothesis stood before the last `advance`, [batch, beam]."""
+        self.sentences: list[SentenceState] = []
+        self.details = details
+        self.beams = BeamArrays.empty(beam_size)
         self._history = History(beam_size)
         self._step = 0
-        # No row has an earlier one, none a later one: asking all rows at each step takes too long.
-        self._looked_at_from = 0
-        self._constrained_until = 0
+        # Bounds over all sentences: asking each of them at each step takes too long.
+        self._inspected_from = 0
+        self._edited_until = 0
 
     def __len__(self) -> int:
         """Return the number of sentences."""
-        return len(self.rows)
+        return len(self.sentences)
 
-    def join(self, rows: Ints, options: Sequence[SearchOptions]) -> None:
-        """Begin the search for sentences.
+    def join(self, indices: Ints, options: Sequence[SearchOptions]) -> None:
+        """Begin the search of sentences.
 
         Args:
-            rows: Of each: places that others have left, or the next ones.
-            options: Of each; the beam size is that of the search.
+            indices: Batch indices, of sentences that have left or the next ones.
+            options: Options of each; the beam size is that of the search.
         """
-        if (more := int(rows.max()) + 1 - len(self)) > 0:
-            self._extend(more)
-        for row, option in zip(rows.tolist(), options, strict=True):
-            state = Row(option, self._step)
-            self.rows[row : row + 1] = [state]  # the next one is put at the end
-            self._looked_at_from = min(self._looked_at_from, state.looked_at_from)
-            self._constrained_until = max(self._constrained_until, state.constrained_until)
-        self.token_ids[rows] = self._start_id
-        self.scores[rows] = DEAD_SCORE
-        self.scores[rows, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
-        self.positions[rows] = 0
-        self.parents[rows] = np.arange(self.beam_size)
-        if self.traces:
-            self.traces.join(rows)
-
-    def _extend(self, more: int) -> None:
-        for name in _ARRAYS:
-            setattr(self, name, extended(getattr(self, name), more))
-        self._history.extend(more)
+        if (more := int(indices.max()) + 1 - len(self)) > 0:
+            self.beams = self.beams.extended(more)
+            self._history.extend(more)
+        for index, option in zip(indices.tolist(), options, strict=True):
+            state = SentenceState(option, self._step)
+            self.sentences[index : index + 1] = [state]  # the next one is put at the end
+            self._inspected_from = min(self._inspected_from, state.inspected_from)
+            self._edited_until = max(self._edited_until, state.edited_until)
+        beams = self.beams
+        beams.token_ids[indices] = self._start_id
+        beams.scores[indices] = DEAD_SCORE
+        beams.scores[indices, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
+        beams.positions[indices] = 0
+        beams.parents[indices] = np.arange(self.beam_size)
+        if self.details:
+            self.details.join(indices)
 
     def select(self, order: Ints) -> None:
         """Keep only some sentences, in the order given.
 
         Args:
-            order: Rows, [batch].
+            order: Batch indices, [batch].
         """
-        self.rows = [self.rows[row] for row in order.tolist()]
-        for name in _ARRAYS:
-            setattr(self, name, getattr(self, name)[order])
+        self.sentences = [self.sentences[index] for index in order.tolist()]
+        self.beams = self.beams.selected(order)
         self._history.select(order)
-        if self.traces:
-            self.traces.select(order)
+        if self.details:
+            self.details.select(order)
 
     def advance(self, candidates: Candidates, attention: Floats) -> list[tuple[int, list[TargetHypothesis]]]:
         """Choose the hypotheses that live on.
 
         Args:
-            candidates: Answer of the decoder step.
-            attention: What each hypothesis' last token gave to each source position, [batch, beam, source].
+            candidates: Output of the decoder step.
+            attention: Attention of each hypothesis' last token to each source position, [batch, beam, source].
 
         Returns:
-            Rows of the sentences that are done, with up to num_hypotheses hypotheses each, best first. Their rows mean
-            nothing from now on; take them out with `select`.
+            Batch indices of the sentences that are done, with up to num_hypotheses hypotheses each, best first. What
+            the search holds of them is meaningless from now on; take them out with `select`, or let others take their
+            indices.
         """
-        if self.traces:
-            self.traces.see(attention)
+        if self.details:
+            self.details.observe(attention)
         self._step += 1
-        self.positions += 1
-        # Most sentences just go on with their best continuations; the others are looked at one by one.
+        self._continue_best(candidates)
         scores, ids, parents = candidates
-        self.scores[:] = scores[:, : self.beam_size]
-        self.token_ids[:] = ids[:, : self.beam_size]
-        self.parents[:] = parents[:, : self.beam_size]
         done = [
-            row
-            for row in self._unusual()
-            if self._advance_row(
-                row, list(zip(scores[row].tolist(), ids[row].tolist(), parents[row].tolist(), strict=True))
+            index
+            for index in self._to_inspect()
+            if self._advance_sentence(
+                index, list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True))
             )
         ]
-        self._history.add(self.token_ids, self.parents, self.positions)
-        if self.traces:
-            self.traces.inherit(self.parents, self.scores, self.positions[:, 0] - 1)
-        return [(row, [self._ended(row, ending) for ending in self.rows[row].finished.best()]) for row in done]
+        beams = self.beams
+        self._history.add(beams.token_ids, beams.parents, beams.positions)
+        if self.details:
+            self.details.advance(beams.parents, beams.scores, beams.positions[:, 0] - 1)
+        return [
+            (index, [self._ended(index, ending) for ending in self.sentences[index].finished.best()]) for index in done
+        ]
 
-    def _unusual(self) -> list[int]:
-        """Return the rows whose hypotheses may not just go on."""
-        worst = self.scores[:, -1].tolist()
+    def _continue_best(self, candidates: Candidates) -> None:
+        """Let every sentence go on with its best continuations, as most do; the others are corrected one by one."""
+        beams = self.beams
+        beams.positions[:] += 1
+        beams.scores[:] = candidates.scores[:, : self.beam_size]
+        beams.token_ids[:] = candidates.ids[:, : self.beam_size]
+        beams.parents[:] = candidates.parents[:, : self.beam_size]
+
+    def _to_inspect(self) -> list[int]:
+        """Return the sentences whose best continuations may not just live on."""
+        worst = self.beams.scores[:, -1].tolist()
         found = [
-            row
-            for row, (ids, score) in enumerate(zip(self.token_ids.tolist(), worst, strict=True))
+            index
+            for index, (ids, score) in enumerate(zip(self.beams.token_ids.tolist(), worst, strict=True))
             if self._eos_id in ids or score < _DEAD
         ]
-        if self._step >= self._looked_at_from:
-            others = [row for row, state in enumerate(self.rows) if self._step >= state.looked_at_from]
+        if self._step >= self._inspected_from:
+            others = [index for index, state in enumerate(self.sentences) if self._step >= state.inspected_from]
             found = sorted({*found, *others})
-            going_on = (state.looked_at_from for state in self.rows if self._step < state.limit)
-            self._looked_at_from = min(going_on, default=self._step + 1)
+            going_on = (state.inspected_from for state in self.sentences if self._step < state.limit)
+            self._inspected_from = min(going_on, default=self._step + 1)
         return found
 
-    def _advance_row(self, row: int, candidates: list[tuple[float, int, int]]) -> bool:
+    def _advance_sentence(self, index: int, candidates: list[tuple[float, int, int]]) -> bool:
         """Sort the candidates of a sentence into finished ones and survivors; return whether it is done."""
-        state = self.rows[row]
+        state = self.sentences[index]
         allowed = [candidate for candidate in candidates if candidate[0] > _DEAD]
         if state.sampler:
             allowed = state.sampler.choose(allowed)
         at_limit = self._step >= state.limit
-        for place, (score, token, parent) in enumerate(allowed[: self.beam_size]):
+        for number, (score, token, parent) in enumerate(allowed[: self.beam_size]):
             if token == self._eos_id or at_limit:
-                state.finished.add(self._ending(row, parent, token, score), on_top=place == 0)
+                state.finished.add(self._ending(index, parent, token, score), is_best=number == 0)
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
-        if at_limit or not survivors or state.finished.enough():
+        if at_limit or not survivors or state.finished.is_enough():
             return True
-        self._survive(row, survivors)
+        self._survive(index, survivors)
         return False
 
-    def _survive(self, row: int, survivors: Sequence[tuple[float, int, int]]) -> None:
+    def _survive(self, index: int, survivors: Sequence[tuple[float, int, int]]) -> None:
         dead = (float(DEAD_SCORE), self._eos_id, 0)
         filled = [*survivors, *[dead] * (self.beam_size - len(survivors))]
-        self.scores[row], self.token_ids[row], self.parents[row] = zip(*filled, strict=True)
+        beams = self.beams
+        beams.scores[index], beams.token_ids[index], beams.parents[index] = zip(*filled, strict=True)
 
-    def _ending(self, row: int, parent: int, token: int, total: float) -> Ending:
-        """End a hypothesis with a token of this step, which the one that stood at `parent` before is given."""
-        count = self._length(row)
-        trace = self.traces.trace(row, parent, total, count) if self.traces else None
-        return Ending(parent, token, count, final_score(total, count, self.rows[row].options, trace), trace)
+    def _ending(self, index: int, parent: int, token: int, total: float) -> Ending:
+        """End a hypothesis with a token of this step, added to the one at beam position `parent` before it."""
+        count = self._length(index)
+        details = self.details.of_ending(index, parent, total, count) if self.details else None
+        score = final_score(total, count, self.sentences[index].options.decoding, details)
+        return Ending(parent, token, count, score, details)
 
-    def _ended(self, row: int, ending: Ending) -> TargetHypothesis:
-        """Make what is returned of a hypothesis that has ended in this step or before."""
+    def _ended(self, index: int, ending: Ending) -> TargetHypothesis:
+        """Look up the tokens of a hypothesis that ended in this step or before."""
         before = ending.token_count - 1
-        tokens = self._history.tokens(row, ending.parent, before, ago=self._length(row) - before)
+        tokens = self._history.tokens(index, ending.parent, before, ago=self._length(index) - before)
         finished = ending.token == self._eos_id
         return TargetHypothesis(
             target_ids=tokens if finished else [*tokens, ending.token],
             score=ending.score,
             token_count=ending.token_count,
             finished=finished,
-            trace=ending.trace,
+            details=ending.details,
         )
 
-    def _living(self, row: int) -> list[int]:
-        return [place for place, score in enumerate(self.scores[row].tolist()) if score > _DEAD]
+    def _live(self, index: int) -> list[int]:
+        """Return the beam positions that hold a hypothesis."""
+        return [position for position, score in enumerate(self.beams.scores[index].tolist()) if score > _DEAD]
 
-    def edits(self) -> Edits | None:
-        """Return how logits must be changed before the next tokens are chosen; None for not at all."""
-        if self._step >= self._constrained_until:
+    def edits(self) -> LogitEdits | None:
+        """Return the changes of logits before the next tokens are chosen; None for none."""
+        if self._step >= self._edited_until:
             return None
-        constrained = [row for row, state in enumerate(self.rows) if self._step < state.constrained_until]
-        if not constrained:
-            self._constrained_until = 0
+        edited = [index for index, state in enumerate(self.sentences) if self._step < state.edited_until]
+        if not edited:
+            self._edited_until = 0
             return None
         edits = {
-            (row, place): hypothesis_edits(
-                self.rows[row].options, self._history.tokens(row, place, self._length(row)), eos_id=self._eos_id
+            (index, position): hypothesis_edits(
+                self.sentences[index].options,
+                self._history.tokens(index, position, self._length(index)),
+                eos_id=self._eos_id,
             )
-            for row in constrained
-            for place in self._living(row)
+            for index in edited
+            for position in self._live(index)
         }
         return stack(edits, batch=len(self), beam=self.beam_size)
 
-    def _length(self, row: int) -> int:
-        return int(self.positions[row, 0])
+    def _length(self, index: int) -> int:
+        return int(self.beams.positions[index, 0])
 
-    def partial(self, row: int) -> list[TargetHypothesis]:
+    def partial(self, index: int) -> list[TargetHypothesis]:
         """Return the best hypotheses so far, unfinished ones too; empty before the first step."""
-        state, length = self.rows[row], self._length(row)
-        found = [self._ended(row, ending) for ending in state.finished.endings]
-        for place in self._living(row) if length else ():
-            trace = self.traces.living_trace(row, place, length) if self.traces else None
-            unfinished = TargetHypothesis(
-                target_ids=self._history.tokens(row, place, length),
-                score=final_score(float(self.scores[row, place]), length, state.options, trace),
-                token_count=length,
-                finished=False,
-                trace=trace,
-            )
-            found.append(unfinished)
-        return rank(found, state.options.num_hypotheses)
+        state, length = self.sentences[index], self._length(index)
+        found = [self._ended(index, ending) for ending in state.finished.endings]
+        found += [self._unfinished(index, position) for position in (self._live(index) if length else ())]
+        return rank(found, state.options.decoding.num_hypotheses)
 
-    def committed(self, row: int) -> list[int]:
+    def _unfinished(self, index: int, beam_position: int) -> TargetHypothesis:
+        state, length = self.sentences[index], self._length(index)
+        details = self.details.of_live(index, beam_position, length) if self.details else None
+        total = float(self.beams.scores[index, beam_position])
+        return TargetHypothesis(
+            target_ids=self._history.tokens(index, beam_position, length),
+            score=final_score(total, length, state.options.decoding, details),
+            token_count=length,
+            finished=False,
+            details=details,
+        )
+
+    def committed(self, index: int) -> list[int]:
         """Return the tokens with which every hypothesis begins that can still be the best: they will not change."""
-        living = self._living(row)
-        texts = [self._history.shared(row, living, self._length(row))] if living else []
-        texts += [self._ended(row, ending).target_ids for ending in self.rows[row].finished.endings]
+        live = self._live(index)
+        begun = [self._history.shared(index, live, self._length(index))] if live else []
+        begun += [self._ended(index, ending).target_ids for ending in self.sentences[index].finished.endings]
         common = 0
-        for tokens in zip(*texts, strict=False):
+        for tokens in zip(*begun, strict=False):
             if len(set(tokens)) > 1:
                 break
             common += 1
-        return texts[0][:common] if texts else []
+        return begun[0][:common] if begun else []

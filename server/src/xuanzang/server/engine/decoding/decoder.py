@@ -1,24 +1,24 @@
-"""All that one worker decodes of one model."""
+"""Everything that one worker decodes with one model: a running batch for each shape."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
-from xuanzang.server.engine.decoding.batch import Batch, Kind
+from xuanzang.server.engine.decoding.batch import Batch, BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.runtime.sessions import Sessions
 
 
 class Decoder:
-    """Running batches, one for each kind of sentence. Belongs to one thread."""
+    """Running batches of one model, one for each shape of sentences. Belongs to one thread."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._batches: dict[Kind, Batch] = {}
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._batches: dict[BatchShape, Batch] = {}
 
     def __len__(self) -> int:
-        """Return the number of sentences that are being decoded."""
+        """Return the number of sentences in the batches."""
         return sum(len(batch) for batch in self._batches.values())
 
     @property
@@ -27,27 +27,27 @@ class Decoder:
         return sum(batch.cache_bytes for batch in self._batches.values())
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
-        """Encode sentences and start their search beside those that are being decoded.
+        """Encode sentences and begin their search beside those in the batches.
 
         Args:
-            sentences: Of any kind.
+            sentences: Sentences of any shapes.
         """
-        by_kind = sorted(sentences, key=_kind)
-        for kind, group in groupby(by_kind, key=_kind):
-            self._batch(kind).admit(list(group))
+        by_shape = sorted(sentences, key=_shape)
+        for shape, group in groupby(by_shape, key=_shape):
+            self._batch(shape).admit(list(group))
 
-    def _batch(self, kind: Kind) -> Batch:
-        """Return the batch of a kind; the memory of an empty one is kept for the next of its kind, but not for ever."""
-        if kind not in self._batches:
-            self._batches = {kind: batch for kind, batch in self._batches.items() if len(batch)}
-            self._batches[kind] = Batch(self._runtime, kind)
-        return self._batches[kind]
+    def _batch(self, shape: BatchShape) -> Batch:
+        """Return the batch of a shape. An empty one keeps its memory until a batch of another shape is begun."""
+        if shape not in self._batches:
+            self._batches = {shape: batch for shape, batch in self._batches.items() if len(batch)}
+            self._batches[shape] = Batch(self._sessions, shape)
+        return self._batches[shape]
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
         """Extend every hypothesis by one token.
 
         Returns:
-            The sentences that are done, each with its hypotheses, best first.
+            Sentences that are done, each with its hypotheses, best first.
         """
         return [found for batch in self._batches.values() if len(batch) for found in batch.step()]
 
@@ -59,12 +59,12 @@ class Decoder:
 
     def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
         """Return the best hypotheses of a sentence so far; empty before its first step."""
-        return self._batches[_kind(sentence)].partial(sentence)
+        return self._batches[_shape(sentence)].partial(sentence)
 
     def committed(self, sentence: Sentence) -> list[int]:
-        """Return the tokens that the best hypothesis of a sentence is sure to begin with."""
-        return self._batches[_kind(sentence)].committed(sentence)
+        """Return the tokens at the beginning of a sentence's best hypothesis that will not change any more."""
+        return self._batches[_shape(sentence)].committed(sentence)
 
 
-def _kind(sentence: Sentence) -> Kind:
-    return Kind.of(sentence.options)
+def _shape(sentence: Sentence) -> BatchShape:
+    return BatchShape.of(sentence.options.decoding)

@@ -1,4 +1,4 @@
-"""The tokens of the hypotheses of a batch, kept as what each step added and where each hypothesis stood before."""
+"""Tokens of the hypotheses of a batch, kept as the token that each step added and the hypothesis that it continued."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _Steps = list[list[list[int]]]
 
 
 class History:
-    """Nothing is moved when hypotheses change places: the tokens of one are found by going back from its last."""
+    """Links from each hypothesis to its parent; nothing moves when hypotheses change their beam positions.
+
+    The tokens of a hypothesis are found by following the links back from its last one.
+    """
 
     def __init__(self, beam_size: int) -> None:
         """Start without sentences."""
@@ -25,7 +28,7 @@ class History:
         self._steps = 0
 
     def extend(self, more: int) -> None:
-        """Take in sentences after the last one."""
+        """Make room for sentences after the last one."""
         self._links = extended(self._links, more)
 
     def select(self, order: Ints) -> None:
@@ -33,11 +36,11 @@ class History:
         self._links = self._links[order]
 
     def add(self, token_ids: Ints, parents: Ints, positions: Ints) -> None:
-        """Note a step.
+        """Record a step.
 
         Args:
-            token_ids: That it gave each hypothesis, [batch, beam].
-            parents: Where each stood before, [batch, beam].
+            token_ids: Token that each hypothesis got, [batch, beam].
+            parents: Beam position of each before the step, [batch, beam].
             positions: Tokens of each sentence so far, these included, [batch, 1].
         """
         if self._steps == self._links.shape[1]:
@@ -51,42 +54,42 @@ class History:
         self._links = extended(self._links[:, self._steps - needed :], _STEPS_CHUNK, axis=1)
         self._steps = needed
 
-    def tokens(self, row: int, hypothesis: int, count: int, *, ago: int = 0) -> list[int]:
+    def tokens(self, index: int, beam_position: int, count: int, *, ago: int = 0) -> list[int]:
         """Return the last tokens of a hypothesis.
 
         Args:
-            row: Of the sentence.
-            hypothesis: Where it stands, or stood.
-            count: Tokens.
-            ago: Steps since it stood there.
+            index: Batch index of the sentence.
+            beam_position: Beam position of the hypothesis, now or then.
+            count: Number of tokens.
+            ago: Steps since it had this beam position.
         """
-        return self._walk(self._last(row, count, ago), hypothesis)
+        return self._follow(self._last(index, count, ago), beam_position)
 
-    def shared(self, row: int, hypotheses: Sequence[int], count: int) -> list[int]:
-        """Return the tokens that different hypotheses of a sentence begin with.
+    def shared(self, index: int, beam_positions: Sequence[int], count: int) -> list[int]:
+        """Return the tokens with which several hypotheses of a sentence begin.
 
         Args:
-            row: Of the sentence.
-            hypotheses: Where they stand, at least one.
+            index: Batch index of the sentence.
+            beam_positions: Beam positions of the hypotheses, at least one.
             count: Tokens of each.
         """
-        steps = self._last(row, count, 0)
-        places = set(hypotheses)
-        while len(places) > 1 and steps:
+        steps = self._last(index, count, 0)
+        ancestors = set(beam_positions)
+        while len(ancestors) > 1 and steps:
             _, parents = steps.pop()
-            places = {parents[place] for place in places}
-        return self._walk(steps, places.pop())
+            ancestors = {parents[position] for position in ancestors}
+        return self._follow(steps, ancestors.pop())
 
-    def _last(self, row: int, count: int, ago: int) -> _Steps:
+    def _last(self, index: int, count: int, ago: int) -> _Steps:
         end = self._steps - ago
-        steps: _Steps = self._links[row, end - count : end].tolist()
+        steps: _Steps = self._links[index, end - count : end].tolist()
         return steps
 
     @staticmethod
-    def _walk(steps: _Steps, hypothesis: int) -> list[int]:
-        """Go back from a hypothesis to the first of some steps; return its tokens."""
+    def _follow(steps: _Steps, beam_position: int) -> list[int]:
+        """Follow the links of a hypothesis back to the first of some steps; return its tokens."""
         tokens = []
         for ids, parents in reversed(steps):
-            tokens.append(ids[hypothesis])
-            hypothesis = parents[hypothesis]
+            tokens.append(ids[beam_position])
+            beam_position = parents[beam_position]
         return tokens[::-1]

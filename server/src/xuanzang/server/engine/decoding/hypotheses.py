@@ -1,4 +1,4 @@
-"""What is asked of the search for one sentence, and what it finds."""
+"""Searches of single sentences: their options, and the hypotheses that they find."""
 
 from __future__ import annotations
 
@@ -6,44 +6,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from xuanzang.server.engine.types import SamplingOptions
+from xuanzang.server.engine.types import DecodingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
-    """How one sentence is searched; every field resolved."""
+    """How one sentence is searched: the caller's options, and what they mean for this sentence in ids."""
 
-    beam_size: int
-    """Hypotheses kept; 1 is greedy search."""
-    num_hypotheses: int
-    """Hypotheses returned, at most beam_size."""
-    length_penalty: float
-    """Exponent α on the length; 0 for none."""
-    min_target_length: int
-    """Tokens before eos is allowed, eos not counted."""
+    decoding: DecodingOptions
+    """The caller's options."""
     max_target_length: int
-    """Most tokens, eos counted."""
-    coverage_penalty: float = 0.0
-    """β of β · Σ log min(attention to a source position, 1), added to scores; 0 for none."""
-    repetition_penalty: float = 1.0
-    """Divides positive logits of tokens that a hypothesis has, multiplies negative ones; 1 for none."""
-    no_repeat_ngram_size: int = 0
-    """Sequences of this many tokens occur at most once; 0 for no limit."""
+    """Maximum target tokens, eos counted."""
     prefix_ids: tuple[int, ...] = ()
-    """What every hypothesis begins with."""
+    """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of tokens that no hypothesis may hold; none is empty."""
-    sampling: SamplingOptions | None = None
-    """None to search for the best."""
-    traced: bool = False
-    """Whether scores and alignment are wanted for every token."""
 
     @property
-    def constrained_tokens(self) -> int:
-        """How many tokens of a hypothesis need edited logits before they are chosen; the first ones, or all."""
-        if self.repetition_penalty != 1.0 or self.no_repeat_ngram_size or self.suppressed_sequences:
+    def edited_tokens(self) -> int:
+        """Number of tokens before whose choice logits are edited: the first so many of a hypothesis, or all."""
+        decoding = self.decoding
+        if decoding.repetition_penalty != 1.0 or decoding.no_repeat_ngram_size or self.suppressed_sequences:
             return self.max_target_length
-        return max(self.min_target_length, len(self.prefix_ids))
+        return max(decoding.min_target_length, len(self.prefix_ids))
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -55,13 +40,13 @@ class Sentence:
     options: SearchOptions
 
 
-class Trace(NamedTuple):
-    """What is known of each token of a hypothesis; eos, where there is one, is the last."""
+class TokenDetails(NamedTuple):
+    """Score and alignment of each token of a hypothesis; eos, where there is one, is the last."""
 
     scores: list[float]
     """Log-probability of each, nats."""
     alignment: list[int]
-    """Source position that each attends to most, averaged over the heads of the last layer."""
+    """Source position with the greatest attention of each, averaged over the heads of the last layer."""
     coverage_loss: float
     """Σ log min(attention to a source position, 1) over all positions that got any."""
 
@@ -73,75 +58,77 @@ class TargetHypothesis:
     target_ids: list[int]
     """Without start and end token."""
     score: float
-    """sum / length^α, nats, and the coverage penalty."""
+    """sum / length^α in nats, plus the coverage penalty."""
     token_count: int
     """Tokens generated, eos counted."""
     finished: bool
-    """Ended in eos, rather than at a limit."""
-    trace: Trace | None = None
-    """If asked for."""
+    """Whether it ended in eos, rather than at a limit."""
+    details: TokenDetails | None = None
+    """None unless the sentence is searched with details."""
 
 
 class Ending(NamedTuple):
-    """The end of a hypothesis. Most are outdone by others, so its tokens are looked up when they are wanted."""
+    """The end of a hypothesis. Most are outdone by others, so tokens are looked up only for those returned."""
 
     parent: int
-    """The hypothesis that its last token continued, as they stood then."""
+    """Beam position, before the last step, of the hypothesis that the last token continues."""
     token: int
-    """The last one."""
+    """The last token."""
     token_count: int
-    """Tokens generated, this one counted."""
+    """Tokens generated, the last one counted."""
     score: float
-    """As of `TargetHypothesis`."""
-    trace: Trace | None
+    """As in `TargetHypothesis`."""
+    details: TokenDetails | None
 
 
-def final_score(total: float, count: int, options: SearchOptions, trace: Trace | None) -> float:
-    """Return the score of a hypothesis.
+def final_score(total: float, count: int, options: DecodingOptions, details: TokenDetails | None) -> float:
+    """Return the score by which finished hypotheses are ranked.
 
     Args:
-        total: Sum of its log-probabilities.
+        total: Sum of the log-probabilities, nats.
         count: Tokens generated, eos counted.
-        options: Of its sentence.
-        trace: If kept.
+        options: Penalties.
+        details: Coverage, if it was recorded.
+
+    Source: score = sum / length^α as in fairseq, transformers and CTranslate2; coverage penalty of Wu et al. 2016,
+        arXiv:1609.08144, equation 14.
     """
     score: float = total / count**options.length_penalty
-    if trace and options.coverage_penalty:
-        # Wu et al. 2016, arXiv:1609.08144, equation 14.
-        score += options.coverage_penalty * trace.coverage_loss
+    if details and options.coverage_penalty:
+        score += options.coverage_penalty * details.coverage_loss
     return score
 
 
 Scored = TypeVar("Scored", Ending, TargetHypothesis)
 
 
-class Finished:
+class FinishedHypotheses:
     """The hypotheses of a sentence that have ended."""
 
-    def __init__(self, options: SearchOptions) -> None:
+    def __init__(self, options: DecodingOptions) -> None:
         self._options = options
-        self._top_finished = False
+        self._best_finished = False
         self.endings: list[Ending] = []
 
-    def add(self, ending: Ending, *, on_top: bool) -> None:
-        """Keep a hypothesis.
+    def add(self, ending: Ending, *, is_best: bool) -> None:
+        """Add a hypothesis.
 
         Args:
-            ending: Where it has ended, or is cut at the limit.
-            on_top: Whether it was the best of all continuations.
+            ending: Its end, or its cut at the limit.
+            is_best: Whether it is the best of all continuations of its step.
         """
         self.endings.append(ending)
-        self._top_finished |= on_top
+        self._best_finished |= is_best
 
-    def enough(self) -> bool:
+    def is_enough(self) -> bool:
         """Return whether the search of the sentence is over."""
         if self._options.length_penalty:
             return len(self.endings) >= self._options.beam_size
-        # Sums only sink, so the first to finish on top cannot be beaten.
-        return self._top_finished and len(self.endings) >= self._options.num_hypotheses
+        # Sums only sink, so the first best continuation that ends cannot be beaten.
+        return self._best_finished and len(self.endings) >= self._options.num_hypotheses
 
     def best(self) -> list[Ending]:
-        """Return what is to be returned, best first."""
+        """Return the endings to return, best first."""
         return rank(self.endings, self._options.num_hypotheses)
 
 

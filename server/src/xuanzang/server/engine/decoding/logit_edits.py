@@ -1,4 +1,4 @@
-"""Which logits must be changed before the next token of a hypothesis is chosen."""
+"""Changes of logits by which options take effect: forced and forbidden tokens, repetition penalty."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import numpy.typing as npt
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 
 _FORBIDDEN = -1.0e9
-# So much that all others get a probability of exactly 0, and this one of exactly 1.
+# So great that all other tokens get a probability of exactly 0, and this one of exactly 1.
 _FORCED = 1.0e9
 
 
-class Edit(NamedTuple):
-    """How the logit of a token is changed: divided by the penalty, or multiplied if negative, then shifted."""
+class LogitEdit(NamedTuple):
+    """Change of one logit: divided by the penalty, or multiplied by it if negative, then shifted by the bias."""
 
     penalty: float = 1.0
     bias: float = 0.0
 
 
-class Edits(NamedTuple):
+class LogitEdits(NamedTuple):
     """The changes for a batch, [batch, beam, edit] each, as the decoder graph takes them."""
 
     edited_ids: npt.NDArray[np.int64]
@@ -31,65 +31,66 @@ class Edits(NamedTuple):
     edit_biases: npt.NDArray[np.float32]
 
 
-def no_edits(batch: int, beam: int) -> Edits:
-    """Return changes of nothing."""
+def no_edits(batch: int, beam: int) -> LogitEdits:
+    """Return edits that change nothing."""
     shape = (batch, beam, 0)
-    return Edits(np.zeros(shape, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.float32))
+    return LogitEdits(np.zeros(shape, np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.float32))
 
 
-def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, Edit]:
+def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, LogitEdit]:
     """Find the changes for one hypothesis.
 
     Args:
-        options: Of its sentence.
-        tokens: That it has so far, without start token.
-        eos_id: Of the token that ends it.
+        options: Options of its sentence.
+        tokens: Its tokens so far, without start token.
+        eos_id: Token that ends a hypothesis.
 
     Returns:
-        By the id whose logit changes.
+        Edits by the id whose logit changes.
     """
     if len(tokens) < len(options.prefix_ids):
-        return {options.prefix_ids[len(tokens)]: Edit(bias=_FORCED)}
-    edits: dict[int, Edit] = {}
-    if options.repetition_penalty != 1.0:
-        edits = dict.fromkeys(tokens, Edit(penalty=options.repetition_penalty))
+        return {options.prefix_ids[len(tokens)]: LogitEdit(bias=_FORCED)}
+    decoding = options.decoding
+    edits: dict[int, LogitEdit] = {}
+    if decoding.repetition_penalty != 1.0:
+        edits = dict.fromkeys(tokens, LogitEdit(penalty=decoding.repetition_penalty))
     forbidden = [
-        *_repeating(tokens, options.no_repeat_ngram_size),
+        *_repeating(tokens, decoding.no_repeat_ngram_size),
         *_completing(tokens, options.suppressed_sequences),
-        *([eos_id] if len(tokens) < options.min_target_length else []),
+        *([eos_id] if len(tokens) < decoding.min_target_length else []),
     ]
-    edits |= dict.fromkeys(forbidden, Edit(bias=_FORBIDDEN))
+    edits |= dict.fromkeys(forbidden, LogitEdit(bias=_FORBIDDEN))
     return edits
 
 
-def stack(edits: Mapping[tuple[int, int], dict[int, Edit]], *, batch: int, beam: int) -> Edits:
+def stack(edits: Mapping[tuple[int, int], dict[int, LogitEdit]], *, batch: int, beam: int) -> LogitEdits:
     """Put the changes of some hypotheses into arrays.
 
     Args:
-        edits: By sentence and hypothesis.
-        batch: Sentences.
-        beam: Hypotheses of each.
+        edits: Edits by batch index and beam position.
+        batch: Number of sentences.
+        beam: Hypotheses per sentence.
 
     Returns:
-        Filled up with changes that are there already, or change nothing.
+        Arrays as wide as the hypothesis with the most edits; others repeat theirs, or hold edits of nothing.
     """
     width = max(map(len, edits.values()))
-    stacked = Edits(
+    stacked = LogitEdits(
         np.zeros((batch, beam, width), np.int64),
         np.ones((batch, beam, width), np.float32),
         np.zeros((batch, beam, width), np.float32),
     )
     filled = {
-        place: [(token, *edit) for token, edit in islice(cycle(changes.items()), width)]
-        for place, changes in edits.items()
+        hypothesis: [(token, *edit) for token, edit in islice(cycle(changes.items()), width)]
+        for hypothesis, changes in edits.items()
         if changes
     }
     if filled:
-        rows, places = zip(*filled, strict=True)
+        indices, beam_positions = zip(*filled, strict=True)
         values = np.array(list(filled.values()))  # [hypothesis, edit, 3]
-        stacked.edited_ids[rows, places] = values[:, :, 0]
-        stacked.edit_penalties[rows, places] = values[:, :, 1]
-        stacked.edit_biases[rows, places] = values[:, :, 2]
+        stacked.edited_ids[indices, beam_positions] = values[:, :, 0]
+        stacked.edit_penalties[indices, beam_positions] = values[:, :, 1]
+        stacked.edit_biases[indices, beam_positions] = values[:, :, 2]
     return stacked
 
 
@@ -101,13 +102,13 @@ def _repeating(tokens: Sequence[int], size: int) -> Iterator[int]:
     if start < 0:
         return
     last = tuple(tokens[start:])
-    for place in range(start):
-        if tuple(tokens[place : place + size - 1]) == last:
-            yield tokens[place + size - 1]
+    for position in range(start):
+        if tuple(tokens[position : position + size - 1]) == last:
+            yield tokens[position + size - 1]
 
 
 def _completing(tokens: Sequence[int], sequences: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Find tokens that would complete a forbidden sequence."""
+    """Find tokens that would complete a suppressed sequence."""
     for *beginning, end in sequences:
         if not beginning or list(tokens[-len(beginning) :]) == beginning:
             yield end

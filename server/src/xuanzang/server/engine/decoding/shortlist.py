@@ -1,4 +1,4 @@
-"""The target pieces that the sentences of a batch may choose from, as the decoder graph with a shortlist takes them."""
+"""Target pieces from which the sentences of a batch may choose, as the decoder graph with a shortlist takes them."""
 
 from __future__ import annotations
 
@@ -8,92 +8,92 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Ints
-from xuanzang.server.engine.decoding.logit_edits import Edits
+from xuanzang.server.engine.decoding.logit_edits import LogitEdits
 
-# onnxruntime sums a row in so many lanes. A row that is filled up to a multiple of it with pieces of probability 0 is
-# summed in the same order whatever its width, so that scores do not depend on the neighbours, to the last bit.
-_LANES = 64
+# onnxruntime sums a vector in this many partial sums. With a multiple of it, filled up with pieces of probability 0,
+# the order of the sum is the same for any width, so that scores do not depend on the neighbours, to the last bit.
+_PARTIAL_SUMS = 64
 
 
-class Choices:
+class BatchShortlist:
     """Pieces of each sentence besides those that every sentence may choose.
 
-    They are arranged when sentences have come or gone, once for all that did.
+    The arrays for the graph are made once after sentences have joined or left, however many did.
     """
 
-    def __init__(self, always: Ints, *, vocab_size: int, least: int) -> None:
+    def __init__(self, common: Ints, *, vocab_size: int, min_pieces: int) -> None:
         """Start without sentences.
 
         Args:
-            always: Pieces that every sentence may choose, as the graph has them.
-            vocab_size: Target pieces that there are; this number stands for no piece.
-            least: What each sentence must have to choose from, filled up with what is never chosen.
+            common: Pieces that every sentence may choose, in the order of the graph.
+            vocab_size: Number of target pieces; as an id it stands for no piece.
+            min_pieces: Minimum pieces of a sentence, filled up with no piece.
         """
-        self._nothing = vocab_size
-        self._least = least
-        self._always = always
-        self._rows: list[Ints] = []
+        self._no_piece = vocab_size
+        self._min_pieces = min_pieces
+        self._common = common
+        self._pieces: list[Ints] = []
         self._inputs: dict[str, Ints] = {}
-        self._places: Ints | None = None
+        self._positions: Ints | None = None
 
-    def join(self, rows: Ints, suggested: npt.NDArray[np.bool_], prefixes: Sequence[Sequence[int]]) -> None:
+    def join(self, indices: Ints, suggested: npt.NDArray[np.bool_], prefixes: Sequence[Sequence[int]]) -> None:
         """Take in sentences.
 
         Args:
-            rows: Of each: places that others have left, or the next ones.
-            suggested: What the source of each suggests, [batch, vocab].
-            prefixes: What the target of each must begin with, so that it may.
+            indices: Batch indices, of sentences that have left or the next ones.
+            suggested: Pieces that the source of each suggests, [batch, vocab].
+            prefixes: Forced beginning of the target of each, which it may choose as well.
         """
-        common = self._always[self._always < self._nothing]
-        self._rows += [np.zeros(0, dtype=np.int64)] * (int(rows.max()) + 1 - len(self._rows))
-        for row, own, prefix in zip(rows.tolist(), suggested, prefixes, strict=True):
+        common = self._common[self._common < self._no_piece]
+        self._pieces += [np.zeros(0, dtype=np.int64)] * (int(indices.max()) + 1 - len(self._pieces))
+        for index, own, prefix in zip(indices.tolist(), suggested, prefixes, strict=True):
             own[list(prefix)] = True
             own[common] = False
-            self._rows[row] = np.flatnonzero(own)
-        self._inputs, self._places = {}, None
+            self._pieces[index] = np.flatnonzero(own)
+        self._inputs, self._positions = {}, None
 
     def select(self, order: Ints) -> None:
-        """Keep only some sentences.
+        """Keep only some sentences, in the order given.
 
         Args:
-            order: Rows, [batch].
+            order: Batch indices, [batch].
         """
-        self._rows = [self._rows[row] for row in order]
-        self._inputs, self._places = {}, None
+        self._pieces = [self._pieces[index] for index in order]
+        self._inputs, self._positions = {}, None
 
     def inputs(self) -> dict[str, Ints]:
-        """Return what the graph takes, by name; the same arrays until sentences come or go."""
+        """Return the inputs of the graph by name; the same arrays until sentences join or leave."""
         if not self._inputs:
-            # One place more than there are pieces, so that each sentence has one of no piece.
-            widest = max(self._least - len(self._always), *(len(pieces) + 1 for pieces in self._rows))
-            choices = np.full((len(self._rows), -(-widest // _LANES) * _LANES), self._nothing)
-            for row, pieces in zip(choices, self._rows, strict=True):
-                row[: len(pieces)] = pieces
+            # One more than there are pieces, so that each sentence has a position of no piece.
+            widest = max(self._min_pieces - len(self._common), *(len(pieces) + 1 for pieces in self._pieces))
+            choices = np.full((len(self._pieces), -(-widest // _PARTIAL_SUMS) * _PARTIAL_SUMS), self._no_piece)
+            for chosen, pieces in zip(choices, self._pieces, strict=True):
+                chosen[: len(pieces)] = pieces
             self._inputs = {"choices": choices}
         return self._inputs
 
-    def placed(self, edits: Edits) -> Edits:
-        """Return edits of places among the pieces of each sentence; those of other pieces become edits of nothing.
+    def translated(self, edits: LogitEdits) -> LogitEdits:
+        """Translate edits of ids into edits of positions among the pieces of each sentence.
 
         Args:
-            edits: Of ids.
+            edits: Edits of ids; those of pieces that a sentence may not choose become edits of no piece.
         """
-        if self._places is None:
-            self._places = self._find_places()
+        if self._positions is None:
+            self._positions = self._find_positions()
         batch, beam, count = edits.edited_ids.shape
-        places = np.take_along_axis(self._places, edits.edited_ids.reshape(batch, -1), axis=1)
-        places = places.reshape(batch, beam, count)
-        absent = places < 0
-        return Edits(
-            np.where(absent, self._places[:, self._nothing, None, None], places),
+        positions = np.take_along_axis(self._positions, edits.edited_ids.reshape(batch, -1), axis=1)
+        positions = positions.reshape(batch, beam, count)
+        absent = positions < 0
+        return LogitEdits(
+            np.where(absent, self._positions[:, self._no_piece, None, None], positions),
             np.where(absent, np.float32(1), edits.edit_penalties),
             np.where(absent, np.float32(0), edits.edit_biases),
         )
 
-    def _find_places(self) -> Ints:
-        """Return where each sentence has each piece, or -1, and last of all a place of no piece, [batch, vocab + 1]."""
+    def _find_positions(self) -> Ints:
+        """Return the position of each piece in each sentence, or -1, and last one of no piece, [batch, vocab + 1]."""
         choices = self.inputs()["choices"]
-        places = np.full((len(choices), self._nothing + 1), -1)
-        places[:, self._always] = np.arange(len(self._always))
-        np.put_along_axis(places, choices, len(self._always) + np.arange(choices.shape[1])[None], axis=1)
-        return places
+        positions = np.full((len(choices), self._no_piece + 1), -1)
+        positions[:, self._common] = np.arange(len(self._common))
+        np.put_along_axis(positions, choices, len(self._common) + np.arange(choices.shape[1])[None], axis=1)
+        return positions

@@ -1,86 +1,114 @@
-"""Scores and attention of every token, kept for the sentences whose callers want them."""
+"""Scores and attention of every token, recorded for the sentences whose callers ask for details."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints, extended
-from xuanzang.server.engine.decoding.hypotheses import Trace
+from xuanzang.server.engine.decoding.hypotheses import TokenDetails
 
 _TOKENS_CHUNK = 32
 
 
-class Traces:
-    """For each hypothesis of a batch: the sum of scores after each token, what each attended to, and all attention."""
+class _Records(NamedTuple):
+    """What is recorded of each hypothesis."""
 
-    def __init__(self, beam_size: int, *, sources: int) -> None:
+    totals: Floats
+    """Summed log-probability after each token, [batch, beam, token]."""
+    alignment: npt.NDArray[np.int32]
+    """Source position with the greatest attention of each token, [batch, beam, token]."""
+    coverage: Floats
+    """Attention that each source position got so far, [batch, beam, source]."""
+
+    def extended(self, more: int) -> _Records:
+        """Return records with room for more sentences."""
+        return _Records(extended(self.totals, more), extended(self.alignment, more), extended(self.coverage, more))
+
+    def at(self, *indices: Ints) -> _Records:
+        """Return the records of some sentences or hypotheses."""
+        return _Records(self.totals[indices], self.alignment[indices], self.coverage[indices])
+
+    def lengthened(self) -> _Records:
+        """Return records with room for more tokens."""
+        totals = extended(self.totals, _TOKENS_CHUNK, axis=2)
+        return self._replace(totals=totals, alignment=extended(self.alignment, _TOKENS_CHUNK, axis=2))
+
+
+class TokenDetailRecorder:
+    """Records, for each hypothesis of a batch, the score of every token and the attention to the source."""
+
+    def __init__(self, beam_size: int, *, max_source_length: int) -> None:
         """Start without sentences.
 
         Args:
-            beam_size: Hypotheses of each.
-            sources: Most source positions of a sentence.
+            beam_size: Hypotheses per sentence.
+            max_source_length: Maximum source tokens of a sentence.
         """
-        self._sums = np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.float32)
-        self._aligned = np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.int32)
-        self._coverage = np.zeros((0, beam_size, sources), dtype=np.float32)
-        # Of the step that is being taken, by the hypotheses that stood before it.
-        self._now = np.zeros((0, beam_size), dtype=np.int64)
+        self._records = _Records(
+            totals=np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.float32),
+            alignment=np.zeros((0, beam_size, _TOKENS_CHUNK), dtype=np.int32),
+            coverage=np.zeros((0, beam_size, max_source_length), dtype=np.float32),
+        )
+        # Alignment of the tokens that this step chooses from, by beam position before the step, [batch, beam].
+        self._aligned = np.zeros((0, beam_size), dtype=np.int64)
 
-    def join(self, rows: Ints) -> None:
-        """Begin with sentences, at places that others have left or the next ones."""
-        more = int(rows.max()) + 1 - len(self._sums)
-        for name in ("_sums", "_aligned", "_coverage"):
-            setattr(self, name, extended(getattr(self, name), more))
-        self._coverage[rows] = 0.0
+    def join(self, indices: Ints) -> None:
+        """Begin with sentences at some batch indices, free ones or the next."""
+        self._records = self._records.extended(int(indices.max()) + 1 - len(self._records.totals))
+        self._records.coverage[indices] = 0.0
 
     def select(self, order: Ints) -> None:
         """Keep some sentences, in the order given."""
-        for name in ("_sums", "_aligned", "_coverage"):
-            setattr(self, name, getattr(self, name)[order])
+        self._records = self._records.at(order)
 
-    def see(self, attention: Floats) -> None:
-        """Take what the tokens that are being chosen attend to, [batch, beam, source]; 0 after a sentence's end."""
-        self._now = attention.argmax(axis=2)
-        sources = self._coverage.shape[2]
-        self._coverage[:, :, : attention.shape[2]] += attention[:, :, :sources]
+    def observe(self, attention: Floats) -> None:
+        """Record the attention of this step, [batch, beam, source]; 0 after the end of a sentence."""
+        self._aligned = attention.argmax(axis=2)
+        coverage = self._records.coverage
+        coverage[:, :, : attention.shape[2]] += attention[:, :, : coverage.shape[2]]
 
-    def inherit(self, parents: Ints, sums: Floats, places: Ints) -> None:
-        """Give every hypothesis what its parent had, and its own.
-
-        Args:
-            parents: [batch, beam].
-            sums: Summed log-probabilities, [batch, beam].
-            places: Where the token of each sentence stands, [batch].
-        """
-        rows = np.arange(len(parents))
-        if places.max(initial=0) >= self._sums.shape[2]:
-            self._sums = extended(self._sums, _TOKENS_CHUNK, axis=2)
-            self._aligned = extended(self._aligned, _TOKENS_CHUNK, axis=2)
-        for name in ("_sums", "_aligned", "_coverage"):
-            setattr(self, name, getattr(self, name)[rows[:, None], parents])
-        self._sums[rows, :, places] = sums
-        self._aligned[rows, :, places] = self._now[rows[:, None], parents]
-
-    def trace(self, row: int, parent: int, total: float, count: int) -> Trace:
-        """Return the trace of a hypothesis whose last token is being chosen, before `inherit`.
+    def advance(self, parents: Ints, totals: Floats, token_positions: Ints) -> None:
+        """Give every hypothesis the records of its parent, and its own token.
 
         Args:
-            row: Of the sentence.
-            parent: Hypothesis that it continues.
-            total: Sum of its scores.
-            count: Its tokens, the last one included.
+            parents: Beam positions before the step, [batch, beam].
+            totals: Summed log-probabilities, [batch, beam].
+            token_positions: Position of the new token of each sentence, [batch].
         """
-        sums = [*self._sums[row, parent, : count - 1].tolist(), total]
-        aligned = [*self._aligned[row, parent, : count - 1].tolist(), int(self._now[row, parent])]
-        return self._make(sums, aligned, self._coverage[row, parent])
+        indices = np.arange(len(parents))
+        if token_positions.max(initial=0) >= self._records.totals.shape[2]:
+            self._records = self._records.lengthened()
+        self._records = self._records.at(indices[:, None], parents)
+        self._records.totals[indices, :, token_positions] = totals
+        self._records.alignment[indices, :, token_positions] = self._aligned[indices[:, None], parents]
 
-    def living_trace(self, row: int, place: int, count: int) -> Trace:
-        """Return the trace of a hypothesis of `count` tokens, after `inherit`."""
-        sums, aligned = self._sums[row, place, :count].tolist(), self._aligned[row, place, :count].tolist()
-        return self._make(sums, aligned, self._coverage[row, place])
+    def of_ending(self, index: int, parent: int, total: float, count: int) -> TokenDetails:
+        """Return the details of a hypothesis whose last token is chosen in this step, before `advance`.
+
+        Args:
+            index: Batch index of the sentence.
+            parent: Beam position of the hypothesis that it continues.
+            total: Sum of its log-probabilities.
+            count: Tokens, the last one included.
+        """
+        totals, alignment = self._recorded(index, parent, count - 1)
+        last = int(self._aligned[index, parent])
+        return self._details([*totals, total], [*alignment, last], self._records.coverage[index, parent])
+
+    def of_live(self, index: int, beam_position: int, count: int) -> TokenDetails:
+        """Return the details of a live hypothesis of `count` tokens, after `advance`."""
+        totals, alignment = self._recorded(index, beam_position, count)
+        return self._details(totals, alignment, self._records.coverage[index, beam_position])
+
+    def _recorded(self, index: int, beam_position: int, count: int) -> tuple[list[float], list[int]]:
+        totals = self._records.totals[index, beam_position, :count].tolist()
+        return totals, self._records.alignment[index, beam_position, :count].tolist()
 
     @staticmethod
-    def _make(sums: list[float], aligned: list[int], coverage: Floats) -> Trace:
-        scores = np.diff(sums, prepend=0.0).tolist()
+    def _details(totals: list[float], alignment: list[int], coverage: Floats) -> TokenDetails:
+        scores = np.diff(totals, prepend=0.0).tolist()
         covered = coverage[coverage > 0]
-        return Trace(scores, aligned, float(np.log(np.minimum(covered, 1.0)).sum()))
+        return TokenDetails(scores, alignment, float(np.log(np.minimum(covered, 1.0)).sum()))

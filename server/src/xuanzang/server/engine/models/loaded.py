@@ -1,4 +1,4 @@
-"""A bundle made ready for requests: its facts, its tokenisers, its options."""
+"""A bundle ready for requests: its facts, tokenisers, open graphs and metrics."""
 
 from __future__ import annotations
 
@@ -9,69 +9,104 @@ from pathlib import Path
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
+from xuanzang.server.metrics import Metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetLimits:
-    """What the texts in the options of a request mean to the search."""
+class TargetConstraints:
+    """Texts in the options of a request, as target ids."""
 
     prefix_ids: tuple[int, ...] = ()
-    """What every hypothesis begins with."""
+    """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
-    """What no hypothesis may hold."""
+    """Sequences that no hypothesis may hold."""
 
 
-NO_LIMITS = TargetLimits()
-"""Of requests that say nothing of the target."""
+UNCONSTRAINED = TargetConstraints()
+"""Constraints of requests that say nothing of the target."""
 
 
 class LoadedModel:
-    """One version of a model, without the graphs, which each worker opens for itself. Nothing in it changes."""
+    """One version of a model. Nothing in it changes once its graphs are open, so threads share it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, metrics: Metrics) -> None:
         """Verify a bundle, read its tokenisers and check them against the samples.
 
         Args:
-            directory: Of the bundle.
+            directory: Folder of the bundle.
+            metrics: Metrics of the server; every series of the model exists from now on.
 
         Raises:
-            BundleError: If the bundle must not be served.
+            BundleError: The bundle must not be served.
         """
         started = time.monotonic()
         bundle = load_bundle(directory)
         self.bundle = bundle
-        self.text = TextCodec(bundle)
-        """Into the first of the target languages."""
-        self._texts = {code: self.text.into(code) for code in bundle.manifest.target_language_codes}
+        self.codec = TextCodec(bundle)
+        """Codec into the first of the target languages."""
+        self._codecs = {code: self.codec.into(code) for code in bundle.manifest.target_language_codes}
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
-        """Of its metrics: model, version."""
+        """Values of the metrics' labels model and version."""
+        self.metrics = metrics.of(self.labels)
+        self._require_source_ids()
+        self.repetition_retry_ngram_size = bundle.manifest.generation_defaults.loop_retry_ngram_size
+        """N-gram limit under which a repetition is searched once more; 0 for never."""
+        self._sessions: Sessions | None = None
+        self._load_seconds = time.monotonic() - started
+
+    def _require_source_ids(self) -> None:
+        """Refuse tokenisers that give the samples other ids than at export."""
         reasons = [
             f"the source ids of {sample.source!r} are not those of the certificate"
-            for sample in bundle.samples
-            if not self._has_ids(sample)
+            for sample in self.bundle.samples
+            # A sample may be into any of the target languages; its ids tell which.
+            if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._codecs.values())
         ]
         if reasons:
-            raise BundleError(bundle.directory, reasons)
-        self.loop_retry_ngram_size = bundle.manifest.generation_defaults.loop_retry_ngram_size
-        """N-gram limit under which a translation that runs in circles is searched once more; 0 for never."""
-        self.load_seconds = time.monotonic() - started
+            raise BundleError(self.bundle.directory, reasons)
 
-    def _has_ids(self, sample: Sample) -> bool:
-        # A sample may be into any of the target languages; its ids tell which.
-        return any(tuple(text.encode(sample.source)) == sample.source_ids for text in self._texts.values())
-
-    def text_into(self, target_language: str) -> TextCodec:
-        """Return what splits, tokenises and joins text for a target language.
+    def open(self, settings: EngineSettings) -> None:
+        """Open the graphs, which all workers share.
 
         Args:
-            target_language: As the manifest spells it, or empty for the first.
+            settings: Provider, threads, kernels and shortlists.
+
+        Raises:
+            BundleError: A graph cannot be opened or does not fit the manifest.
+            ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
-        return self._texts[target_language] if target_language else self.text
+        started = time.monotonic()
+        in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
+        self._sessions = Sessions(
+            self.bundle,
+            provider=settings.provider,
+            intra_op_threads=settings.intra_op_threads,
+            shortlist=self.name in settings.shortlists or in_all_with_shortlist,
+            kernels=settings.kernels,
+        )
+        self.metrics.model_load_duration_seconds.set(self._load_seconds + time.monotonic() - started)
+
+    def new_decoder(self) -> Decoder:
+        """Return an empty decoder over the open graphs, for one thread."""
+        if self._sessions is None:
+            raise RuntimeError("the graphs of the model are not open")
+        return Decoder(self._sessions)
+
+    def codec_into(self, target_language: str) -> TextCodec:
+        """Return the codec for a target language.
+
+        Args:
+            target_language: Code as the manifest spells it, or empty for the first.
+        """
+        return self._codecs[target_language] if target_language else self.codec
 
     def served(self, *, is_default: bool) -> ServedModel:
         """Describe the model to callers.
@@ -83,7 +118,6 @@ class LoadedModel:
             Its description.
         """
         manifest = self.bundle.manifest
-        defaults = manifest.generation_defaults
         return ServedModel(
             name=self.name,
             version=self.version,
@@ -93,9 +127,9 @@ class LoadedModel:
             manifest_sha256=self.bundle.manifest_sha256,
             is_default=is_default,
             default_options=DecodingOptions(
-                beam_size=defaults.beam_size,
+                beam_size=manifest.generation_defaults.beam_size,
                 num_hypotheses=1,
-                length_penalty=defaults.length_penalty,
+                length_penalty=manifest.generation_defaults.length_penalty,
                 # A text that is not blank is never translated by nothing.
                 min_target_length=1,
                 max_target_length=None,
@@ -106,44 +140,36 @@ class LoadedModel:
         )
 
     def sentence(
-        self, source_ids: tuple[int, ...], options: DecodingOptions, limits: TargetLimits = NO_LIMITS
+        self, source_ids: tuple[int, ...], options: DecodingOptions, constraints: TargetConstraints = UNCONSTRAINED
     ) -> Sentence:
-        """Make what the decoder takes.
+        """Make a sentence for the decoder.
 
         Args:
-            source_ids: End token included.
-            options: As the caller wants them.
-            limits: What they say of the target, as ids.
+            source_ids: Ids of the source, end token included.
+            options: Options of the caller.
+            constraints: Texts of these options, as ids.
 
         Returns:
             The sentence with the options that hold for it.
         """
         resolved = SearchOptions(
-            beam_size=options.beam_size,
-            num_hypotheses=options.num_hypotheses,
-            length_penalty=options.length_penalty,
-            min_target_length=options.min_target_length,
-            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options, limits),
-            coverage_penalty=options.coverage_penalty,
-            repetition_penalty=options.repetition_penalty,
-            no_repeat_ngram_size=options.no_repeat_ngram_size,
-            prefix_ids=limits.prefix_ids,
-            suppressed_sequences=limits.suppressed_sequences,
-            sampling=options.sampling,
-            traced=options.token_details,
+            decoding=options,
+            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options, constraints),
+            prefix_ids=constraints.prefix_ids,
+            suppressed_sequences=constraints.suppressed_sequences,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
 
-    def _target_limit(self, source_tokens: int, options: DecodingOptions, limits: TargetLimits) -> int:
+    def _target_limit(self, source_tokens: int, options: DecodingOptions, constraints: TargetConstraints) -> int:
         manifest = self.bundle.manifest
         defaults = manifest.generation_defaults
         limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset)
-        # What the caller asked for makes room for itself and the end token.
-        least = max(options.min_target_length, len(limits.prefix_ids) + 1) + 1
-        return min(max(limit, least), manifest.dimensions.max_target_length)
+        # The caller's minimum and prefix make room for themselves and the end token.
+        minimum = max(options.min_target_length, len(constraints.prefix_ids) + 1) + 1
+        return min(max(limit, minimum), manifest.dimensions.max_target_length)
 
     def sample_sentence(self, sample: Sample) -> Sentence:
-        """Make what the decoder takes of a sample."""
+        """Make a sentence for the decoder of a sample of the certificate."""
         options = DecodingOptions(
             beam_size=sample.beam_size,
             num_hypotheses=1,

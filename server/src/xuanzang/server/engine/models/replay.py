@@ -1,7 +1,8 @@
-"""Whether the graphs of a bundle translate as they did at export."""
+"""Replay of a certificate's samples: whether the graphs of a bundle translate as they did at export."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from xuanzang.server.bundles.bundle import Sample
@@ -9,20 +10,19 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.model_runner import NewDecoder
 
 
-def replay(model: LoadedModel, new_decoder: NewDecoder) -> None:
+def replay(model: LoadedModel) -> None:
     """Decode the samples of a certificate, each alone as at export; this also warms the graphs up.
 
     Args:
-        model: Whose samples they are.
-        new_decoder: Over its graphs.
+        model: Model with open graphs.
 
     Raises:
-        BundleError: If a sample gets other target ids than at export.
+        BundleError: A sample gets other target ids than at export.
     """
-    decoder = new_decoder()
+    started = time.monotonic()
+    decoder = model.new_decoder()
     reasons = [
         f"the translation of {sample.source!r} is not that of the certificate"
         for sample in model.bundle.samples
@@ -30,6 +30,7 @@ def replay(model: LoadedModel, new_decoder: NewDecoder) -> None:
     ]
     if reasons:
         raise BundleError(model.bundle.directory, reasons)
+    model.metrics.warmup_duration_seconds.set(time.monotonic() - started)
 
 
 def _target_ids(model: LoadedModel, sample: Sample, decoder: Decoder) -> tuple[int, ...]:

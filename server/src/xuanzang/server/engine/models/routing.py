@@ -1,4 +1,4 @@
-"""Find the model and the target language that a request means."""
+"""Choice of the model and the target language that a request means."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from xuanzang.server.engine.types import Route, ServedModel
 
 
 def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
-    """Find the model that a request means, and the language that it is to write.
+    """Find the model that a request means, and the language of its translations.
 
     Args:
-        models: That are served.
+        models: Served models.
         model: "zh-en" for its default version, "zh-en/1" for that version, empty for the one that fits the languages.
         source_language: BCP-47 code or empty. "zh-Hans-CN" also finds a model for "zh-Hans", else one for "zh".
-        target_language: The same.
+        target_language: BCP-47 code or empty, matched in the same way.
 
     Returns:
-        The only model that fits best, and which of its target languages does.
+        The only model that fits best, and the target language of it that fits.
 
     Raises:
-        ModelNotFoundError: If none fits.
-        InvalidInputError: If the request leaves open which one it means.
+        ModelNotFoundError: No model fits.
+        InvalidInputError: Several models fit.
     """
     candidates = [served for served in models if _has_name(served, model)]
     if not candidates:
@@ -72,7 +72,7 @@ def _route(served: ServedModel, target_language: str) -> Route:
 
 
 def _fit(served: ServedModel, source_language: str, target_language: str) -> int | None:
-    """Subtags that had to be dropped for the languages to match; None if they do not."""
+    """Return the number of subtags to drop for the languages to match; None if they do not."""
     source = _dropped_subtags(source_language, served.source_languages)
     target = _dropped_subtags(target_language, served.target_languages)
     return None if source is None or target is None else source + target

@@ -1,4 +1,7 @@
-"""Which pages hold the slots of which sentence."""
+"""Which pages hold the slots of which sentence.
+
+The slots of a sentence are numbered through its logical pages, 0, 1, 2 …; the table maps each to a page of the pool.
+"""
 
 from __future__ import annotations
 
@@ -6,111 +9,112 @@ import numpy as np
 
 from xuanzang.server.engine.arrays import Ints, extended
 
-# onnxruntime sums 64 floats, or 2 rows, at a time. With so many places, of 32 slots each, the slots and pages of a
-# sentence are summed in the same order whatever the width of the table, so that not even rounding depends on it.
-_PLACES_STEP = 2
-# More free pages than that, and than pages in use, are given back, which moves others and makes new tensors for every
+# onnxruntime sums 64 floats, or 2 rows, at a time. With a multiple of this many logical pages, of 32 slots each, the
+# slots and pages of a sentence are summed in the same order for any width of the table, so that not even rounding
+# depends on it.
+_WIDTH_STEP = 2
+# More free pages than this, and than pages in use, are given back, which moves others and makes new tensors for every
 # layer. Without kernels attention computes free pages like any other.
-_MOST_FREE = 12
-# With so many pages one more is made than is needed at once, and kept: new pages mean new tensors, too.
+_MAX_FREE = 12
+# One spare page is made for this many pages, and kept: new pages mean new tensors, too.
 _PAGES_PER_SPARE = 4
 
 
 class PageTable:
-    """A place for each page of each sentence. Pages are counted from 0; one that stands nowhere is free."""
+    """The page of each logical page of each sentence. Pages are counted from 0; one without sentence is free."""
 
-    def __init__(self, most_free: int = _MOST_FREE) -> None:
+    def __init__(self, max_free: int = _MAX_FREE) -> None:
         """Start without sentences.
 
         Args:
-            most_free: Free pages that are kept when others leave, however few are in use.
+            max_free: Free pages that are kept when sentences leave, however few are in use.
         """
-        self._most_free = most_free
-        self.table: Ints = np.zeros((0, _PLACES_STEP), dtype=np.int64)
-        """Page at each place of each sentence, or -1, [batch, place]."""
-        self.places: Ints = np.zeros((0, 2), dtype=np.int64)
-        """Where in the table each page stands, as (sentence, place), (0, 0) for free ones; [page, 2]."""
+        self._max_free = max_free
+        self.table: Ints = np.zeros((0, _WIDTH_STEP), dtype=np.int64)
+        """Page of each logical page of each sentence, or -1, [batch, logical page]."""
+        self.owners: Ints = np.zeros((0, 2), dtype=np.int64)
+        """Sentence and logical page of each page, (0, 0) for free ones, [page, 2]."""
         self._free: list[int] = []
 
     @property
     def count(self) -> int:
         """Pages, free ones included."""
-        return len(self.places)
+        return len(self.owners)
 
     @property
     def width(self) -> int:
-        """Places of each sentence."""
+        """Logical pages of each sentence."""
         return int(self.table.shape[1])
 
-    def join(self, rows: Ints) -> None:
+    def join(self, indices: Ints) -> None:
         """Take in sentences, which have no pages yet.
 
         Args:
-            rows: Of each: places that others have left, or the next ones.
+            indices: Batch indices, of sentences that have left or the next ones.
         """
-        self.table = extended(self.table, int(rows.max()) + 1 - len(self.table), value=-1)
-        left = self.table[rows]
-        self.table[rows] = -1
+        self.table = extended(self.table, int(indices.max()) + 1 - len(self.table), value=-1)
+        left = self.table[indices]
+        self.table[indices] = -1
         left = left[left >= 0]
-        self.places[left] = 0
+        self.owners[left] = 0
         self._free += left.tolist()
 
     def select(self, order: Ints) -> list[tuple[int, int]]:
-        """Keep only some sentences, in the order given, and give back pages and places that are not needed.
+        """Keep only some sentences, in the order given, and give back what is not needed.
 
         Args:
-            order: Rows, [batch].
+            order: Batch indices, [batch].
 
         Returns:
-            Pages whose content has to move, and where to.
+            Pages whose content has to move, each with its destination.
         """
         table = self.table[order]
         width = 1 + int(np.flatnonzero((table >= 0).any(axis=0)).max(initial=0))
-        self.table = np.ascontiguousarray(table[:, : -(-width // _PLACES_STEP) * _PLACES_STEP])
+        self.table = np.ascontiguousarray(table[:, : -(-width // _WIDTH_STEP) * _WIDTH_STEP])
         self._index()
         used = self.count - len(self._free)
-        return self._give_back(used) if len(self._free) > max(used, self._most_free) else []
+        return self._give_back(used) if len(self._free) > max(used, self._max_free) else []
 
-    def widen(self, places: int) -> None:
-        """Make room for so many pages of each sentence, if there is none yet."""
-        more = -(-places // _PLACES_STEP) * _PLACES_STEP - self.width
+    def widen(self, width: int) -> None:
+        """Make room for a number of logical pages of each sentence, unless there is already."""
+        more = -(-width // _WIDTH_STEP) * _WIDTH_STEP - self.width
         self.table = extended(self.table, more, axis=1, value=-1)
 
-    def provide(self, rows: Ints, places: Ints) -> None:
-        """Give sentences pages.
+    def provide(self, indices: Ints, logical_pages: Ints) -> None:
+        """Assign pages to sentences.
 
         Args:
-            rows: Sentences.
-            places: Of each, without a page.
+            indices: Batch indices.
+            logical_pages: Logical page of each, without a page so far.
         """
-        wanted = sorted({*zip(rows.tolist(), places.tolist(), strict=True)})
+        wanted = sorted({*zip(indices.tolist(), logical_pages.tolist(), strict=True)})
         if (missing := len(wanted) - len(self._free)) > 0:
             self._grow(missing + self.count // _PAGES_PER_SPARE)
-        for page, (row, place) in zip(self._free, wanted, strict=False):
-            self.table[row, place] = page
-            self.places[page] = row, place
+        for page, owner in zip(self._free, wanted, strict=False):
+            self.table[owner] = page
+            self.owners[page] = owner
         del self._free[: len(wanted)]
 
     def _give_back(self, used: int) -> list[tuple[int, int]]:
         count = used + used // _PAGES_PER_SPARE
         moving = self.table[self.table >= count].tolist()
         moves = list(zip(moving, self._free, strict=False))  # free pages are in order, lowest first
-        for page, target in moves:
-            self.table[tuple(self.places[page])] = target
-        self.places = self.places[:count]
+        for page, destination in moves:
+            self.table[tuple(self.owners[page])] = destination
+        self.owners = self.owners[:count]
         self._index()
         return moves
 
     def _grow(self, more: int) -> None:
         self._free += range(self.count, self.count + more)
-        self.places = extended(self.places, more)
+        self.owners = extended(self.owners, more)
 
     def _index(self) -> None:
-        """Find out where each page stands, and which stand nowhere."""
+        """Find the owner of each page, and the pages without one."""
         held = self.table >= 0
         pages = self.table[held]
-        self.places[:] = 0
-        self.places[pages] = np.argwhere(held)
+        self.owners[:] = 0
+        self.owners[pages] = np.argwhere(held)
         taken = np.zeros(self.count, dtype=bool)
         taken[pages] = True
         self._free = np.flatnonzero(~taken).tolist()

@@ -1,4 +1,4 @@
-"""The graphs of a bundle in onnxruntime."""
+"""Graphs of a bundle, open in onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from xuanzang.server.bundles.interface import page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
-from xuanzang.server.engine.runtime.page_pool import PageShape, Value
+from xuanzang.server.engine.runtime.page_pool import PageShape, Tensor
 
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 class ProviderUnavailableError(EngineError):
-    """What should run the graphs is not part of the onnxruntime that is installed."""
+    """The execution provider is not part of the onnxruntime that is installed."""
 
 
 def resolve_provider(wanted: str) -> str:
     """Return "cpu" or "cuda" for a setting that may be "auto".
 
     Raises:
-        ProviderUnavailableError: If cuda is wanted and not there.
+        ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
     """
     available = {name for name, provider in _PROVIDERS.items() if provider in onnxruntime.get_available_providers()}
     if wanted == "auto":
@@ -43,8 +43,8 @@ def resolve_provider(wanted: str) -> str:
     return wanted
 
 
-class Runtime:
-    """Encoder and decoder of one bundle. All workers share it: their copies would push each other out of the cache."""
+class Sessions:
+    """Open graphs of one bundle. All workers share them: copies would push each other out of the processor's cache."""
 
     def __init__(
         self, bundle: Bundle, *, provider: str, intra_op_threads: int, shortlist: bool = False, kernels: bool = True
@@ -52,7 +52,7 @@ class Runtime:
         """Open the graphs.
 
         Args:
-            bundle: Verified.
+            bundle: Verified bundle.
             provider: "cpu", "cuda" or "auto".
             intra_op_threads: Threads inside one operation.
             shortlist: Whether sentences choose only among the pieces that their sources suggest.
@@ -60,9 +60,9 @@ class Runtime:
                 onnxruntime composes them of standard operators, as the bundle defines them.
 
         Raises:
-            ProviderUnavailableError: If cuda is wanted and not there.
-            BundleError: If a graph cannot be opened, its inputs and outputs are not those of the manifest, or the
-                bundle has no shortlist and should have.
+            ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
+            BundleError: A graph cannot be opened, its inputs and outputs are not those of the manifest, or the bundle
+                lacks the shortlist.
         """
         self._device = resolve_provider(provider)
         manifest = bundle.manifest
@@ -94,17 +94,17 @@ class Runtime:
             device=self._device,
         )
 
-    def always_ids(self) -> Ints:
-        """Look up which pieces every sentence may choose, in the order of the graph; only if there is a shortlist."""
+    def common_pieces(self) -> Ints:
+        """Return the pieces that every sentence may choose, in the order of the graph. Only with a shortlist."""
         [suggestions] = self._shortlist
-        [always] = suggestions.run(["always_ids"], {"source_ids": np.zeros((1, 1), dtype=np.int64)})
-        return np.array(always)
+        [common] = suggestions.run(["always_ids"], {"source_ids": np.zeros((1, 1), dtype=np.int64)})
+        return np.array(common)
 
     def suggest(self, source_ids: Ints) -> npt.NDArray[np.bool_]:
-        """Look up which other target pieces sentences may choose from; only if there is a shortlist.
+        """Look up the other target pieces that sentences may choose. Only with a shortlist.
 
         Args:
-            source_ids: Padded, [batch, source].
+            source_ids: Padded ids, [batch, source].
 
         Returns:
             True at the ids of these pieces, [batch, vocab].
@@ -122,26 +122,26 @@ class Runtime:
 class Binding:
     """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread.
 
-    Handing over a tensor costs as much as a small operation, so only those that are new are handed over. An output may
-    be the same tensor as an input: the graph then works in place.
+    Binding a tensor costs as much as a small operation, so only those that are new are bound. An output may be the
+    same tensor as an input: the graph then works in place.
     """
 
     def __init__(self, session: onnxruntime.InferenceSession, *, copies: bool = False) -> None:
         """Start with nothing bound.
 
         Args:
-            session: Of the graph.
-            copies: Whether it runs on a device that has memory of its own, where an array that is bound is copied.
+            session: Open graph.
+            copies: Whether it runs on a device with memory of its own, where an array that is bound is copied.
         """
         self._session = session
         self._binding = session.io_binding()
         # Keeps arrays alive while onnxruntime has their addresses.
-        self._bound: dict[str, Value] = {}
+        self._bound: dict[str, Tensor] = {}
         self._copied: dict[str, Array] = {}
         self._copies = copies
 
-    def bind(self, inputs: Mapping[str, Value], outputs: Mapping[str, Value]) -> None:
-        """Take tensors by the names of the graph: arrays, contiguous and in the graph's types, or what pools hold."""
+    def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+        """Bind tensors by their names in the graph: contiguous arrays of the graph's types, or tensors of pools."""
         for name, value in inputs.items():
             if self._bound.get(name) is value:
                 continue
@@ -159,7 +159,7 @@ class Binding:
                 self._binding.bind_ortvalue_output(name, tensor)
 
     def run(self) -> None:
-        """Run the graph on what the tensors hold now."""
+        """Run the graph on the present content of the tensors."""
         for name, array in self._copied.items():
             self._binding.bind_cpu_input(name, array)
         self._session.run_with_iobinding(self._binding)
@@ -192,8 +192,8 @@ def _open(path: Path, device: str, intra_op_threads: int, operators: Path | None
 def _share_threads(count: int) -> None:
     """Let all graphs of the process use the same threads.
 
-    Threads that wait for work spin for some milliseconds. If encoder and decoder have threads of their own, those of
-    the one that waits take the cores from the one that works: a step of the decoder then takes twice the time.
+    Threads that wait for work spin for some milliseconds. If encoder and decoder had threads of their own, the waiting
+    ones would take the cores from the working ones: a step of the decoder would take twice the time.
     """
     try:
         onnxruntime.set_global_thread_pool_sizes(count, 1)

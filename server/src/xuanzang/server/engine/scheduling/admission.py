@@ -1,45 +1,45 @@
-"""Whether the queue has room for a request."""
+"""Whether the queue has room and time for a request."""
 
 from __future__ import annotations
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.throughput import Throughput
+from xuanzang.server.engine.scheduling.load import Throughput
 
-# What callers are told before anything has been timed.
+# Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
-# The rate is measured on what runs. While that is little it is too low, by up to about this factor.
+# The rate is measured on the running sentences. While these are few it is too low, by up to about this factor.
 _UNDERRATED = 2.0
 
 
 class Admission:
-    """Lets requests into the queue or refuses them at once. Its owner guards it."""
+    """Lets requests into the queue or refuses them at once. Not thread-safe: the scheduler holds its lock."""
 
     def __init__(self, queue: FairQueue, throughput: Throughput, *, max_tokens: int) -> None:
-        """Watch a queue.
+        """Guard a queue.
 
         Args:
-            queue: That is to be kept short.
-            throughput: Of the workers that empty it.
-            max_tokens: Most tokens waiting, as `predicted_cost` counts them.
+            queue: Queue to keep short.
+            throughput: Rate of the workers that empty it.
+            max_tokens: Maximum tokens waiting, as `predicted_cost` counts them.
         """
         self._queue = queue
         self._throughput = throughput
         self._max_tokens = max_tokens
 
     def require_room(self, caller: str, cost: int) -> None:
-        """Refuse what the queue has no room for.
+        """Refuse a request that the queue has no room for.
 
-        Nobody may have more waiting than is then still free for others (the dynamic thresholds of Choudhury and
-        Hahne 1998): a caller alone gets half of the queue, and there is always room for a newcomer. A queue in which
-        nothing waits refuses nothing; what is too much for any queue is bad input and not overload.
+        No caller may have more waiting than is then still free for others (the dynamic thresholds of Choudhury and
+        Hahne 1998): a lone caller gets half of the queue, and there is always room for a newcomer. An empty queue
+        refuses nothing; a request that is too large for any queue is bad input and not overload.
 
         Args:
-            caller: Who asks.
+            caller: Identity of the caller.
             cost: Predicted tokens; 0 is never refused.
 
         Raises:
-            OverloadedError: If there is no room now.
+            OverloadedError: There is no room now.
         """
         own, total = self._queue.backlog(caller) + cost, self._queue.cost + cost
         excess = own + total - self._max_tokens
@@ -52,14 +52,14 @@ class Admission:
             )
 
     def require_time(self, caller: str, seconds: float) -> None:
-        """Refuse what could not be begun in time.
+        """Refuse a request that could not be begun in time.
 
         Args:
-            caller: Who asks.
-            seconds: Until the answer is of no use any more; less than 0 if that has passed.
+            caller: Identity of the caller.
+            seconds: Time until the answer is of no use; less than 0 if that has passed.
 
         Raises:
-            OverloadedError: If what comes first will take longer.
+            OverloadedError: The sentences that come first take longer.
         """
         ahead = self._queue.cost_ahead(caller)
         wait = self._throughput.seconds_for(ahead)

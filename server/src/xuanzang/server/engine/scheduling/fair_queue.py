@@ -1,4 +1,4 @@
-"""A queue in which callers take turns, and from which sentences of like lengths are taken together."""
+"""A queue in which callers take turns, and which gives out sentences of similar lengths together."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from operator import itemgetter
 
 from xuanzang.server.engine.scheduling.request import QueuedSentence
 
-# What a caller may take per round, in predicted tokens: a few sentences of usual length at a usual beam size.
+# Share of a caller per round, in predicted tokens: a few sentences of usual length at a usual beam size.
 _QUANTUM = 256
-# A sentence waits for at most this many times the sentences that it would wait for if the oldest always went first.
+# A sentence waits for at most this many times the sentences for which it would wait if the oldest always went first.
 _PATIENCE = 2
-# Which sentences go first.
+# Ranks of sentences, the first first.
 _DUE, _AHEAD, _BEHIND = range(3)
 
 
 @dataclass(slots=True, kw_only=True)
 class Sweep:
-    """Where a taker is on its way through the lengths: up to the longest sentence that waits, and down again.
+    """Position of a worker on its way through the lengths: up to the longest waiting sentence, and down again.
 
-    A batch costs as much as its longest sentence does, so sentences of like lengths should be in it; the elevator's way
-    (SCAN, as disks are read) gets at all of them.
+    A batch costs as much as its longest sentence does, so it should hold sentences of similar lengths; the elevator
+    algorithm (SCAN, as disks are read) reaches all of them.
     """
 
     length: int = 0
-    """Source tokens of the last sentence that was taken."""
+    """Source tokens of the last sentence taken."""
     upward: bool = True
 
     def move(self, length: int) -> None:
-        """Go to a length, and on in its direction from there."""
+        """Move to a length; the direction follows."""
         if length != self.length:
             self.upward = length > self.length
         self.length = length
 
 
 class _Flow:
-    """What one caller has waiting."""
+    """The waiting sentences of one caller."""
 
     def __init__(self) -> None:
-        # Oldest first, each with its number and when it is due.
+        # Oldest first, each with its number, and the number of taken sentences at which it is due.
         self.sentences: dict[QueuedSentence, tuple[int, int]] = {}
         # Source tokens, number and sentence, in this order.
         self.by_length: list[tuple[int, int, QueuedSentence]] = []
@@ -60,30 +60,31 @@ class _Flow:
         self.cost -= queued.cost
 
     def next(self, sweep: Sweep, now: int) -> tuple[tuple[int, int], QueuedSentence]:
-        """Return the oldest sentence if it is due, else the nearest ahead, else the nearest behind; first its rank."""
+        """Return rank and sentence: the oldest if it is due, else the nearest ahead, else the nearest behind."""
         oldest, (_, due) = next(iter(self.sentences.items()))
         if now >= due:
             return (_DUE, due), oldest
         # The first one that is longer than what lies behind on the way up, or ahead on the way down.
         longer = bisect_left(self.by_length, (sweep.length + (not sweep.upward),))
         is_behind = longer == (len(self.by_length) if sweep.upward else 0)
-        place = longer if sweep.upward != is_behind else self._first_like(longer - 1)
-        length, _, queued = self.by_length[place]
+        found = longer if sweep.upward != is_behind else self._first_as_long(longer - 1)
+        length, _, queued = self.by_length[found]
         return (_BEHIND if is_behind else _AHEAD, abs(length - sweep.length)), queued
 
-    def _first_like(self, place: int) -> int:
-        """Return the place of the oldest sentence that is as long as the one at a place."""
-        return bisect_left(self.by_length, (self.by_length[place][0],))
+    def _first_as_long(self, index: int) -> int:
+        """Return the index of the oldest sentence that is as long as the one at an index."""
+        return bisect_left(self.by_length, (self.by_length[index][0],))
 
 
 class FairQueue:
-    """Deficit round-robin over callers by predicted tokens (Shreedhar and Varghese 1995). Its owner guards it.
+    """Deficit round-robin over callers by predicted tokens (Shreedhar and Varghese 1995).
 
-    Whoever takes chooses among the sentences of all callers who have not had their share of the round.
+    A worker chooses among the sentences of all callers who have not had their share of the round. Not thread-safe: the
+    scheduler holds its lock.
     """
 
     def __init__(self) -> None:
-        # Callers without waiting sentences have no entry.
+        # By caller; those without waiting sentences have no entry.
         self._flows: dict[str, _Flow] = {}
         self._numbers = count()
         self._taken = 0
@@ -93,14 +94,14 @@ class FairQueue:
         """Predicted tokens."""
 
     def backlog(self, caller: str) -> int:
-        """Return the predicted tokens that a caller has waiting."""
+        """Return the predicted tokens of a caller's waiting sentences."""
         flow = self._flows.get(caller)
         return flow.cost if flow else 0
 
     def cost_ahead(self, caller: str) -> int:
-        """Return the predicted tokens that are taken before a sentence that a caller would add now."""
+        """Return the predicted tokens that go before a sentence that a caller would add now."""
         own = self.backlog(caller)
-        # While the caller's own are taken, every other gets as many, if it has them.
+        # While the caller's own are taken, every other caller gets as many, if it has them.
         return sum(min(flow.cost, own) for flow in self._flows.values())
 
     def add(self, sentences: Iterable[QueuedSentence]) -> None:
@@ -113,13 +114,13 @@ class FairQueue:
             self._flows.setdefault(queued.request.caller, _Flow()).add(queued, next(self._numbers), due)
 
     def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
-        """Take out sentences, whoever's turn it is.
+        """Remove sentences out of turn.
 
         Args:
-            sentences: Those that are not in the queue are passed over.
+            sentences: Sentences; those that are not in the queue are skipped.
 
         Returns:
-            What was taken out.
+            Removed sentences.
         """
         removed = []
         for queued in sentences:
@@ -129,23 +130,23 @@ class FairQueue:
                 removed.append(queued)
         return removed
 
-    def take(self, sweep: Sweep, *, sentences: int, source_tokens: int) -> list[QueuedSentence]:
-        """Take out those whose turn it is.
+    def take(self, sweep: Sweep, *, max_sentences: int, max_source_tokens: int) -> list[QueuedSentence]:
+        """Remove the sentences whose turn it is.
 
         Args:
-            sweep: Of the taker; goes on.
-            sentences: Most of them.
-            source_tokens: Most of their source tokens, unless the first has more.
+            sweep: Sweep of the worker; it moves on.
+            max_sentences: Maximum number of sentences.
+            max_source_tokens: Maximum source tokens of all, unless the first has more.
 
         Returns:
-            At least one, if there is any.
+            At least one sentence, if there is any.
         """
         taken: list[QueuedSentence] = []
         tokens = 0
-        while self._flows and len(taken) < sentences:
+        while self._flows and len(taken) < max_sentences:
             flow, queued = self._next(sweep)
             tokens += queued.source_tokens
-            if taken and tokens > source_tokens:
+            if taken and tokens > max_source_tokens:
                 break
             flow.deficit -= queued.cost
             sweep.move(queued.source_tokens)
@@ -155,12 +156,12 @@ class FairQueue:
         return taken
 
     def _next(self, sweep: Sweep) -> tuple[_Flow, QueuedSentence]:
-        """Return the sentence that goes first of those whose callers can pay for them."""
+        """Return the first of the sentences that their callers' shares suffice for."""
         while True:
             first = ((flow, *flow.next(sweep, self._taken)) for flow in self._flows.values())
-            payable = [(rank, flow, queued) for flow, rank, queued in first if queued.cost <= flow.deficit]
-            if payable:
-                _, flow, queued = min(payable, key=itemgetter(0))
+            affordable = [(rank, flow, queued) for flow, rank, queued in first if queued.cost <= flow.deficit]
+            if affordable:
+                _, flow, queued = min(affordable, key=itemgetter(0))
                 return flow, queued
             for flow in self._flows.values():
                 flow.deficit += _QUANTUM

@@ -1,73 +1,66 @@
-"""What one worker decodes of one model."""
+"""The sentences that one worker decodes with one model."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.repetition import retry_of
 from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.types import FinishReason
-from xuanzang.server.metrics import Metrics
-
-NewDecoder = Callable[[], Decoder]
-"""Makes an empty decoder over graphs that are open."""
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class _RunningSentence:
     queued: QueuedSentence
     first_step: int
     since: float = field(default_factory=time.monotonic)
-    told: int = 0
-    """Target tokens that the caller has been told already."""
+    reported_tokens: int = 0
+    """Target tokens that the caller has already."""
 
 
-class Lane:
-    """Sentences join and leave between steps; every one that leaves has been answered, or its caller has gone."""
+class ModelRunner:
+    """Lets sentences join and leave between steps; a sentence that leaves is answered, or its caller has gone."""
 
-    def __init__(self, model: LoadedModel, new_decoder: NewDecoder, *, metrics: Metrics) -> None:
+    def __init__(self, model: LoadedModel) -> None:
         """Start without sentences.
 
         Args:
-            model: That translates.
-            new_decoder: Over its graphs.
-            metrics: That count the work.
+            model: Model with open graphs.
         """
-        self._new_decoder = new_decoder
-        self._decoder = new_decoder()
-        self._running: dict[Sentence, _Running] = {}
+        self._model = model
+        self._decoder = model.new_decoder()
+        self._running: dict[Sentence, _RunningSentence] = {}
         self._steps = 0
-        self._metrics = metrics.of(model.labels)
-        self._told_cache_bytes = 0
+        self._metrics = model.metrics
+        self._counted_cache_bytes = 0
 
     def __len__(self) -> int:
-        """Return the number of sentences that are being decoded."""
+        """Return the number of running sentences."""
         return len(self._running)
 
     def admit(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join.
 
         Args:
-            newcomers: At least one.
+            newcomers: Sentences, at least one.
         """
         tokens = sum(queued.source_tokens for queued in newcomers)
         self._metrics.batch_source_tokens.observe(tokens)
         self._metrics.source_tokens.inc(tokens)
         if self._running:
             self._metrics.rows_joined.inc(len(newcomers))
-        self._running.update({queued.sentence: _Running(queued, self._steps) for queued in newcomers})
+        self._running.update({queued.sentence: _RunningSentence(queued, self._steps) for queued in newcomers})
         with self._metrics.encode_duration_seconds.time():
             self._decoder.admit([queued.sentence for queued in newcomers])
-        self._tell_cache()
+        self._count_cache()
 
     def step(self) -> int:
-        """Extend every sentence by one token; before that, those whose callers have gone or want what there is leave.
+        """Extend every sentence by one token, after abandoned ones and those at their cutoff have left.
 
         Returns:
             Predicted cost of the sentences that are done.
@@ -81,47 +74,48 @@ class Lane:
         self._metrics.batch_rows.observe(len(self._running))
         self._steps += 1
         cost = sum(self._answer(sentence, hypotheses) for sentence, hypotheses in finished)
-        self._tell_progress()
+        self._report_prefixes()
         if finished:
-            self._tell_cache()
+            self._count_cache()
         return cost
 
     def fail(self, error: Exception) -> None:
         """Answer every sentence with an error and begin anew.
 
         Args:
-            error: That a step ended in.
+            error: Error that a step ended in.
         """
         failed = [running.queued for running in self._running.values()]
         self._running.clear()
-        self._decoder = self._new_decoder()
-        self._tell_cache()
+        self._decoder = self._model.new_decoder()
+        self._count_cache()
         for queued in failed:
-            self._retire("error")
+            self._count_retired("error")
             queued.request.fail(error)
 
     def _interrupt(self) -> None:
+        """Let sentences leave that are abandoned or at their cutoff."""
         now = time.monotonic()
         interrupted = [
             running
             for running in self._running.values()
-            if running.queued.request.abandoned or now >= running.queued.request.terms.cutoff
+            if running.queued.request.abandoned or now >= running.queued.request.context.cutoff
         ]
         if interrupted:
             for running in interrupted:
                 self._give_up(running)
                 del self._running[running.queued.sentence]
             self._decoder.discard([running.queued.sentence for running in interrupted])
-            self._tell_cache()
+            self._count_cache()
 
-    def _give_up(self, running: _Running) -> None:
+    def _give_up(self, running: _RunningSentence) -> None:
         queued = running.queued
         reason = queued.request.abandoned
-        self._retire(reason or "deadline")
+        self._count_retired(reason or "deadline")
         best = [] if reason else self._decoder.partial(queued.sentence)
         if best:
-            self._count(best)
-            queued.request.deliver(queued.position, best, cut=FinishReason.DEADLINE)
+            self._count_translated(best)
+            queued.request.deliver(queued.position, queued.render(best, cut=FinishReason.DEADLINE))
             return
         self._metrics.wasted_decode_tokens.inc(self._steps - running.first_step)
         if not reason:
@@ -129,45 +123,48 @@ class Lane:
             queued.request.fail(DeadlineExceededError(message, in_queue=False))
 
     def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> int:
+        """Answer a sentence, unless it is to be searched again; return the predicted cost of an answered one."""
         running = self._running[sentence]
-        again = retry_of(running.queued, hypotheses[0])
-        if again:
-            self._begin_again(running, again, hypotheses[0])
+        queued = running.queued
+        retry = retry_of(queued, hypotheses[0])
+        if retry:
+            self._search_again(running, retry, hypotheses[0])
             return 0
         self._metrics.decode_duration_seconds.observe(time.monotonic() - running.since)
-        # Counted before it is delivered, so that whoever has the answer finds it counted.
-        self._count(hypotheses)
-        self._retire("eos" if hypotheses[0].finished else "length")
+        # Counted before it is delivered, so that a caller who has the answer finds it counted.
+        self._count_translated(hypotheses)
+        self._count_retired("eos" if hypotheses[0].finished else "length")
         with self._metrics.detokenize_duration_seconds.time():
-            running.queued.request.deliver(running.queued.position, hypotheses, cut=FinishReason.MAX_LENGTH)
+            result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH)
+        queued.request.deliver(queued.position, result)
         del self._running[sentence]
-        return running.queued.cost
+        return queued.cost
 
-    def _begin_again(self, running: _Running, sentence: Sentence, loop: TargetHypothesis) -> None:
-        self._retire("loop")
+    def _search_again(self, running: _RunningSentence, retry: Sentence, repetition: TargetHypothesis) -> None:
+        self._count_retired("loop")
         del self._running[running.queued.sentence]
-        self._metrics.wasted_decode_tokens.inc(loop.token_count)
-        running.queued.sentence = sentence
-        self._running[sentence] = _Running(running.queued, self._steps, running.since)
-        self._decoder.admit([sentence])
+        self._metrics.wasted_decode_tokens.inc(repetition.token_count)
+        running.queued.sentence = retry
+        self._running[retry] = _RunningSentence(running.queued, self._steps, running.since)
+        self._decoder.admit([retry])
 
-    def _count(self, hypotheses: Sequence[TargetHypothesis]) -> None:
+    def _report_prefixes(self) -> None:
+        for running in self._running.values():
+            queued = running.queued
+            if queued.request.has_listener:
+                committed = self._decoder.committed(queued.sentence)
+                if len(committed) > running.reported_tokens:
+                    running.reported_tokens = len(committed)
+                    queued.request.report_prefix(queued.position, committed)
+
+    def _count_translated(self, hypotheses: Sequence[TargetHypothesis]) -> None:
         self._metrics.sentences.inc()
         self._metrics.target_tokens.inc(hypotheses[0].token_count)
 
-    def _retire(self, reason: str) -> None:
+    def _count_retired(self, reason: str) -> None:
         self._metrics.rows_retired[reason].inc()
 
-    def _tell_progress(self) -> None:
-        for running in self._running.values():
-            queued = running.queued
-            if queued.request.followed:
-                committed = self._decoder.committed(queued.sentence)
-                if len(committed) > running.told:
-                    running.told = len(committed)
-                    queued.request.tell(queued.position, committed)
-
-    def _tell_cache(self) -> None:
+    def _count_cache(self) -> None:
         held = self._decoder.cache_bytes
-        self._metrics.cache_bytes.inc(held - self._told_cache_bytes)
-        self._told_cache_bytes = held
+        self._metrics.cache_bytes.inc(held - self._counted_cache_bytes)
+        self._counted_cache_bytes = held

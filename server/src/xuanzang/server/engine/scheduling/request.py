@@ -1,4 +1,4 @@
-"""A request on its way through the queue and the workers."""
+"""Requests on their way through the queue and the workers."""
 
 from __future__ import annotations
 
@@ -8,46 +8,56 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar, TypeVarTuple
+from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.cost import predicted_cost
+from xuanzang.server.engine.scheduling.load import predicted_cost
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import FinishReason
+from xuanzang.server.engine.types import FinishReason, Hypothesis
 
-T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 Ts = TypeVarTuple("Ts")
 
 _LOGGER = logging.getLogger(__name__)
 
-Reason = Literal["deadline", "cancelled", "error"]
+AbandonReason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
 
-Render = Callable[[int, Sequence[TargetHypothesis], FinishReason], T]
-"""Makes the result of the sentence at a position of what was found, best first; the last argument tells why those
-hypotheses ended that the model did not end. Called in the thread of a worker."""
+
+class PlannedSearch(NamedTuple):
+    """A sentence to search, and the renderer of its hypotheses."""
+
+    sentence: Sentence
+    renderer: SentenceRenderer
 
 
-class Listener(Protocol[T_contra]):
-    """Is told, in the event loop, what becomes of each sentence."""
+class SentenceResult(NamedTuple):
+    """Hypotheses of one sentence, best first, as ids and as text."""
 
-    def begun(self, position: int, text: str) -> None:
-        """Take the text that the sentence at a position is sure to begin with."""
+    found: Sequence[TargetHypothesis]
+    hypotheses: Sequence[Hypothesis]
 
-    def finished(self, position: int, result: T_contra) -> None:
-        """Take the result of the sentence at a position."""
+
+class SentenceListener(Protocol):
+    """Receives the results of single sentences in the event loop."""
+
+    def on_prefix(self, position: int, text: str) -> None:
+        """Take the beginning of a sentence that will not change, more than the last time."""
+
+    def on_result(self, position: int, result: SentenceResult) -> None:
+        """Take the result of a sentence."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class QueuedSentence:
     """A sentence of a request. The scheduler owns it while it waits, then the worker that took it."""
 
-    request: Request[Any]
+    request: Request
     position: int
-    """Among the sentences of the request."""
+    """Position among the sentences of the request."""
     sentence: Sentence
+    renderer: SentenceRenderer
     cost: int
     """Predicted tokens."""
     queued_at: float = field(default_factory=time.monotonic)
@@ -57,102 +67,113 @@ class QueuedSentence:
         """Source ids, end token counted."""
         return len(self.sentence.source_ids)
 
+    def render(self, found: Sequence[TargetHypothesis], *, cut: FinishReason) -> SentenceResult:
+        """Make the result of the sentence, in the thread of a worker.
+
+        Args:
+            found: Hypotheses, best first.
+            cut: Why those of them ended that the model did not end.
+        """
+        hypotheses = [self.renderer.render(self.sentence, hypothesis, cut=cut) for hypothesis in found]
+        return SentenceResult(found, hypotheses)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What a caller's request is bound to."""
+class CallContext:
+    """What all sentences of one call have in common."""
 
     model: LoadedModel
     caller: str = ""
-    """Who asks: callers take turns."""
+    """Identity of the caller: callers take turns."""
     target_language: str = ""
     """One of the model's, or empty for its first."""
     deadline: float = math.inf
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
-    """When whatever has been found is the answer, on the same clock."""
+    """Time at which the best found so far is the answer, on the same clock."""
 
     @property
-    def text(self) -> TextCodec:
-        """What splits, tokenises and joins text."""
-        return self.model.text_into(self.target_language)
+    def codec(self) -> TextCodec:
+        """Codec into the target language."""
+        return self.model.codec_into(self.target_language)
 
 
-class Request(Generic[T]):
-    """Sentences to search for one caller, and a future for what is found.
+class Request:
+    """Sentences to search for one call, and a future for their results.
 
-    Belongs to the event loop that made it. Workers only call `deliver`, `tell` and `fail`, which hand over to the loop,
-    and read `abandoned`, which goes from None to a reason once; the scheduler sets `started` under its lock.
+    Belongs to the event loop that made it. Workers only call `deliver`, `report_prefix` and `fail`, which hand over to
+    the loop, and read `abandoned`, which goes from None to a reason once; the scheduler sets `started` under its lock.
     """
 
     def __init__(
-        self,
-        terms: Terms,
-        sentences: Sequence[Sentence],
-        *,
-        render: Render[T],
-        listener: Listener[T] | None = None,
+        self, context: CallContext, searches: Sequence[PlannedSearch], *, listener: SentenceListener | None = None
     ) -> None:
         """Make a request of the running event loop.
 
         Args:
-            terms: Of the caller.
-            sentences: At least one.
-            render: Makes the results.
-            listener: Of what becomes of the sentences.
+            context: Context of the call.
+            searches: Sentences with their renderers, at least one.
+            listener: Receiver of the results of single sentences.
         """
-        self.terms = terms
+        self.context = context
         self.sentences = [
-            QueuedSentence(request=self, position=position, sentence=sentence, cost=predicted_cost(sentence))
-            for position, sentence in enumerate(sentences)
+            QueuedSentence(
+                request=self,
+                position=position,
+                sentence=search.sentence,
+                renderer=search.renderer,
+                cost=predicted_cost(search.sentence),
+            )
+            for position, search in enumerate(searches)
         ]
         self.cost = sum(queued.cost for queued in self.sentences)
-        self.abandoned: Reason | None = None
+        self.abandoned: AbandonReason | None = None
         self.started = False
-        self.followed = listener is not None
-        """Whether anybody listens to what is told."""
-        self._render = render
         self._listener = listener
         self._loop = asyncio.get_running_loop()
-        self._results: dict[int, T] = {}
-        self.done: asyncio.Future[list[T]] = self._loop.create_future()
+        self._results: dict[int, SentenceResult] = {}
+        self.done: asyncio.Future[list[SentenceResult]] = self._loop.create_future()
         """Results, in the order of the sentences."""
 
     @property
     def model(self) -> LoadedModel:
-        """That is to translate."""
-        return self.terms.model
+        """Model that translates."""
+        return self.context.model
 
     @property
     def caller(self) -> str:
-        """Who asks."""
-        return self.terms.caller
+        """Identity of the caller."""
+        return self.context.caller
 
-    def deliver(self, position: int, hypotheses: Sequence[TargetHypothesis], *, cut: FinishReason) -> None:
-        """Hand over what was found for a sentence, from any thread.
+    @property
+    def has_listener(self) -> bool:
+        """Whether prefixes are to be reported."""
+        return self._listener is not None
+
+    def deliver(self, position: int, result: SentenceResult) -> None:
+        """Hand over the result of a sentence, from any thread.
 
         Args:
-            position: Of the sentence.
-            hypotheses: Best first, at least one.
-            cut: Why those of them ended that are not finished.
+            position: Position of the sentence.
+            result: At least one hypothesis.
         """
-        self._call_in_loop(self._keep, position, self._render(position, hypotheses, cut))
+        self._call_in_loop(self._keep, position, result)
 
-    def tell(self, position: int, target_ids: Sequence[int]) -> None:
-        """Hand over what a sentence is sure to begin with, from any thread.
+    def report_prefix(self, position: int, target_ids: Sequence[int]) -> None:
+        """Hand over the beginning of a sentence that will not change, from any thread.
 
         Args:
-            position: Of the sentence.
-            target_ids: More than were told before.
+            position: Position of the sentence.
+            target_ids: More than were reported before.
         """
         if self._listener:
-            self._call_in_loop(self._listener.begun, position, self.terms.text.decode(target_ids))
+            self._call_in_loop(self._listener.on_prefix, position, self.context.codec.decode(target_ids))
 
     def fail(self, error: Exception) -> None:
-        """Answer with an error what is not answered yet, from any thread.
+        """End the request with an error, unless it is answered already, from any thread.
 
         Args:
-            error: What the one who waits gets.
+            error: Error that the awaiting task gets.
         """
         self._call_in_loop(self._keep_error, error)
 
@@ -160,13 +181,13 @@ class Request(Generic[T]):
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
-            # The loop is closed, and with it went everyone who could have waited for this.
+            # The loop is closed, and with it every task that could await this.
             _LOGGER.warning("result dropped: the event loop is closed")
 
-    def _keep(self, position: int, result: T) -> None:
+    def _keep(self, position: int, result: SentenceResult) -> None:
         self._results[position] = result
         if self._listener:
-            self._listener.finished(position, result)
+            self._listener.on_result(position, result)
         if len(self._results) == len(self.sentences) and not self.done.done():
             self.done.set_result([self._results[position] for position in range(len(self.sentences))])
 

@@ -1,4 +1,4 @@
-"""Text to ids and back, for one model."""
+"""Text to source ids, and target ids to text, for one model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _UNSPACED_LANGUAGES = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A stretch of source text: a sentence, or what is kept as it is."""
+class Segment:
+    """A stretch of source text: a sentence, or text that is copied, such as white space."""
 
     text: str
     source_ids: tuple[int, ...]
@@ -28,7 +28,7 @@ class Piece:
 
 
 class TextCodec:
-    """Splits, tokenises and joins text as one bundle wants it. May be shared by threads: nothing in it changes."""
+    """Splits, tokenises and joins text as one bundle asks for. Immutable, so threads may share it."""
 
     def __init__(
         self, bundle: Bundle, *, target_language: str = "", tokenizers: tuple[Tokenizer, Tokenizer] | None = None
@@ -36,12 +36,12 @@ class TextCodec:
         """Make a codec into one of the target languages.
 
         Args:
-            bundle: That holds the tokenisers.
-            target_language: As the manifest spells it, or empty for the first.
-            tokenizers: Of source and target, if they have been opened; None to open them.
+            bundle: Bundle with the tokenisers.
+            target_language: Code as the manifest spells it, or empty for the first.
+            tokenizers: Open tokenisers of source and target; None to open them.
 
         Raises:
-            BundleError: If they cannot be read or do not fit the vocabularies.
+            BundleError: The tokenisers cannot be read or do not fit the vocabularies.
         """
         manifest = bundle.manifest
         language = target_language or manifest.target_language_codes[0]
@@ -59,70 +59,69 @@ class TextCodec:
         """Return a codec with the same tokenisers for another target language.
 
         Args:
-            target_language: As the manifest spells it.
+            target_language: Code as the manifest spells it.
         """
         return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
 
-    def split(self, text: str) -> list[Piece]:
+    def split(self, text: str) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them.
 
         Args:
-            text: In the source language.
+            text: Text in the source language.
 
         Returns:
-            Pieces in their order; joined, their texts are `text`. A piece has more than `max_source_length` ids if
-            there is no place to cut it.
+            Segments in their order; joined, their texts are `text`. A segment has more than `max_source_length` ids if
+            it cannot be cut.
         """
-        return [piece for part in split_sentences(text) for piece in self._pieces(part)]
+        return [segment for part in split_sentences(text) for segment in self._segments(part)]
 
-    def _pieces(self, part: str) -> list[Piece]:
-        piece = self._piece(part)
-        if len(piece.source_ids) <= self.max_source_length:
-            return [piece]
+    def _segments(self, part: str) -> list[Segment]:
+        segment = self._segment(part)
+        if len(segment.source_ids) <= self.max_source_length:
+            return [segment]
         added = self._added
         parts = split_long_sentence(
             part, lambda stretch: len(self.encode(stretch)) - added, self.max_source_length - added
         )
-        return [self._piece(part) for part in parts]
+        return [self._segment(part) for part in parts]
 
     @property
     def _added(self) -> int:
-        """Ids of a sentence that are not of its text."""
+        """Number of ids of a sentence besides those of its text."""
         return len(self._prefix_ids) + 1
 
-    def _piece(self, part: str) -> Piece:
+    def _segment(self, part: str) -> Segment:
         source_ids = () if part.isspace() else tuple(self.encode(part))
-        return Piece(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
+        return Segment(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
 
     def encode(self, sentence: str) -> list[int]:
         """Tokenise a sentence.
 
         Args:
-            sentence: In the source language.
+            sentence: Sentence in the source language.
 
         Returns:
-            Source ids, with the one that stands for the target language, if there is one, and the end token.
+            Source ids, with the id of the target language, if there is one, and the end token.
         """
         return [*self._prefix_ids, *self._source.encode(self._normalized(sentence)), self._source_eos_id]
 
     def _normalized(self, sentence: str) -> str:
         return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
 
-    def spans(self, pieces: Sequence[Piece]) -> list[tuple[Span, ...]]:
-        """Find which characters the source ids stand for.
+    def offsets(self, segments: Sequence[Segment]) -> list[tuple[Span, ...]]:
+        """Find the characters of a text that its source ids stand for.
 
         Args:
-            pieces: Of a text.
+            segments: Segments of the text.
 
         Returns:
-            For each piece with source ids the characters of the text for each of them; none for those that stand for
-            the target language and the end.
+            Spans in the text of the source ids of each sentence; empty ones of the target language and the end.
         """
-        starts = accumulate((len(piece.text) for piece in pieces), initial=0)
+        starts = accumulate((len(segment.text) for segment in segments), initial=0)
         return [
-            moved(self._sentence_spans(piece.text), start)
-            for piece, start in zip(pieces, starts, strict=False)
-            if piece.source_ids
+            moved(self._sentence_spans(segment.text), start)
+            for segment, start in zip(segments, starts, strict=False)
+            if segment.source_ids
         ]
 
     def _sentence_spans(self, sentence: str) -> list[Span]:
@@ -135,7 +134,7 @@ class TextCodec:
         """Tokenise the beginning of a translation.
 
         Args:
-            text: In the target language.
+            text: Text in the target language.
 
         Returns:
             Target ids, without start and end token.
@@ -143,11 +142,11 @@ class TextCodec:
         return self._target.encode(text)
 
     def can_write(self, target_ids: Sequence[int]) -> bool:
-        """Return whether no token stands for anything unknown."""
+        """Return whether none of the tokens is the unknown one."""
         return self._target.unk_id not in target_ids
 
     def sequences(self, text: str) -> list[tuple[int, ...]]:
-        """Return the usual target ids of a text, at the start of a word and within one."""
+        """Return the usual sequences of target ids of a text, at the start of a word and within one."""
         target_ids = tuple(self.encode_target(text))
         if not target_ids:
             return []
@@ -162,10 +161,10 @@ class TextCodec:
         return [variant for variant in dict.fromkeys(variants) if variant]
 
     def decode(self, target_ids: Sequence[int]) -> str:
-        """Make text of a hypothesis.
+        """Return the text of a hypothesis.
 
         Args:
-            target_ids: Without start and end token.
+            target_ids: Ids without start and end token.
 
         Returns:
             A sentence in the target language.
@@ -173,13 +172,13 @@ class TextCodec:
         return self._target.decode(target_ids)
 
     def decode_source(self, source_ids: Sequence[int]) -> str:
-        """Make text of source ids, as the model was given it."""
+        """Return the text of source ids, as the model reads it."""
         return self._source.decode(source_ids)
 
     def token_texts(self, target_ids: Sequence[int]) -> list[str]:
-        """Return what each token adds to the text; the bytes of a character add it with the last of them."""
+        """Return the text that each token adds; the bytes of a character add it with the last of them."""
         return self._target.token_texts(target_ids)
 
     def joiner(self) -> Joiner:
-        """Return what joins translated sentences and white space as the target language is written."""
+        """Return a joiner of translated sentences and white space for the target language."""
         return Joiner(spaced=self._spaced)

@@ -1,4 +1,4 @@
-"""Which characters of a text its tokens stand for."""
+"""Spans of characters that the tokens of a text stand for."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ Span = tuple[int, int]
 
 
 def filled(spans: Sequence[Span]) -> list[Span]:
-    """Give tokens that stand for no characters, such as the first bytes of one, those of the next that does.
+    """Give tokens without characters, such as the first bytes of one, the span of the next token that has any.
 
     Args:
-        spans: In their order.
+        spans: Spans in the order of the tokens.
 
     Returns:
-        As many.
+        One span for each token.
     """
     result: list[Span] = []
     following: Span | None = None
@@ -28,14 +28,14 @@ def filled(spans: Sequence[Span]) -> list[Span]:
 
 
 def before_nfkc(text: str, spans: Sequence[Span]) -> list[Span]:
-    """Return the stretches of a text of which stretches of its NFKC form are made.
+    """Map spans of the NFKC form of a text to the text itself.
 
     Args:
-        text: As it was.
-        spans: In its NFKC form.
+        text: Text before normalisation.
+        spans: Spans of its NFKC form.
 
     Returns:
-        In the text.
+        Spans of the text.
     """
     if unicodedata.is_normalized("NFKC", text):
         return list(spans)
@@ -45,5 +45,5 @@ def before_nfkc(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def moved(spans: Sequence[Span], offset: int) -> tuple[Span, ...]:
-    """Return spans that begin later by a number of characters."""
+    """Return spans shifted by a number of characters."""
     return tuple((start + offset, end + offset) for start, end in spans)

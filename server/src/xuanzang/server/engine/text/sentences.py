@@ -1,7 +1,7 @@
-"""Cut text into sentences, and long sentences into clauses, so that nothing of it is lost.
+"""Sentence boundaries: text to sentences, long sentences to clauses, and translated sentences to text.
 
-Text is held as a list of pieces, white space or sentences: joined, they give the text back
-exactly, and no sentence starts or ends with white space.
+Text is cut into white space and sentences: joined, they give the text back exactly, and no sentence starts or ends with
+white space.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-# A run of terminators, the marks that close what it ends, and what comes after.
+# Marks that end a sentence, and marks that may close it.
 _TERMINATORS = re.compile(r"[。！？；…｡.!?]+")
 _ALWAYS_ENDS = frozenset("。！？；…｡")
 _CLOSERS = frozenset("”’」』）】》〉〕］｝)]}»›")
@@ -24,7 +24,7 @@ _ABBREVIATION = re.compile(
 )
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 
-# Longest first choice of places to cut a sentence that is too long: after commas, else at white space.
+# Where a sentence that is too long is cut: after commas, else at white space.
 _CLAUSES = re.compile(r".*?(?:[，、]|,(?!\d))+|.+", re.DOTALL)
 _WORDS = re.compile(r"\S+\s*|\s+")
 
@@ -37,35 +37,35 @@ def split_sentences(text: str) -> list[str]:
     sentence. Closing quotes and brackets stay with their sentence.
 
     Args:
-        text: Anything.
+        text: Any text.
 
     Returns:
         White space and sentences in their order; joined they are `text`.
     """
-    pieces: list[str] = []
+    parts: list[str] = []
     start = 0
     for space in _WHITE_SPACE.finditer(text):
         if _LINE_BREAK.search(space.group()):
-            pieces += _split_line(text[start : space.start()])
-            pieces.append(space.group())
+            parts += _split_line(text[start : space.start()])
+            parts.append(space.group())
             start = space.end()
-    return pieces + _split_line(text[start:])
+    return parts + _split_line(text[start:])
 
 
 def _split_line(line: str) -> list[str]:
     """Cut text without line breaks."""
-    pieces: list[str] = []
+    parts: list[str] = []
     start = 0
     for terminators in _TERMINATORS.finditer(line):
         end = _end_of_closers(line, start, terminators.end())
         if end > start and _is_boundary(line, start, terminators, end):
-            pieces += _set_space_apart(line[start:end])
+            parts += _set_space_apart(line[start:end])
             start = end
-    return pieces + _set_space_apart(line[start:])
+    return parts + _set_space_apart(line[start:])
 
 
 def _end_of_closers(line: str, start: int, end: int) -> int:
-    """Give where the quotes and brackets end that close the sentence from `start`, terminators until `end`."""
+    """Return the end of the quotes and brackets that close the sentence from `start`, with terminators until `end`."""
     while end < len(line):
         mark = line[end]
         # Straight quotes look alike open and closed: one closes if it follows an odd number, or if no word follows it.
@@ -78,7 +78,7 @@ def _end_of_closers(line: str, start: int, end: int) -> int:
 
 
 def _is_boundary(line: str, start: int, terminators: re.Match[str], end: int) -> bool:
-    """Tell whether the sentence from `start` ends at `end`, behind these terminators."""
+    """Return whether the sentence from `start` ends at `end`, behind these terminators."""
     marks = terminators.group()
     if _ALWAYS_ENDS & set(marks):
         return True
@@ -90,7 +90,7 @@ def _is_boundary(line: str, start: int, terminators: re.Match[str], end: int) ->
 
 
 def _is_within(line: str, start: int, period: int) -> bool:
-    """Tell whether the period at `period` belongs to a number, an initial or an abbreviation."""
+    """Return whether the period at `period` belongs to a number, an initial or an abbreviation."""
     if line[period - 1 : period].isdigit():
         return True
     # Few letters suffice; a search through the whole sentence would make the cost quadratic.
@@ -103,19 +103,19 @@ def _set_space_apart(text: str) -> list[str]:
     if not body:
         return [text] if text else []
     start = text.index(body)
-    return [piece for piece in (text[:start], body, text[start + len(body) :]) if piece]
+    return [part for part in (text[:start], body, text[start + len(body) :]) if part]
 
 
 def split_long_sentence(sentence: str, count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
     """Cut a sentence that is too long into stretches that are not, at commas, else at white space.
 
     Args:
-        sentence: Without white space at its ends.
-        count_tokens: Source tokens of a stretch.
-        max_tokens: Most source tokens of a stretch.
+        sentence: Sentence without white space at its ends.
+        count_tokens: Counter of the source tokens of a stretch.
+        max_tokens: Maximum source tokens of a stretch.
 
     Returns:
-        White space and stretches; joined they are `sentence`. A stretch without a place to cut may still be too long.
+        White space and stretches; joined they are `sentence`. A stretch that cannot be cut may still be too long.
     """
     atoms = [
         atom
@@ -123,7 +123,7 @@ def split_long_sentence(sentence: str, count_tokens: Callable[[str], int], max_t
         for atom in ([clause] if count_tokens(clause) <= max_tokens else _WORDS.findall(clause))
     ]
     stretches = _pack(atoms, count_tokens, max_tokens)
-    return [piece for stretch in stretches for piece in _set_space_apart(stretch)]
+    return [part for stretch in stretches for part in _set_space_apart(stretch)]
 
 
 def _pack(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
@@ -141,7 +141,7 @@ def _pack(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: 
 
 
 def _halve_until_short(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
-    # Together atoms may, rarely, have more tokens than the sum of theirs.
+    # Joined atoms have, rarely, more tokens than the sum of theirs.
     text = "".join(atoms)
     if len(atoms) == 1 or count_tokens(text) <= max_tokens:
         return [text]
@@ -151,7 +151,7 @@ def _halve_until_short(atoms: Sequence[str], count_tokens: Callable[[str], int],
 
 
 class Joiner:
-    """Joins translated sentences and the white space of the source, piece by piece."""
+    """Joins translated sentences and the white space of the source, one segment after the other."""
 
     def __init__(self, *, spaced: bool) -> None:
         """Start a text.
@@ -162,19 +162,19 @@ class Joiner:
         self._spaced = spaced
         self._end = " "
 
-    def add(self, piece: str) -> str:
-        """Return what a piece adds to the text: white space as it was, or a translated sentence.
+    def add(self, segment: str) -> str:
+        """Return the text that a segment adds: white space as it was, or a translated sentence.
 
         Args:
-            piece: The next in the order of the source.
+            segment: The next in the order of the source.
         """
-        if not piece:
+        if not segment:
             return ""
-        space = " " if self._spaced and not self._end.isspace() and not piece[0].isspace() else ""
-        self._end = piece[-1]
-        return space + piece
+        space = " " if self._spaced and not self._end.isspace() and not segment[0].isspace() else ""
+        self._end = segment[-1]
+        return space + segment
 
     def extend(self, text: str) -> str:
-        """Return what more of the piece that was added last adds to the text."""
+        """Return the text that a continuation of the last segment adds."""
         self._end = text[-1:] or self._end
         return text

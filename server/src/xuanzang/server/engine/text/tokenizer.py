@@ -1,4 +1,4 @@
-"""Text to pieces, pieces to ids, and back, for one side of a model."""
+"""SentencePiece tokenisers: text to ids and back, for the source or the target of a model."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.text.offsets import Span
 
 WORD_START = "\u2581"
-"""What SentencePiece writes for the space before a word."""
+"""Mark of SentencePiece for the space before a word."""
 
 
 class Tokenizer:
-    """A SentencePiece model whose ids are the vocabulary's. Nothing in it changes."""
+    """A SentencePiece model whose ids are those of the vocabulary. Immutable."""
 
     def __init__(self, processor: SentencePieceProcessor) -> None:
-        """Take a model.
+        """Wrap a model.
 
         Args:
-            processor: That has read it.
+            processor: SentencePiece with the model.
         """
         self._processor = processor
 
     @property
     def unk_id(self) -> int:
-        """Id of what stands for everything unknown."""
+        """Id of the unknown piece."""
         unk_id: int = self._processor.unk_id()
         return unk_id
 
@@ -41,7 +41,7 @@ class Tokenizer:
         return ids
 
     def offsets(self, text: str) -> list[Span]:
-        """Return the characters that each id of a text stands for, by position."""
+        """Return the span of characters of each id of a text."""
         offsets: list[Span] = self._processor.encode(text, return_type="offset_mapping")["offsets"]
         return offsets
 
@@ -51,7 +51,7 @@ class Tokenizer:
         return text
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        """Return what each id adds to the text; the bytes of a character add it with the last of them."""
+        """Return the text that each id adds; the bytes of a character add it with the last of them."""
         decoded = self._processor.decode(list(ids), return_type="offset_mapping")
         return [decoded["text"][start:end] for start, end in decoded["offsets"]]
 
@@ -61,7 +61,7 @@ class Tokenizer:
         return piece
 
     def id_of(self, piece: str) -> int:
-        """Return the id of a piece, `unk_id` if there is no such piece."""
+        """Return the id of a piece; `unk_id` if there is no such piece."""
         token_id: int = self._processor.piece_to_id(piece)
         return token_id
 
@@ -69,21 +69,21 @@ class Tokenizer:
 class TableTokenizer(Tokenizer):
     """A SentencePiece model whose pieces get their ids from a table.
 
-    Either may have pieces that the other lacks. What the model writes and the table lacks is unknown. What only the
-    table has, as it may belong to the other language, is still recognised where the model finds nothing in the text
-    but unknown characters, and is written as it is.
+    Either may have pieces that the other lacks. A piece of the model that the table lacks is unknown. A piece that only
+    the table has, perhaps of the other language, is still recognised where the model finds nothing in the text but
+    unknown characters, and is written as it is.
     """
 
     def __init__(
         self, processor: SentencePieceProcessor, *, table: Sequence[str], unk_id: int, reserved: Collection[int]
     ) -> None:
-        """Take a model and a table.
+        """Wrap a model and a table.
 
         Args:
-            processor: That has read the model.
-            table: Pieces; the place of each is its id.
-            unk_id: Id of what the table lacks.
-            reserved: Ids with a meaning of their own, which no text may call up.
+            processor: SentencePiece with the model.
+            table: Pieces in the order of their ids.
+            unk_id: Id of pieces that the table lacks.
+            reserved: Ids with a meaning of their own, which no text is encoded to.
         """
         super().__init__(processor)
         self._unk_id = unk_id
@@ -136,7 +136,7 @@ def _spaced(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """What a manifest says of the tokens of source or target."""
+    """Facts of a manifest about the tokens of source or target."""
 
     tokenizer: str
     vocab_size: int
@@ -151,13 +151,13 @@ def open_source(bundle: Bundle) -> Tokenizer:
     """Open the source tokeniser of a bundle.
 
     Args:
-        bundle: That holds it.
+        bundle: Bundle with the tokeniser.
 
     Returns:
         The tokeniser.
 
     Raises:
-        BundleError: If it cannot be read or does not fit the vocabulary.
+        BundleError: The tokeniser cannot be read or does not fit the vocabulary.
     """
     manifest = bundle.manifest
     ids = manifest.special_ids
@@ -177,13 +177,13 @@ def open_target(bundle: Bundle) -> Tokenizer:
     """Open the target tokeniser of a bundle.
 
     Args:
-        bundle: That holds it.
+        bundle: Bundle with the tokeniser.
 
     Returns:
         The tokeniser.
 
     Raises:
-        BundleError: If it cannot be read or does not fit the vocabulary.
+        BundleError: The tokeniser cannot be read or does not fit the vocabulary.
     """
     manifest = bundle.manifest
     ids = manifest.special_ids
@@ -221,6 +221,6 @@ def _faults(processor: SentencePieceProcessor, side: _Side) -> Iterator[str]:
 
 
 def _is_text(processor: SentencePieceProcessor, piece: str) -> bool:
-    """Tell whether a tokeniser makes a piece of text."""
+    """Return whether a tokeniser makes this piece from text."""
     own_id = processor.piece_to_id(piece)
     return not (processor.is_unknown(own_id) or processor.is_control(own_id))

@@ -1,0 +1,67 @@
+"""Results of a call: hypotheses of several searches ranked, translated sentences joined to texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.server.engine.types import FinishReason, Hypothesis
+
+
+def ranked(count: int, owned: Iterable[tuple[int, Iterable[Hypothesis]]]) -> list[list[Hypothesis]]:
+    """Bring the hypotheses of all searches of each sentence together.
+
+    Args:
+        count: Number of sentences.
+        owned: Hypotheses of each search, with the position of its sentence.
+
+    Returns:
+        Hypotheses of each sentence, best first.
+    """
+    results: list[list[Hypothesis]] = [[] for _ in range(count)]
+    for owner, hypotheses in owned:
+        results[owner] += hypotheses
+    return [sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in results]
+
+
+def joined(
+    segments: Sequence[Segment], translated: Iterator[Sequence[Hypothesis]], codec: TextCodec
+) -> list[Hypothesis]:
+    """Join the translated sentences of a text.
+
+    Args:
+        segments: Segments of the text.
+        translated: Hypotheses of each of its sentences, best first; as many are taken as there are sentences.
+        codec: Codec into the target language.
+
+    Returns:
+        Hypotheses of the text, best first. A text of several sentences has one, as each of them has.
+    """
+    if len(segments) == 1 and segments[0].source_ids:
+        # Most texts are one sentence, with nothing to join.
+        return list(next(translated))
+    choices = [next(translated) if segment.source_ids else [_copied(segment.text)] for segment in segments]
+    width = max((len(choice) for choice in choices), default=0)
+    if not any(segment.source_ids for segment in segments):
+        return [_copied("".join(segment.text for segment in segments))]
+    # Copied text is the same in every hypothesis.
+    return [_join([choice[min(rank, len(choice) - 1)] for choice in choices], codec) for rank in range(width)]
+
+
+def _copied(text: str) -> Hypothesis:
+    return Hypothesis(text=text, score=0.0, token_count=0, finish_reason=FinishReason.COPIED)
+
+
+def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
+    sentences = [part for part in parts if part.finish_reason is not FinishReason.COPIED]
+    token_count = sum(sentence.token_count for sentence in sentences)
+    weighted = sum(sentence.score * sentence.token_count for sentence in sentences)
+    unusual = (s.finish_reason for s in sentences if s.finish_reason is not FinishReason.END_OF_SENTENCE)
+    joiner = codec.joiner()
+    return Hypothesis(
+        text="".join(joiner.add(part.text) for part in parts),
+        score=sentences[0].score if len(sentences) == 1 else weighted / token_count,
+        token_count=token_count,
+        finish_reason=next(unusual, FinishReason.END_OF_SENTENCE),
+        tokens=tuple(token for sentence in sentences for token in sentence.tokens),
+    )

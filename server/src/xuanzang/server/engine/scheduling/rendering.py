@@ -1,0 +1,60 @@
+"""Text of the hypotheses that a search finds, made in the thread of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
+from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.offsets import Span
+from xuanzang.server.engine.types import FinishReason, Hypothesis, TokenDetail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceRenderer:
+    """Turns the ids found for one sentence into hypotheses for callers."""
+
+    codec: TextCodec
+    source_spans: Sequence[Span] = ()
+    """Characters of the text that each source token stands for; empty if token details are not wanted."""
+    opening: TargetHypothesis | None = None
+    """Forced beginning of all hypotheses, found by an earlier search, whose score they lack."""
+
+    def render(self, sentence: Sentence, found: TargetHypothesis, *, cut: FinishReason) -> Hypothesis:
+        """Make a hypothesis for callers.
+
+        Args:
+            sentence: Sentence that was searched.
+            found: Hypothesis as ids.
+            cut: Why it ended, if the model did not end it.
+        """
+        whole = found if self.opening is None else _with_opening(sentence, found, self.opening)
+        return Hypothesis(
+            text=self.codec.decode(whole.target_ids),
+            score=whole.score,
+            token_count=whole.token_count,
+            finish_reason=FinishReason.END_OF_SENTENCE if whole.finished else cut,
+            tokens=self._token_details(whole, whole.details) if whole.details and self.source_spans else (),
+        )
+
+    def _token_details(self, hypothesis: TargetHypothesis, details: TokenDetails) -> tuple[TokenDetail, ...]:
+        texts = self.codec.token_texts(hypothesis.target_ids)
+        if hypothesis.finished:
+            texts.append("")
+        spans = [self.source_spans[position] for position in details.alignment]
+        return tuple(
+            TokenDetail(text=text, score=score, source_start=start, source_end=end)
+            for text, score, (start, end) in zip(texts, details.scores, spans, strict=True)
+        )
+
+
+def _with_opening(sentence: Sentence, found: TargetHypothesis, opening: TargetHypothesis) -> TargetHypothesis:
+    """Return a hypothesis as if its opening had not been forced: with the opening's score in its own."""
+    details = found.details
+    if details:
+        last = len(opening.target_ids) - 1
+        scores = [opening.score if position == last else score for position, score in enumerate(details.scores)]
+        details = details._replace(scores=scores)
+    added = opening.score / found.token_count**sentence.options.decoding.length_penalty
+    return replace(found, score=found.score + added, details=details)
