@@ -20,7 +20,8 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.types import DecodingOptions
 
 HERE = Path(__file__).resolve().parent
 BEAM_SIZE = 4
@@ -72,7 +73,7 @@ def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list
     """Translate with our engine; yields ids and score of each hypothesis of each sentence."""
     manifest, digest = read_manifest(folder)
     bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
-    decoder = Decoder(Runtime(bundle, provider="cpu", intra_op_threads=1))
+    decoder = Decoder(Sessions(bundle, provider="cpu", intra_op_threads=1))
     for start in range(0, len(sentences), BATCH):
         batch = [Sentence(source_ids=list(ids), options=options(ids)) for ids in sentences[start : start + BATCH]]
         decoder.admit(batch)
@@ -84,13 +85,14 @@ def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list
 
 def options(source_ids: Sequence[int]) -> SearchOptions:
     """Return how both search the translation of a sentence."""
-    return SearchOptions(
+    decoding = DecodingOptions(
         beam_size=BEAM_SIZE,
         num_hypotheses=BEAM_SIZE,
         length_penalty=1.0,
         min_target_length=0,
-        max_target_length=target_limit(source_ids),
+        max_target_length=None,
     )
+    return SearchOptions(decoding=decoding, max_target_length=target_limit(source_ids))
 
 
 def peer(folder: Path, sources: Sequence[list[str]], sentences: Sequence[Sequence[int]]) -> Iterator[Found]:

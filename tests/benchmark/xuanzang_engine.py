@@ -18,8 +18,9 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.denormals import flush_denormals
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.hardware import flush_denormals
+from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
 """That one decoder has at a time, as in the server."""
@@ -39,20 +40,21 @@ class Xuanzang:
         """
         manifest, digest = read_manifest(folder)
         bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
-        runtime = Runtime(bundle, provider="cpu", intra_op_threads=threads, shortlist=shortlist)
-        self._decoders = [Decoder(runtime) for _ in range(workers)]
+        sessions = Sessions(bundle, provider="cpu", intra_op_threads=threads, shortlist=shortlist)
+        self._decoders = [Decoder(sessions) for _ in range(workers)]
         self._pool = ThreadPoolExecutor(workers, initializer=flush_denormals)
 
     def translate(self, batch: Sequence[Sequence[int]], workload: Workload) -> Translated:
         """Translate one batch and time it."""
         started = time.perf_counter()
-        options = SearchOptions(
+        decoding = DecodingOptions(
             beam_size=workload.beam_size,
             num_hypotheses=1,
             length_penalty=1.0,
             min_target_length=0,
-            max_target_length=workload.max_target_length,
+            max_target_length=None,
         )
+        options = SearchOptions(decoding=decoding, max_target_length=workload.max_target_length)
         sentences = [Sentence(source_ids=list(ids), options=options) for ids in batch]
         # Dealt by length like cards, so that the threads end together.
         by_length = sorted(sentences, key=lambda sentence: -len(sentence.source_ids))

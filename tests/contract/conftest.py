@@ -13,7 +13,7 @@ from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.runtime.sessions import Sessions
 
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
 """Decodes sentences in one batch, each with its options."""
@@ -27,10 +27,10 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
 @pytest.fixture(scope="session")
 def open_runtime(
     tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
-) -> Callable[[str, bool], Runtime]:
+) -> Callable[[str, bool], Sessions]:
     """Exports the tiny model in a precision and opens its graphs, with or without kernels."""
 
-    def open_runtime(precision: str, kernels: bool) -> Runtime:
+    def open_runtime(precision: str, kernels: bool) -> Sessions:
         settings = ExportSettings.model_validate(
             {
                 "checkpoint": tiny_checkpoint,
@@ -44,18 +44,18 @@ def open_runtime(
                 "max_chrf_change": 100.0,
             }
         )
-        return Runtime(load_bundle(export(settings)), provider=provider, intra_op_threads=1, kernels=kernels)
+        return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1, kernels=kernels)
 
     return open_runtime
 
 
 @pytest.fixture(scope="session")
-def runtime(tiny_bundle_repository: Path, provider: str) -> Runtime:
-    return Runtime(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider=provider, intra_op_threads=1)
+def runtime(tiny_bundle_repository: Path, provider: str) -> Sessions:
+    return Sessions(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider=provider, intra_op_threads=1)
 
 
 @pytest.fixture(scope="session")
-def serve(runtime: Runtime) -> Serve:
+def serve(runtime: Sessions) -> Serve:
     def decode(rows: Sequence[list[int]], options: Sequence[SearchOptions]) -> list[list[TargetHypothesis]]:
         decoder = Decoder(runtime)
         tasks = [Sentence(source_ids=ids, options=option) for ids, option in zip(rows, options, strict=True)]

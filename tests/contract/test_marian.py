@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from search_options import search_options
 from transformers import MarianMTModel
 
 from xuanzang.export.exporter import export
@@ -18,8 +19,8 @@ from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.marian.importing import import_marian
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.runtime.sessions import Sessions
 
 LIMIT = 40
 EOS = 0
@@ -92,7 +93,7 @@ def test_logits_are_those_of_transformers(peers: Peers) -> None:
 @pytest.fixture(scope="module")
 def runtime(
     peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
-) -> Runtime:
+) -> Sessions:
     settings = ExportSettings(
         checkpoint=peers.ours.folder,
         repository=tmp_path_factory.mktemp("models"),
@@ -102,19 +103,13 @@ def runtime(
         parity_sentences=3,
         evaluation_sentences=4,
     )
-    return Runtime(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
+    return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
 
 
 def decoded(
-    runtime: Runtime, sentences: Sequence[list[int]], beam_size: int, length_penalty: float
+    runtime: Sessions, sentences: Sequence[list[int]], beam_size: int, length_penalty: float
 ) -> list[TargetHypothesis]:
-    options = SearchOptions(
-        beam_size=beam_size,
-        num_hypotheses=1,
-        length_penalty=length_penalty,
-        min_target_length=0,
-        max_target_length=LIMIT,
-    )
+    options = search_options(beam_size=beam_size, length_penalty=length_penalty, max_target_length=LIMIT)
     tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
     decoder = Decoder(runtime)
     decoder.admit(tasks)
@@ -158,7 +153,7 @@ def difference(peers: Peers, source_ids: list[int], found: list[int], expected: 
 
 @pytest.mark.parametrize(("beam_size", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6)])
 def test_translations_are_those_of_transformers_token_for_token(
-    peers: Peers, runtime: Runtime, beam_size: int, penalty: float
+    peers: Peers, runtime: Sessions, beam_size: int, penalty: float
 ) -> None:
     sentences = peers.sentences(200)
     found = decoded(runtime, sentences, beam_size, penalty)

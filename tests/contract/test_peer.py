@@ -8,6 +8,7 @@ from typing import Any
 import ctranslate2
 import pytest
 from ctranslate2_spec import save_as_ctranslate2
+from search_options import search_options
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
@@ -41,7 +42,7 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
 ) -> None:
     tokenizer = checkpoint.source_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::9]])
-    options = SearchOptions(
+    options = search_options(
         beam_size=beam_size,
         num_hypotheses=beam_size,
         length_penalty=penalty,
@@ -81,8 +82,8 @@ def test_options_mean_what_they_mean_in_ctranslate2(
     tokenizer = checkpoint.source_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
-    found = serve(rows, [SearchOptions(**{"min_target_length": 0, **plain, **ours})] * len(rows))
-    without = serve(rows, [SearchOptions(**{"min_target_length": 0, **plain})] * len(rows))
+    found = serve(rows, [search_options(**{"min_target_length": 0, **plain, **ours})] * len(rows))
+    without = serve(rows, [search_options(**{"min_target_length": 0, **plain})] * len(rows))
     assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
     expected = peer.translate_batch(
         [tokenizer.pieces(ids) for ids in rows],
@@ -104,8 +105,8 @@ def test_the_coverage_penalty_is_that_of_ctranslate2(
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0}
     options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
-    without = serve(rows, [SearchOptions(**options)] * len(rows))
-    found = serve(rows, [SearchOptions(**options, coverage_penalty=0.5)] * len(rows))
+    without = serve(rows, [search_options(**options)] * len(rows))
+    found = serve(rows, [search_options(**options, coverage_penalty=0.5)] * len(rows))
     assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
     for ids, mine in zip(rows, found, strict=True):
         # One by one: of several sentences CTranslate2 takes the attention of the first for that of all.
@@ -124,10 +125,10 @@ def test_suppressed_sequences_are_those_of_ctranslate2(
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 1, "length_penalty": 1.0}
     options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
-    free = serve(rows, [SearchOptions(**options)] * len(rows))
+    free = serve(rows, [search_options(**options)] * len(rows))
     texts = [hypotheses[0].target_ids for hypotheses in free]
     forbidden = tuple({tuple(ids[: 1 + index % 3]) for index, ids in enumerate(texts[:6]) if ids})
-    found = serve(rows, [SearchOptions(**options, suppressed_sequences=forbidden)] * len(rows))
+    found = serve(rows, [search_options(**options, suppressed_sequences=forbidden)] * len(rows))
     expected = peer.translate_batch(
         [tokenizer.pieces(ids) for ids in rows],
         **{**plain, "max_decoding_length": LIMIT, "min_decoding_length": 0},
@@ -144,10 +145,10 @@ def test_a_forced_prefix_is_that_of_ctranslate2(
     tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
     rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     options: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
-    free = serve(rows, [SearchOptions(**options, min_target_length=4)] * len(rows))
+    free = serve(rows, [search_options(**options, min_target_length=4)] * len(rows))
     # What comes in fourth place is not what the search finds by itself.
     prefixes = [tuple(hypotheses[3].target_ids[:3]) for hypotheses in free]
-    found = serve(rows, [SearchOptions(**options, min_target_length=0, prefix_ids=prefix) for prefix in prefixes])
+    found = serve(rows, [search_options(**options, min_target_length=0, prefix_ids=prefix) for prefix in prefixes])
     expected = peer.translate_batch(
         [tokenizer.pieces(ids) for ids in rows],
         [target.pieces(list(prefix)) for prefix in prefixes],

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_options import search_options
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
 
 LIMIT = 24
@@ -20,9 +21,9 @@ LONGEST = 200
 """Tokens of a translation whose slots fill more pages than the page table has places for at first."""
 
 
-def search_options(beam_size: int, **others: Any) -> SearchOptions:
-    plain = {"num_hypotheses": beam_size, "length_penalty": 1.0, "min_target_length": 0, "max_target_length": LIMIT}
-    return SearchOptions(beam_size=beam_size, **{**plain, **others})
+def options(beam_size: int, **changes: Any) -> SearchOptions:
+    plain = {"num_hypotheses": beam_size, "max_target_length": LIMIT}
+    return search_options(beam_size=beam_size, **{**plain, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -52,26 +53,26 @@ def _sentences(ids: list[int], kinds: Sequence[SearchOptions]) -> list[Sentence]
 
 
 KINDS = [
-    search_options(4),
-    search_options(1),
-    search_options(3),
-    search_options(4, coverage_penalty=0.3),
-    search_options(2, traced=True),
-    search_options(4, repetition_penalty=1.4),
-    search_options(4, no_repeat_ngram_size=2),
-    search_options(1, sampling=SamplingOptions(top_k=8, top_p=0.9, temperature=1.2, seed=7)),
+    options(4),
+    options(1),
+    options(3),
+    options(4, coverage_penalty=0.3),
+    options(2, token_details=True),
+    options(4, repetition_penalty=1.4),
+    options(4, no_repeat_ngram_size=2),
+    options(1, sampling=SamplingOptions(top_k=8, top_p=0.9, temperature=1.2, seed=7)),
 ]
 
 
 @pytest.fixture(
     scope="module", params=[("float32", True), ("int8", True), ("float32", False), ("float16", True)], ids=str
 )
-def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str, bool], Runtime]) -> Runtime:
+def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str, bool], Sessions]) -> Sessions:
     return open_runtime(*request.param)
 
 
 @pytest.fixture(scope="module")
-def alone(runtime: Runtime, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
+def alone(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
     """What each text gives with each kind of options, decoded by itself."""
     return {
         (text, kind): next(iter(decode(Decoder(runtime), [(0, Sentence(source_ids=ids, options=options))]).values()))
@@ -83,7 +84,7 @@ def alone(runtime: Runtime, texts: list[list[int]]) -> dict[tuple[int, int], lis
 @settings(max_examples=25)
 @given(data=st.data())
 def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_gets_alone(
-    data: st.DataObject, runtime: Runtime, texts: list[list[int]], alone: dict[tuple[int, int], list[TargetHypothesis]]
+    data: st.DataObject, runtime: Sessions, texts: list[list[int]], alone: dict[tuple[int, int], list[TargetHypothesis]]
 ) -> None:
     choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, len(KINDS) - 1))
     plan = data.draw(st.lists(choices, min_size=1, max_size=12))
@@ -102,11 +103,11 @@ def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_ge
 @settings(max_examples=5)
 @given(steps=st.lists(st.integers(0, 60), min_size=2, max_size=5))
 def test_translations_of_many_pages_are_what_they_are_alone_whoever_has_pages_beside_them(
-    steps: Sequence[int], runtime: Runtime, texts: list[list[int]]
+    steps: Sequence[int], runtime: Sessions, texts: list[list[int]]
 ) -> None:
     ids = texts[0]
     lengths = (LONGEST, 175, 150, 100, 10)
-    kinds = [search_options(4, min_target_length=length, max_target_length=length + 2) for length in lengths]
+    kinds = [options(4, min_target_length=length, max_target_length=length + 2) for length in lengths]
     expected = [decode(Decoder(runtime), [(0, sentence)])[sentence] for sentence in _sentences(ids, kinds)]
     sentences = _sentences(ids, kinds[: len(steps)])
     found = decode(Decoder(runtime), list(zip(steps, sentences, strict=True)))
@@ -115,7 +116,7 @@ def test_translations_of_many_pages_are_what_they_are_alone_whoever_has_pages_be
 
 
 def test_many_sentences_in_a_small_batch_reuse_the_memory_of_those_that_left(
-    runtime: Runtime, texts: list[list[int]]
+    runtime: Sessions, texts: list[list[int]]
 ) -> None:
     decoder = Decoder(runtime)
     sizes = []
@@ -126,8 +127,8 @@ def test_many_sentences_in_a_small_batch_reuse_the_memory_of_those_that_left(
     assert len(set(sizes[2:])) == 1
 
 
-def test_what_is_committed_is_never_taken_back(runtime: Runtime, texts: list[list[int]]) -> None:
-    sentences = [Sentence(source_ids=ids, options=search_options(2, prefix_ids=(300, 301, 302))) for ids in texts]
+def test_what_is_committed_is_never_taken_back(runtime: Sessions, texts: list[list[int]]) -> None:
+    sentences = [Sentence(source_ids=ids, options=options(2, prefix_ids=(300, 301, 302))) for ids in texts]
     decoder = Decoder(runtime)
     decoder.admit(sentences)
     committed: dict[Sentence, list[int]] = {sentence: [] for sentence in sentences}
@@ -146,9 +147,9 @@ def test_what_is_committed_is_never_taken_back(runtime: Runtime, texts: list[lis
         assert best[sentence][: len(committed[sentence])] == committed[sentence]
 
 
-def test_the_best_so_far_is_as_long_as_the_steps_that_were_made(runtime: Runtime, texts: list[list[int]]) -> None:
+def test_the_best_so_far_is_as_long_as_the_steps_that_were_made(runtime: Sessions, texts: list[list[int]]) -> None:
     steps = 5
-    sentences = [Sentence(source_ids=ids, options=search_options(4, min_target_length=steps)) for ids in texts]
+    sentences = [Sentence(source_ids=ids, options=options(4, min_target_length=steps)) for ids in texts]
     decoder = Decoder(runtime)
     decoder.admit(sentences)
     assert decoder.partial(sentences[0]) == []

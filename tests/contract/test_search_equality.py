@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from search_options import search_options
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.runtime.sessions import Sessions
 
 LIMIT = 30
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
@@ -24,8 +25,8 @@ def sentences(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[
     return checkpoint.source_tokenizer.encode_all(texts)
 
 
-def search_options(beam_size: int, penalty: float = 1.0, shortest: int = 0, longest: int = LIMIT) -> SearchOptions:
-    return SearchOptions(
+def options_of(beam_size: int, penalty: float = 1.0, shortest: int = 0, longest: int = LIMIT) -> SearchOptions:
+    return search_options(
         beam_size=beam_size,
         num_hypotheses=beam_size,
         length_penalty=penalty,
@@ -40,10 +41,10 @@ def reference(checkpoint: Checkpoint, ids: list[int], options: SearchOptions) ->
         checkpoint.model,
         source,
         source != PAD_ID,
-        beam_size=options.beam_size,
-        num_hypotheses=options.num_hypotheses,
-        length_penalty=options.length_penalty,
-        min_target_length=options.min_target_length,
+        beam_size=options.decoding.beam_size,
+        num_hypotheses=options.decoding.num_hypotheses,
+        length_penalty=options.decoding.length_penalty,
+        min_target_length=options.decoding.min_target_length,
         max_target_length=options.max_target_length,
     )
     return found
@@ -60,7 +61,7 @@ def assert_same(found: list[TargetHypothesis], expected: list[Hypothesis]) -> No
 def test_server_search_equals_torch_search(
     checkpoint: Checkpoint, serve: Serve, sentences: list[list[int]], beam_size: int, penalty: float
 ) -> None:
-    options = search_options(beam_size, penalty)
+    options = options_of(beam_size, penalty)
     found = serve(sentences, [options] * len(sentences))
     assert any(h.finished for hypotheses in found for h in hypotheses)
     for ids, hypotheses in zip(sentences, found, strict=True):
@@ -71,7 +72,7 @@ def test_server_search_equals_torch_search(
 def test_length_limits_are_those_of_the_torch_search(
     checkpoint: Checkpoint, serve: Serve, sentences: list[list[int]], shortest: int, longest: int
 ) -> None:
-    options = search_options(4, 1.0, shortest, longest)
+    options = options_of(4, 1.0, shortest, longest)
     for ids, found in zip(sentences, serve(sentences, [options] * len(sentences)), strict=True):
         assert_same(found, reference(checkpoint, ids, options))
         assert all(shortest <= len(h.target_ids) and h.token_count <= longest for h in found)
@@ -80,15 +81,15 @@ def test_length_limits_are_those_of_the_torch_search(
 def test_sentences_with_different_options_share_a_batch(
     checkpoint: Checkpoint, serve: Serve, sentences: list[list[int]]
 ) -> None:
-    mixed = [search_options(1 + i % 5, (0.0, 1.0)[i % 2], i % 3, 10 + i) for i in range(len(sentences))]
+    mixed = [options_of(1 + i % 5, (0.0, 1.0)[i % 2], i % 3, 10 + i) for i in range(len(sentences))]
     for ids, options, found in zip(sentences, mixed, serve(sentences, mixed), strict=True):
         assert_same(found, reference(checkpoint, ids, options))
 
 
 def test_discarded_sentences_leave_and_the_others_are_not_disturbed(
-    checkpoint: Checkpoint, runtime: Runtime, sentences: list[list[int]]
+    checkpoint: Checkpoint, runtime: Sessions, sentences: list[list[int]]
 ) -> None:
-    options = search_options(3, shortest=6)
+    options = options_of(3, shortest=6)
     tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
     decoder = Decoder(runtime)
     decoder.admit(tasks)
@@ -104,7 +105,7 @@ def test_discarded_sentences_leave_and_the_others_are_not_disturbed(
 
 
 def test_a_sentence_does_not_depend_on_its_batch(serve: Serve, sentences: list[list[int]]) -> None:
-    mixed = [search_options(1 + i % 4) for i in range(len(sentences))]
+    mixed = [options_of(1 + i % 4) for i in range(len(sentences))]
     together = serve(sentences, mixed)
     for ids, options, in_batch in zip(sentences, mixed, together, strict=True):
         [alone] = serve([ids], [options])

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from search_options import search_options
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.exporter import export
@@ -24,7 +25,7 @@ from xuanzang.server.bundles.manifest import manifest_faults
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.runtime.sessions import Runtime
+from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
 
 LIMIT = 24
@@ -32,19 +33,19 @@ ALWAYS = [*range(4), *range(270, 290)]
 OUTSIDE = 300
 
 
-def search_options(beam_size: int, **others: Any) -> SearchOptions:
-    plain = {"num_hypotheses": beam_size, "length_penalty": 1.0, "min_target_length": 0, "max_target_length": LIMIT}
-    return SearchOptions(beam_size=beam_size, **{**plain, **others})
+def options(beam_size: int, **changes: Any) -> SearchOptions:
+    plain = {"num_hypotheses": beam_size, "max_target_length": LIMIT}
+    return search_options(beam_size=beam_size, **{**plain, **changes})
 
 
 KINDS = [
-    search_options(4),
-    search_options(1),
-    search_options(4, coverage_penalty=0.3),
-    search_options(2, traced=True, min_target_length=5),
-    search_options(4, repetition_penalty=1.4, prefix_ids=(OUTSIDE, 280, OUTSIDE + 1)),
-    search_options(4, no_repeat_ngram_size=2, suppressed_sequences=((280,), (OUTSIDE,), (OUTSIDE + 2,))),
-    search_options(1, sampling=SamplingOptions(top_k=100, top_p=0.9, temperature=1.2, seed=7)),
+    options(4),
+    options(1),
+    options(4, coverage_penalty=0.3),
+    options(2, token_details=True, min_target_length=5),
+    options(4, repetition_penalty=1.4, prefix_ids=(OUTSIDE, 280, OUTSIDE + 1)),
+    options(4, no_repeat_ngram_size=2, suppressed_sequences=((280,), (OUTSIDE,), (OUTSIDE + 2,))),
+    options(1, sampling=SamplingOptions(top_k=100, top_p=0.9, temperature=1.2, seed=7)),
 ]
 
 
@@ -93,20 +94,20 @@ def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list
     return checkpoint.source_tokenizer.encode_all(sources)
 
 
-OpenGraphs = Callable[[Bundle, bool], Runtime]
+OpenGraphs = Callable[[Bundle, bool], Sessions]
 """With or without shortlist."""
 
 
 @pytest.fixture(scope="session")
 def open_graphs(provider: str) -> OpenGraphs:
-    def open_graphs(bundle: Bundle, shortlist: bool) -> Runtime:
-        return Runtime(bundle, provider=provider, intra_op_threads=1, shortlist=shortlist)
+    def open_graphs(bundle: Bundle, shortlist: bool) -> Sessions:
+        return Sessions(bundle, provider=provider, intra_op_threads=1, shortlist=shortlist)
 
     return open_graphs
 
 
 def decode(
-    runtime: Runtime, arrivals: Sequence[tuple[int, Sentence]], leavers: Mapping[int, Sentence] | None = None
+    runtime: Sessions, arrivals: Sequence[tuple[int, Sentence]], leavers: Mapping[int, Sentence] | None = None
 ) -> dict[Sentence, list[TargetHypothesis]]:
     """Admit each sentence at its step and discard some; return what was found."""
     decoder = Decoder(runtime)
@@ -123,7 +124,7 @@ def decode(
     return found
 
 
-def alone(runtime: Runtime, ids: list[int], options: SearchOptions) -> list[TargetHypothesis]:
+def alone(runtime: Sessions, ids: list[int], options: SearchOptions) -> list[TargetHypothesis]:
     [hypotheses] = decode(runtime, [(0, Sentence(source_ids=ids, options=options))]).values()
     return hypotheses
 
@@ -142,12 +143,12 @@ def test_with_every_piece_suggested_hypotheses_are_those_of_the_full_decoder(
 
 
 @pytest.fixture(scope="module", params=["float32", "int8"])
-def runtime(request: pytest.FixtureRequest, export_with: Export, open_graphs: OpenGraphs, some: Shortlist) -> Runtime:
+def runtime(request: pytest.FixtureRequest, export_with: Export, open_graphs: OpenGraphs, some: Shortlist) -> Sessions:
     return open_graphs(export_with(request.param, some), True)
 
 
 def test_only_suggested_pieces_and_those_of_the_prefix_are_chosen(
-    runtime: Runtime, texts: list[list[int]], some: Shortlist
+    runtime: Sessions, texts: list[list[int]], some: Shortlist
 ) -> None:
     for ids in texts:
         suggested = {*ALWAYS, *some.suggested[ids].flatten().tolist()}
@@ -160,7 +161,7 @@ def test_only_suggested_pieces_and_those_of_the_prefix_are_chosen(
 
 
 @pytest.fixture(scope="module")
-def expected(runtime: Runtime, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
+def expected(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
     return {
         (text, kind): alone(runtime, ids, options)
         for text, ids in enumerate(texts)
@@ -172,7 +173,7 @@ def expected(runtime: Runtime, texts: list[list[int]]) -> dict[tuple[int, int], 
 @given(data=st.data())
 def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_gets_alone(
     data: st.DataObject,
-    runtime: Runtime,
+    runtime: Sessions,
     texts: list[list[int]],
     expected: dict[tuple[int, int], list[TargetHypothesis]],
 ) -> None:

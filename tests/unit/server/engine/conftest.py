@@ -1,4 +1,4 @@
-"""An engine whose decoders give the source back as its translation, one token a step, when they are let."""
+"""An engine whose decoders return the source as its translation, one token a step, when the test allows it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import math
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.scheduling.model_runner import NewDecoder
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -56,7 +54,7 @@ class Script:
             raise self.fault
 
     async def until(self, happened: Callable[[Script], object]) -> None:
-        """Wait until something has happened in the decoders."""
+        """Wait for an event in the decoders."""
 
         def wait() -> None:
             with self.changed:
@@ -68,9 +66,9 @@ class Script:
 class EchoDecoder(Decoder):
     """Stands in for the graphs, which unit tests of the engine do without."""
 
-    def __init__(self, script: Script, bundle: Bundle) -> None:
+    def __init__(self, script: Script, version: int) -> None:
         self._script = script
-        self._wrong = bundle.manifest.version in script.wrong_versions
+        self._wrong = version in script.wrong_versions
         self._left: dict[Sentence, int] = {}
 
     @property
@@ -104,7 +102,7 @@ class EchoDecoder(Decoder):
                 token_count=length,
                 finished=finished,
             )
-            for rank in range(sentence.options.num_hypotheses)
+            for rank in range(sentence.options.decoding.num_hypotheses)
         ]
 
     def discard(self, sentences: Collection[Sentence]) -> None:
@@ -116,13 +114,22 @@ class EchoDecoder(Decoder):
         return len(self._left)
 
 
+class EchoModel(LoadedModel):
+    def __init__(self, directory: Path, metrics: Metrics, script: Script) -> None:
+        super().__init__(directory, metrics)
+        self._script = script
+
+    def new_decoder(self) -> Decoder:
+        return EchoDecoder(self._script, self.version)
+
+
 class EchoEngine(Engine):
     def __init__(self, models: Path, script: Script, *, settings: EngineSettings, metrics: Metrics) -> None:
         super().__init__(models, settings=settings, metrics=metrics)
         self._script = script
 
-    def _open_graphs(self, bundle: Bundle) -> NewDecoder:
-        return partial(EchoDecoder, self._script, bundle)
+    def _load_model(self, directory: Path) -> LoadedModel:
+        return EchoModel(directory, self._metrics, self._script)
 
 
 @pytest.fixture

@@ -331,14 +331,14 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
 
 
-async def test_what_keeps_the_graphs_from_being_opened_is_told_by_start(
+async def test_start_raises_what_keeps_the_graphs_from_being_opened(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(bundle: object) -> None:
+    def fail(directory: Path) -> None:
         raise MemoryError("no room")
 
     engine = make_engine(SETTINGS)
-    monkeypatch.setattr(engine, "_open_graphs", fail)
+    monkeypatch.setattr(engine, "_load_model", fail)
     with pytest.raises(MemoryError, match="no room"):
         await engine.start()
     assert engine.models == ()

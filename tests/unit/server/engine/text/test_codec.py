@@ -119,7 +119,7 @@ def test_before_every_sentence_stands_the_token_of_the_target_language(
     assert [piece.text for piece in pieces] == [piece.text for piece in plain]
     expected = [(PREFIX_IDS[language], *piece.source_ids) if piece.source_ids else () for piece in plain]
     assert [piece.source_ids for piece in pieces] == expected
-    for spans, own in zip(into.spans(pieces), codec.spans(plain), strict=True):
+    for spans, own in zip(into.offsets(pieces), codec.offsets(plain), strict=True):
         assert spans[1:] == own
         assert spans[0][0] == spans[0][1] == own[0][0]
 
@@ -137,7 +137,7 @@ def test_the_token_of_the_target_language_counts_to_the_limit(codec: TextCodec, 
 def test_spans_are_the_characters_of_each_source_token_in_the_whole_text(codec: TextCodec) -> None:
     text = "hello world。 我有一只猫。"
     pieces = codec.split(text)
-    spans = codec.spans(pieces)
+    spans = codec.offsets(pieces)
     sentences = [piece for piece in pieces if piece.source_ids]
     assert [len(of_sentence) for of_sentence in spans] == [len(sentence.source_ids) for sentence in sentences]
     for sentence, of_sentence in zip(sentences, spans, strict=True):
@@ -147,7 +147,7 @@ def test_spans_are_the_characters_of_each_source_token_in_the_whole_text(codec: 
 
 def test_spans_are_those_of_the_text_before_it_is_normalised(codec: TextCodec) -> None:
     text = "ｈｅｌｌｏ ㈱"
-    [spans] = codec.spans(codec.split(text))
+    [spans] = codec.offsets(codec.split(text))
     assert spans[-1] == (len(text), len(text))
     assert text[spans[-2][0] : spans[-2][1]] == "㈱"
     assert all(0 <= start <= end <= len(text) for start, end in spans)

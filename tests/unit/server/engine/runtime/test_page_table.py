@@ -15,7 +15,7 @@ class Sentences(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages = PageTable(most_free=3)
+        self.pages = PageTable(max_free=3)
         self.written: list[dict[int, int]] = []
         """Of each sentence: what stands on its page, by place."""
         self.content: dict[int, int] = {}
@@ -68,7 +68,7 @@ class Sentences(RuleBasedStateMachine):
     def every_page_is_found_where_it_stands(self) -> None:
         held = self.pages.table[self.pages.table >= 0]
         assert len(set(held.tolist())) == len(held)
-        rows, places = self.pages.places[held].T
+        rows, places = self.pages.owners[held].T
         np.testing.assert_array_equal(self.pages.table[rows, places], held)
 
 

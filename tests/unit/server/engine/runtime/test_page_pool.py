@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.runtime.page_pool import PageShape, Pool
+from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape
 
 SHAPE = PageShape(num_heads=2, slots=4, d_head=3)
 counts = st.integers(0, 7)
 
 
-def written(pool: Pool) -> dict[str, npt.NDArray[Any]]:
+def written(pool: PagePool) -> dict[str, npt.NDArray[Any]]:
     return {name: tensor.numpy() for name, tensor in pool.tensors.items()}
 
 
-def write(pool: Pool, seed: int) -> dict[str, npt.NDArray[Any]]:
+def write(pool: PagePool, seed: int) -> dict[str, npt.NDArray[Any]]:
     """Fill all pages with numbers of their own, where the graphs write."""
     random = np.random.default_rng(seed)
     values = {name: random.normal(size=array.shape).astype(array.dtype) for name, array in written(pool).items()}
@@ -29,7 +29,7 @@ def write(pool: Pool, seed: int) -> dict[str, npt.NDArray[Any]]:
 
 @given(sizes=st.lists(st.tuples(counts, st.lists(st.tuples(counts, counts), max_size=3)), min_size=1, max_size=8))
 def test_what_is_kept_stays_however_many_pages_there_are(sizes: list[tuple[int, list[tuple[int, int]]]]) -> None:
-    pool = Pool(["key", "value"], SHAPE, dtype=np.float32)
+    pool = PagePool(["key", "value"], SHAPE, dtype=np.float32)
     expected = written(pool)
     for seed, (count, wanted) in enumerate(sizes):
         moves = [move for move in wanted if max(move) < pool.count]
@@ -45,7 +45,7 @@ def test_what_is_kept_stays_however_many_pages_there_are(sizes: list[tuple[int, 
 
 
 def test_memory_is_kept_when_pages_are_given_back_and_used_when_they_are_wanted_again() -> None:
-    pool = Pool(["key"], SHAPE, dtype=np.float32)
+    pool = PagePool(["key"], SHAPE, dtype=np.float32)
     pool.resize(8)
     held = pool.nbytes
     assert held == 8 * 2 * 4 * 3 * 4
@@ -56,13 +56,13 @@ def test_memory_is_kept_when_pages_are_given_back_and_used_when_they_are_wanted_
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_tensors_are_of_the_type_that_the_graphs_want(dtype: type[np.generic]) -> None:
-    pool = Pool(["key"], SHAPE, dtype=dtype)
+    pool = PagePool(["key"], SHAPE, dtype=dtype)
     pool.resize(2)
     assert pool.tensors["key"].numpy().dtype == dtype
 
 
 def test_tensors_are_the_same_until_their_size_changes() -> None:
-    pool = Pool(["key"], SHAPE, dtype=np.float32)
+    pool = PagePool(["key"], SHAPE, dtype=np.float32)
     pool.resize(2)
     before = pool.tensors["key"]
     pool.resize(2)

@@ -9,25 +9,25 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from search_options import search_options
 
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
-from xuanzang.server.engine.scheduling.request import QueuedSentence, Request, Terms
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, QueuedSentence, Request
 
 QUANTUM = 256
 
 
 def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
     """Return greedy sentences of some source lengths, each of twice that cost."""
-    options = SearchOptions(
-        beam_size=1, num_hypotheses=1, length_penalty=0.0, min_target_length=0, max_target_length=10_000
-    )
-    sentences = [Sentence(source_ids=[5] * length, options=options) for length in lengths]
+    options = search_options(beam_size=1, max_target_length=10_000)
+    # A queue asks neither for a model nor for a codec.
+    renderer = SentenceRenderer(codec=None)  # type: ignore[arg-type]
+    searches = [PlannedSearch(Sentence(source_ids=[5] * length, options=options), renderer) for length in lengths]
 
-    async def make() -> Request[object]:
-        # No model is asked for anything here.
-        terms = Terms(model=None, caller=caller)  # type: ignore[arg-type]
-        return Request(terms, sentences, render=lambda _position, found, _cut: found)
+    async def make() -> Request:
+        return Request(CallContext(model=None, caller=caller), searches)  # type: ignore[arg-type]
 
     return asyncio.run(make()).sentences
 
@@ -42,13 +42,13 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
 def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
     taken, sweep = [], Sweep()
     while queue.count:
-        taken += queue.take(sweep, sentences=at_once, source_tokens=10**9)
+        taken += queue.take(sweep, max_sentences=at_once, max_source_tokens=10**9)
     return taken
 
 
-def test_a_caller_with_one_sentence_waits_for_no_more_than_a_turn_of_one_with_a_thousand() -> None:
+def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
-    queue.take(Sweep(), sentences=7, source_tokens=10**9)
+    queue.take(Sweep(), max_sentences=7, max_source_tokens=10**9)
     queue.add(queued("one", [20]))
     callers = [taken.request.caller for taken in take_all(queue)]
     assert callers.index("one") <= QUANTUM // 40 + 1
@@ -61,7 +61,7 @@ backlogs = st.dictionaries(
 
 
 @given(backlogs, st.integers(1, 8))
-def test_everything_is_taken_once_and_the_sentences_of_a_caller_from_the_shortest_to_the_longest(
+def test_everything_is_taken_once_each_caller_from_shortest_to_longest(
     waiting: dict[str, list[int]], at_once: int
 ) -> None:
     queue = fill(waiting)
@@ -74,7 +74,7 @@ def test_everything_is_taken_once_and_the_sentences_of_a_caller_from_the_shortes
 
 
 @given(backlogs)
-def test_callers_who_wait_get_shares_that_differ_by_two_turns_and_a_sentence_at_most(
+def test_shares_of_waiting_callers_differ_by_at_most_two_turns_and_a_sentence(
     waiting: dict[str, list[int]],
 ) -> None:
     queue = fill(waiting)
@@ -90,42 +90,40 @@ def test_callers_who_wait_get_shares_that_differ_by_two_turns_and_a_sentence_at_
 
 
 @pytest.mark.parametrize(("sentences", "source_tokens", "taken"), [(2, 1000, 2), (9, 25, 2), (9, 5, 1), (9, 1000, 4)])
-def test_what_is_taken_keeps_to_both_limits_but_is_never_nothing(
-    sentences: int, source_tokens: int, taken: int
-) -> None:
+def test_what_is_taken_keeps_to_both_limits_but_is_never_empty(sentences: int, source_tokens: int, taken: int) -> None:
     queue = fill({"a": [10, 10, 10, 10]})
-    assert len(queue.take(Sweep(), sentences=sentences, source_tokens=source_tokens)) == taken
+    assert len(queue.take(Sweep(), max_sentences=sentences, max_source_tokens=source_tokens)) == taken
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(0, 300))
-def test_a_sweep_goes_on_to_the_longest_and_then_back_to_the_shortest(lengths: list[int], start: int) -> None:
+def test_a_sweep_goes_to_the_longest_and_back_to_the_shortest(lengths: list[int], start: int) -> None:
     queue, sweep = fill({"a": lengths}), Sweep(length=start)
-    taken = [queue.take(sweep, sentences=1, source_tokens=1)[0].source_tokens for _ in lengths]
+    taken = [queue.take(sweep, max_sentences=1, max_source_tokens=1)[0].source_tokens for _ in lengths]
     ahead = sorted(length for length in lengths if length >= start)
     assert taken == [*ahead, *sorted((length for length in lengths if length < start), reverse=True)]
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40))
-def test_nobody_is_passed_over_for_ever_though_what_comes_is_always_nearer(lengths: list[int]) -> None:
+def test_no_sentence_waits_for_ever_though_newcomers_are_always_nearer(lengths: list[int]) -> None:
     queue, sweep = FairQueue(), Sweep(length=500)
     waiting = queued("a", lengths)
     queue.add(waiting)
     for _ in range(3 * len(lengths)):
         queue.add(queued("a", [500]))
-        [taken] = queue.take(sweep, sentences=1, source_tokens=1)
+        [taken] = queue.take(sweep, max_sentences=1, max_source_tokens=1)
         waiting = [one for one in waiting if one is not taken]
     assert not waiting
 
 
-def test_sentences_of_the_same_length_are_taken_oldest_first_on_the_way_down_too() -> None:
+def test_sentences_of_equal_length_are_taken_oldest_first_on_the_way_down_too() -> None:
     queue = FairQueue()
     waiting = queued("a", [5, 5, 5])
     queue.add(waiting)
     sweep = Sweep(length=9, upward=False)
-    assert [queue.take(sweep, sentences=1, source_tokens=1)[0] for _ in waiting] == waiting
+    assert [queue.take(sweep, max_sentences=1, max_source_tokens=1)[0] for _ in waiting] == waiting
 
 
-def test_what_is_removed_is_not_taken_and_counts_no_longer() -> None:
+def test_removed_sentences_are_neither_taken_nor_counted() -> None:
     queue = FairQueue()
     first, second, third = queued("a", [1, 2, 3])
     queue.add([first, second, third])
@@ -136,8 +134,6 @@ def test_what_is_removed_is_not_taken_and_counts_no_longer() -> None:
 
 
 @pytest.mark.parametrize(("caller", "ahead"), [("new", 0), ("a", 20 + 20 + 6), ("b", 20 + 100 + 6)])
-def test_a_newcomer_has_nothing_ahead_and_others_as_much_of_each_as_they_have_themselves(
-    caller: str, ahead: int
-) -> None:
+def test_ahead_of_a_caller_is_as_much_of_each_other_as_its_own(caller: str, ahead: int) -> None:
     queue = fill({"a": [10], "b": [50], "c": [3]})
     assert queue.cost_ahead(caller) == ahead

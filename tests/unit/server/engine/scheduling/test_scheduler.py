@@ -11,7 +11,8 @@ import pytest
 
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.request import Request, Terms
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -19,24 +20,23 @@ from xuanzang.server.metrics import Metrics
 
 
 @pytest.fixture
-def model(repository: Path) -> LoadedModel:
-    return LoadedModel(repository / "small" / "1")
+def model(repository: Path, metrics: Metrics) -> LoadedModel:
+    return LoadedModel(repository / "small" / "1", metrics)
 
 
 class Queue:
-    """A scheduler whose requests are told by the lengths of their sentences; beam size 1, so these cost twice that."""
+    """A scheduler whose sentences are known by their lengths; with beam size 1 each costs twice its length."""
 
     def __init__(self, scheduler: Scheduler, model: LoadedModel, options: DecodingOptions) -> None:
         self.scheduler = scheduler
         self._model = model
         self._options = options
 
-    def submit(
-        self, *lengths: int, follows: bool = False, caller: str = "", deadline: float = math.inf
-    ) -> Request[object]:
-        terms = Terms(model=self._model, caller=caller, deadline=deadline)
+    def submit(self, *lengths: int, follows: bool = False, caller: str = "", deadline: float = math.inf) -> Request:
+        context = CallContext(model=self._model, caller=caller, deadline=deadline)
+        renderer = SentenceRenderer(codec=self._model.codec)
         sentences = [self._model.sentence((5,) * length, self._options) for length in lengths]
-        request = Request[object](terms, sentences, render=lambda _position, found, _cut: found)
+        request = Request(context, [PlannedSearch(sentence, renderer) for sentence in sentences])
         self.scheduler.submit(request, follows=follows)
         return request
 
@@ -49,13 +49,13 @@ MakeQueue = Callable[..., Queue]
 
 
 @pytest.fixture
-def make_queue(model: LoadedModel, metrics: Metrics) -> MakeQueue:
+def make_queue(model: LoadedModel) -> MakeQueue:
     options = DecodingOptions(
         beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
     )
 
     def make(workers: int = 2, **settings: Any) -> Queue:
-        scheduler = Scheduler(EngineSettings(**settings), workers=workers, metrics=metrics)
+        scheduler = Scheduler(EngineSettings(**settings), workers=workers)
         return Queue(scheduler, model, options)
 
     return make
@@ -68,7 +68,7 @@ async def test_idle_workers_split_what_waits(make_queue: MakeQueue) -> None:
     assert queue.take(1) == [3] * 4
 
 
-async def test_a_worker_with_more_than_its_share_leaves_what_is_new_to_the_others(make_queue: MakeQueue) -> None:
+async def test_a_worker_with_more_than_its_share_leaves_newcomers_to_others(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=2)
     queue.submit(*[3] * 6)
     assert queue.take(0) == [3] * 3
@@ -79,7 +79,7 @@ async def test_a_worker_with_more_than_its_share_leaves_what_is_new_to_the_other
     assert queue.take(1) == [4, 4]
 
 
-async def test_who_waits_joins_at_once_while_there_is_room_for_all(make_queue: MakeQueue) -> None:
+async def test_sentences_join_at_once_while_there_is_room_for_all(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_batch_sentences=8)
     queue.submit(*[3] * 7)
     assert queue.take() == [3] * 7
@@ -98,7 +98,7 @@ async def test_a_crowd_joins_in_groups_of_a_quarter_of_a_batch(make_queue: MakeQ
     assert queue.take() == [3, 3]
 
 
-async def test_newcomers_keep_to_their_source_tokens_so_that_others_do_not_wait_long(make_queue: MakeQueue) -> None:
+async def test_newcomers_keep_to_the_limit_of_source_tokens(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_join_source_tokens=25)
     queue.submit(10, 10, 10, 30, 1)
     assert [queue.take() for _ in range(4)] == [[1, 10, 10], [10], [30], []]
@@ -122,7 +122,7 @@ async def test_callers_take_turns(make_queue: MakeQueue) -> None:
     assert waited < 40
 
 
-async def test_what_is_closed_leaves_the_queue_and_makes_room(make_queue: MakeQueue) -> None:
+async def test_a_closed_request_leaves_the_queue_and_makes_room(make_queue: MakeQueue) -> None:
     queue = make_queue(max_queue_tokens=40)
     gone = queue.submit(5, 4)
     with pytest.raises(OverloadedError):
@@ -156,7 +156,7 @@ async def test_a_full_queue_gives_the_measured_time_until_there_is_room(make_que
     assert math.isclose(refusal.value.retry_after_seconds, 1.2)
 
 
-async def test_what_cannot_begin_before_its_deadline_is_refused_at_once(make_queue: MakeQueue) -> None:
+async def test_a_request_that_cannot_begin_before_its_deadline_is_refused(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
     queue.scheduler.record(10, 10.0)
     queue.submit(100)
@@ -166,7 +166,7 @@ async def test_what_cannot_begin_before_its_deadline_is_refused_at_once(make_que
     queue.submit(1, deadline=time.monotonic() + 3000)
 
 
-async def test_the_second_part_of_what_was_accepted_is_accepted(make_queue: MakeQueue) -> None:
+async def test_the_second_part_of_an_accepted_request_is_accepted(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1, max_queue_tokens=10)
     queue.submit(4)
     queue.submit(5, follows=True)
@@ -181,7 +181,7 @@ async def test_a_blank_request_is_never_overload(make_queue: MakeQueue) -> None:
         queue.scheduler.require_room("", 1)
 
 
-async def test_stopping_sends_every_idle_worker_home_and_busy_ones_when_they_are_done(make_queue: MakeQueue) -> None:
+async def test_stopping_ends_idle_workers_at_once_and_busy_ones_when_they_are_done(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=3)
     queue.submit(3)
     assert queue.take(2) == [3]
@@ -193,7 +193,7 @@ async def test_stopping_sends_every_idle_worker_home_and_busy_ones_when_they_are
     assert queue.take(2) is None
 
 
-async def test_after_stopping_no_request_is_taken_that_nobody_would_answer(make_queue: MakeQueue) -> None:
+async def test_no_request_is_accepted_after_stopping(make_queue: MakeQueue) -> None:
     queue = make_queue()
     queue.scheduler.stop()
     with pytest.raises(DrainingError):

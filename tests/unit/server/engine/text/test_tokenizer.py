@@ -180,7 +180,7 @@ def test_a_codec_reads_and_writes_through_the_tables(
     assert codec.decode(ids[:-1]) == "".join(codec.token_texts(ids[:-1])) == sentence
     assert codec.can_write(ids)
     assert not codec.can_write([UNK_ID])
-    [spans] = codec.spans(codec.split(sentence))
+    [spans] = codec.offsets(codec.split(sentence))
     assert len(spans) == len(ids)
     assert [codec.decode(sequence).strip() for sequence in codec.sequences("猫")] == ["猫"] * len(codec.sequences("猫"))
     assert {table[sequence[0]] for sequence in codec.sequences("a")} == {"\u2581a", "a"} & set(table)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from search_options import search_options
+
+from xuanzang.server.engine.decoding.hypotheses import Sentence
+from xuanzang.server.engine.scheduling.load import Throughput, predicted_cost
+
+
+@pytest.mark.parametrize(
+    ("changes", "cost"),
+    [
+        ({}, 10 + 4 * 10),
+        ({"beam_size": 1}, 10 + 10),
+        ({"max_target_length": 6}, 10 + 4 * 6),
+        ({"min_target_length": 20}, 10 + 4 * 21),
+        ({"prefix_ids": (7,) * 12}, 10 + 4 * 13),
+    ],
+)
+def test_the_cost_is_the_tokens_through_encoder_and_decoder_within_the_limits(
+    changes: dict[str, Any], cost: int
+) -> None:
+    options = search_options(**{"max_target_length": 50, **changes})
+    assert predicted_cost(Sentence(source_ids=[5] * 10, options=options)) == cost
+
+
+def test_there_is_no_estimate_before_the_first_measurement() -> None:
+    assert Throughput(workers=1).seconds_for(100) is None
+
+
+@pytest.mark.parametrize(("workers", "seconds"), [(1, 0.5), (2, 0.25)])
+def test_workers_share_the_work_at_the_measured_rate_of_one(workers: int, seconds: float) -> None:
+    throughput = Throughput(workers=workers)
+    throughput.record(100, 1.0)
+    assert throughput.seconds_for(50) == pytest.approx(seconds)
+
+
+def test_old_measurements_fade() -> None:
+    throughput = Throughput(workers=1)
+    throughput.record(1, 10.0)
+    for _ in range(100):
+        throughput.record(100, 1.0)
+    assert throughput.seconds_for(100) == pytest.approx(1.0, rel=0.01)
+
+
+def test_many_short_measurements_equal_one_long_one() -> None:
+    short, long = Throughput(workers=1), Throughput(workers=1)
+    for _ in range(100):
+        short.record(5, 0.01)
+    long.record(500, 1.0)
+    assert short.seconds_for(100) == pytest.approx(long.seconds_for(100))

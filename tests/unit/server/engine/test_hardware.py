@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from xuanzang.server.engine.hardware import flush_denormals, usable_cores
+
+AFFINITY = len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"),
+    [
+        ("max 100000\n", AFFINITY),
+        ("50000 100000\n", 1),
+        ("100000 100000\n", 1),
+        ("150000 100000\n", min(AFFINITY, 2)),
+        ("9900000 100000\n", min(AFFINITY, 99)),
+        ("nonsense", AFFINITY),
+    ],
+)
+def test_a_quota_lowers_the_cores_and_never_below_one(tmp_path: Path, quota: str, cores: int) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    assert usable_cores(tmp_path / "cpu.max") == cores
+
+
+def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
+    assert usable_cores(tmp_path / "missing") == AFFINITY
+
+
+def _smallest() -> float:
+    """Return what the calling thread computes of a denormal number; of many, so that the vector units do."""
+    return float((np.full(64, 1e-39, dtype=np.float32) * np.float32(1)).max())
+
+
+@pytest.mark.skipif(
+    (sys.platform, platform.machine()) != ("linux", "x86_64"), reason="denormals are flushed on Linux on x86-64 only"
+)
+def test_denormals_are_zero_in_the_calling_thread_and_those_it_starts_alone() -> None:
+    found: dict[str, float] = {}
+
+    def ask() -> None:
+        found["before"] = _smallest()
+        assert flush_denormals()
+        found["after"] = _smallest()
+        child = threading.Thread(target=lambda: found.update(child=_smallest()))
+        child.start()
+        child.join()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert found["before"] > 0
+    assert (found["after"], found["child"]) == (0, 0)
+    assert _smallest() > 0
