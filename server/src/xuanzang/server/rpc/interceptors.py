@@ -1,4 +1,4 @@
-"""What happens around every RPC: counting, logging, errors to statuses, admission. None of it sees user text.
+"""What happens around every RPC: counting, logging, errors to statuses, the gate. None of it sees user text.
 
 An interceptor is given the RPC's handler in one of four shapes. Here all of them become one `Behaviour`: it takes the
 request, or the iterator of requests, and returns the response, or None if it wrote its responses to the context.
@@ -22,7 +22,7 @@ from prometheus_client import Counter
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.admission import Admission
+from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.translation.v1 import translation_pb2
 
@@ -162,21 +162,21 @@ class ErrorInterceptor(Interceptor):
         return _replaced(handler, guarded, request_deserializer=None)
 
 
-class AdmissionInterceptor(Interceptor):
-    """Asks `Admission` before each RPC of the translation service; health and reflection always answer."""
+class GateInterceptor(Interceptor):
+    """Sends each RPC of the translation service through the gate; health and reflection always answer."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, gate: RpcGate) -> None:
         super().__init__()
-        self._admission = admission
+        self._gate = gate
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
-        """Let the handler run only once its RPC is admitted."""
+        """Run the handler only if the gate admits its RPC."""
         if rpc.grpc_service != TRANSLATION_SERVICE:
             return handler
         behaviour = _behaviour(handler)
 
         async def admitted(request: Any, context: Context) -> Any:
-            await self._admission.enter(context)
+            await self._gate.enter(context)
             return await behaviour(request, context)
 
         return _replaced(handler, admitted)

@@ -12,9 +12,9 @@ from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.admission import Admission
+from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.interceptors import AdmissionInterceptor, ErrorInterceptor, TelemetryInterceptor
+from xuanzang.server.rpc.interceptors import ErrorInterceptor, GateInterceptor, TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -69,13 +69,13 @@ class RpcServer:
         Raises:
             OSError: The address cannot be bound.
         """
-        self._admission = Admission(max_concurrent_rpcs=limits.max_concurrent_rpcs)
+        self._gate = RpcGate(max_concurrent_rpcs=limits.max_concurrent_rpcs)
         self._health = Health()
         self._server = grpc.aio.server(
-            interceptors=(TelemetryInterceptor(metrics), ErrorInterceptor(), AdmissionInterceptor(self._admission)),
+            interceptors=(TelemetryInterceptor(metrics), ErrorInterceptor(), GateInterceptor(self._gate)),
             options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.max_message_bytes)),
         )
-        service = TranslationService(engine, self._admission, max_stream_texts=limits.max_stream_texts)
+        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
         self._health.add_to(self._server)
         names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
@@ -93,17 +93,17 @@ class RpcServer:
         Args:
             models: Names of the models that are warm.
         """
-        self._admission.open()
+        self._gate.open()
         await self._health.open(models)
 
     async def close(self) -> None:
         """Refuse new RPCs with UNAVAILABLE and tell health checkers; those let in go on."""
-        self._admission.close()
+        self._gate.close()
         await self._health.close()
 
     async def join(self) -> None:
         """Wait until every RPC that was let in is answered."""
-        await self._admission.idle()
+        await self._gate.idle()
 
     async def stop(self) -> int:
         """Stop, and cut off what is still running.
@@ -116,18 +116,18 @@ class RpcServer:
         await self._hold()
         stopping = asyncio.create_task(self._server.stop(_GOODBYE_SECONDS))
         await asyncio.sleep(0)
-        self._admission.release()
-        unfinished = self._admission.running
+        self._gate.release()
+        unfinished = self._gate.running
         await stopping
         # gRPC does not wait until the work that it cancels has ended.
-        await self._admission.idle()
+        await self._gate.idle()
         return unfinished
 
     async def _hold(self) -> None:
         for _ in range(_MOST_HOLDS):
-            held = self._admission.hold()
+            held = self._gate.hold()
             await asyncio.sleep(_QUIET_SECONDS)
-            if self._admission.hold() == held:
+            if self._gate.hold() == held:
                 return
 
 

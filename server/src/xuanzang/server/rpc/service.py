@@ -14,8 +14,8 @@ from typing_extensions import override
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, InvalidInputError
 from xuanzang.server.rpc import errors, messages
-from xuanzang.server.rpc.admission import Admission
 from xuanzang.server.rpc.callers import caller_of
+from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     """Serves the engine's models."""
 
-    def __init__(self, engine: Engine, admission: Admission, *, max_stream_texts: int) -> None:
+    def __init__(self, engine: Engine, gate: RpcGate, *, max_stream_texts: int) -> None:
         self._engine = engine
-        self._admission = admission
+        self._gate = gate
         self._max_stream_texts = max_stream_texts
 
     @override
@@ -98,7 +98,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def _read(
         self, requests: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
     ) -> None:
-        async with aclosing(self._admission.until_closed(requests)) as admitted:
+        async with aclosing(self._gate.until_closed(requests)) as admitted:
             async for request in admitted:
                 await stream.slots.acquire()
                 group.create_task(self._answer(request, stream))
