@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.rpc.interceptors import Interceptor, Rpc
+from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 SERVICE = "xuanzang.translation.v1.TranslationService"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, TypeVar
-
-import grpc
+from typing import TypeVar
 
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.errors import NotReadyError
 
 Request = TypeVar("Request")
@@ -57,7 +56,7 @@ class RpcGate:
         """Send the delayed refusals; later ones are sent at once."""
         self._refusing.set()
 
-    async def enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def enter(self, context: Context) -> None:
         """Admit an RPC, or refuse it; an admitted one leaves by itself once its answer is sent.
 
         Args:
@@ -116,7 +115,7 @@ class RpcGate:
             closed.cancel()
             reading.cancel()
 
-    def _leave(self, ctx: grpc.aio.ServicerContext[Any, Any]) -> None:  # noqa: ARG002 - gRPC passes it
+    def _leave(self, ctx: Context) -> None:  # noqa: ARG002 - gRPC passes it
         self._running -= 1
         if self._running == 0:
             self._idle.set()

@@ -14,7 +14,9 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.interceptors import ErrorInterceptor, GateInterceptor, TelemetryInterceptor
+from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
+from xuanzang.server.rpc.interceptors.gate import GateInterceptor
+from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.translation.v1 import translation_pb2_grpc

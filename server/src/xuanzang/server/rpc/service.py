@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
 
 import grpc
 from typing_extensions import override
@@ -14,13 +12,10 @@ from typing_extensions import override
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, InvalidInputError
 from xuanzang.server.rpc import errors, messages
-from xuanzang.server.rpc.callers import caller_of
+from xuanzang.server.rpc.context import Context, caller_of, deadline_of
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
-
-if TYPE_CHECKING:
-    Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
@@ -39,7 +34,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             checked.texts,
             model=checked.model,
             options=checked.options,
-            deadline=_deadline(context),
+            deadline=deadline_of(context),
             caller=caller_of(context),
             target_language=checked.target_language,
         )
@@ -74,7 +69,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             checked.texts[0],
             model=checked.model,
             options=checked.options,
-            deadline=_deadline(context),
+            deadline=deadline_of(context),
             caller=caller_of(context),
             target_language=checked.target_language,
         )
@@ -120,7 +115,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             checked.texts,
             model=checked.model,
             options=checked.options,
-            deadline=_deadline(stream.context),
+            deadline=deadline_of(stream.context),
             caller=stream.caller,
             target_language=checked.target_language,
         )
@@ -150,10 +145,3 @@ class _Stream:
 
 def _failed(request: pb.StreamTranslateTextRequest, error: Exception) -> pb.StreamTranslateTextResponse:
     return pb.StreamTranslateTextResponse(id=request.id, error=errors.status_of(error))
-
-
-def _deadline(context: Context) -> float | None:
-    """The RPC's deadline on the monotonic clock; None if it has none."""
-    remaining: float | None = context.time_remaining()
-    # gRPC rounds timeouts up, by at most 1 %, to send them: the caller gives up before our clock says so.
-    return None if remaining is None else time.monotonic() + 0.99 * remaining
