@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
-from xuanzang.server.rpc.probe import probe
+from xuanzang.server.rpc.health_probe import is_serving
 from xuanzang.server.rpc.server import TLSFiles
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -119,10 +119,10 @@ async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: 
 async def test_the_probe_tells_a_serving_server_from_others(serve: Any) -> None:
     async with serve(opened=False) as served:
         address = f"0.0.0.0:{served.rpc.port}"
-        assert not await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+        assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
         await served.rpc.open(["tiny"])
-        assert await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
-    assert not await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+        assert await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
+    assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
 
 
 @pytest.fixture
@@ -153,9 +153,9 @@ async def test_mutual_tls_lets_in_only_certified_clients(serve: Any, tls: TLSFil
 async def test_the_probe_speaks_tls_with_the_servers_own_certificate(serve: Any, tls: TLSFiles) -> None:
     async with serve(tls=tls) as served:
         address = f"127.0.0.1:{served.rpc.port}"
-        assert await asyncio.to_thread(probe, address, tls_certificate=tls.certificate, tls_key=tls.key)
+        assert await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
         await served.rpc.close()
-        assert not await asyncio.to_thread(probe, address, tls_certificate=tls.certificate, tls_key=tls.key)
+        assert not await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
 
 
 async def _translate_over(credentials: grpc.ChannelCredentials, port: int) -> grpc.StatusCode:
