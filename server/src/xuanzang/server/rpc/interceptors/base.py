@@ -1,4 +1,4 @@
-"""The base of all interceptors: one handler of its own per RPC, whatever the shape of the RPC."""
+"""The base class of the interceptors, which makes one handler per RPC, whatever its shape."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def grpc_type(*, request_streaming: bool, response_streaming: bool) -> str:
 
 
 class Interceptor(grpc.aio.ServerInterceptor):
-    """Replaces the handler of each RPC by one that does more."""
+    """Wraps the handler of each RPC once."""
 
     def __init__(self) -> None:
-        # gRPC intercepts each call, and the handler of a method is always the same.
+        # gRPC calls `intercept_service` for every call, and the handler of a method is always the same.
         self._wrapped: dict[str, Handler] = {}
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
-        """Wrap the handler that the inner interceptors have made; once per method."""
+        """Wrap the handler made by the inner interceptors."""
         name = handler_call_details.method
         if name not in self._wrapped:
             handler = await continuation(handler_call_details)
