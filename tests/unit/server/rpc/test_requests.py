@@ -36,7 +36,7 @@ def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
     assert len(request.texts) == 1024
 
 
-def test_all_faults_are_named_at_once(resolve: requests.Resolve) -> None:
+def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
         requests.read_unary_request(pb.TranslateTextRequest(source_language_code="??", options=options), resolve)
@@ -48,21 +48,21 @@ def test_all_faults_are_named_at_once(resolve: requests.Resolve) -> None:
     }
 
 
-def test_a_fault_of_the_request_comes_before_a_missing_model(resolve: requests.Resolve) -> None:
+def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
     with pytest.raises(InvalidInputError):
         requests.read_unary_request(pb.TranslateTextRequest(model="none"), resolve)
     with pytest.raises(ModelNotFoundError):
         requests.read_unary_request(pb.TranslateTextRequest(contents=["a"], model="none"), resolve)
 
 
-def test_an_id_of_a_stream_is_limited_in_bytes(resolve: requests.Resolve) -> None:
+def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
     assert requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve).texts == ("",)
     with pytest.raises(InvalidInputError) as caught:
         requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve)
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
 
 
-def test_faults_in_a_lone_text_are_named_as_its_message_has_them() -> None:
+def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
     error = InvalidInputError(
         [
             FieldViolation(field="contents[0]", description="too long"),

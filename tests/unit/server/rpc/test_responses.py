@@ -29,7 +29,7 @@ def test_every_finish_reason_has_its_name_on_the_wire(
     assert pb.FinishReason.Name(sent) == f"FINISH_REASON_{reason.name}"
 
 
-def test_tokens_carry_their_scores_and_places(request_of_one_text: TranslationRequest) -> None:
+def test_tokens_carry_their_scores_and_source_spans(request_of_one_text: TranslationRequest) -> None:
     tokens = (
         TokenDetail(text="I", score=-0.5, source_start=0, source_end=1),
         TokenDetail(text="", score=-0.25, source_start=4, source_end=4),

@@ -29,33 +29,28 @@ class TelemetryInterceptor(Interceptor):
         self._metrics = metrics
         for method in translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].methods:
             shape = grpc_type(request_streaming=method.client_streaming, response_streaming=method.server_streaming)
-            metrics.register_rpc(
-                grpc_type=shape, grpc_service=method.containing_service.full_name, grpc_method=method.name
-            )
+            metrics.register_rpc(Rpc(shape, method.containing_service.full_name, method.name))
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Observe what the handler does."""
         function = function_of(handler)
-        begun = self._metrics.grpc_server_started.labels(*rpc)
-        received = self._metrics.grpc_server_msg_received.labels(*rpc)
-        sent = self._metrics.grpc_server_msg_sent.labels(*rpc)
-        duration = self._metrics.grpc_server_handling_seconds.labels(*rpc)
+        metrics = self._metrics.of_rpc(rpc)
 
         async def observed(request: Any, context: Context) -> Any:
-            begun.inc()
+            metrics.started.inc()
             started = time.perf_counter()
             timeout = context.time_remaining()
             code = grpc.StatusCode.UNKNOWN
             try:
                 if handler.request_streaming:
-                    request = _counted(request, received)
+                    request = _counted(request, metrics.msg_received)
                 else:
-                    received.inc()
+                    metrics.msg_received.inc()
                 if handler.response_streaming:
-                    response = await function(request, cast("Context", _CountedContext(context, sent)))
+                    response = await function(request, cast("Context", _CountedContext(context, metrics.msg_sent)))
                 else:
                     response = await function(request, context)
-                    sent.inc()
+                    metrics.msg_sent.inc()
                 code = context.code() or grpc.StatusCode.OK
             except grpc.aio.AbortError:
                 code = context.code()
@@ -66,7 +61,7 @@ class TelemetryInterceptor(Interceptor):
                 raise
             finally:
                 seconds = time.perf_counter() - started
-                duration.observe(seconds)
+                metrics.handling_seconds.observe(seconds)
                 self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
                 _log(rpc, code, seconds)
             return response
