@@ -69,7 +69,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 
 
 class Locations(BaseModel):
-    """Folder of the models and addresses of the server."""
+    """The folder of the models and the listening addresses."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -102,7 +102,7 @@ class Settings(BaseSettings, RpcLimits, EngineSettings, Locations):
         default=30,
         ge=0,
         le=3600,
-        description="Maximum time to finish accepted requests after SIGTERM; the rest are answered UNAVAILABLE.",
+        description="Maximum seconds to finish accepted requests after SIGTERM; the rest are answered UNAVAILABLE.",
     )
     tls_certificate: FilePath | None = Field(
         default=None, description="PEM file of the certificate chain; turns TLS on, together with --tls-key."
