@@ -1,13 +1,14 @@
 from __future__ import annotations
 
+import dataclasses
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import CollectorRegistry, Histogram, Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, MetricsEndpoint
+from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, MetricsEndpoint, ModelMetrics
 
 ALLOWED_LABELS = {
     *("model", "version", "reason", "finish_reason", "sha256", "precision", "provider"),
@@ -35,39 +36,51 @@ def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: Coll
     for reason in FAILURE_REASONS:
         assert registry.get_sample_value("nmt_request_failures_total", {**model, "reason": reason}) == 0
     for family in ours(registry):
-        # Facts about the model and the build appear with their values; RPCs are registered apart.
+        # Information about models and the build appears with its values; RPCs are registered separately.
         if family.name.startswith("nmt_") and family.name not in {"nmt_model_info", "nmt_build_info"}:
             assert any(sample.labels.items() >= model.items() for sample in family.samples), family.name
 
 
 def test_labels_come_from_bounded_sets(metrics: Metrics, registry: CollectorRegistry) -> None:
     metrics.of(("zh-en", "1"))
-    metrics.register_rpc(grpc_type="unary", grpc_service="s", grpc_method="m")
+    metrics.register_rpc(("unary", "s", "m"))
     assert {
         label for family in ours(registry) for sample in family.samples for label in sample.labels
     } <= ALLOWED_LABELS
 
 
-def test_metrics_are_in_base_units_and_say_what_they_count(metrics: Metrics, registry: CollectorRegistry) -> None:
+def test_metrics_are_in_base_units_and_have_help_texts(metrics: Metrics, registry: CollectorRegistry) -> None:
     for family in ours(registry):
         assert not family.name.endswith(("_ms", "_milliseconds", "_kb", "_minutes"))
         assert family.documentation.endswith("."), family.name
 
 
-def test_durations_are_told_apart_below_ten_milliseconds() -> None:
+def test_durations_below_ten_milliseconds_fall_into_different_buckets() -> None:
     assert list(DURATION_BUCKETS) == sorted(DURATION_BUCKETS)
     assert sum(bound <= 0.01 for bound in DURATION_BUCKETS) >= 8
 
 
-def test_each_attribute_is_named_after_its_metric(metrics: Metrics) -> None:
-    named = {attribute: metric for attribute, metric in vars(metrics).items() if hasattr(metric, "_documentation")}
-    assert named
-    for attribute, metric in named.items():
-        assert metric._name.removeprefix("nmt_") == attribute
+@pytest.mark.parametrize("attribute", [field.name for field in dataclasses.fields(ModelMetrics)])
+def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
+    metrics: Metrics, registry: CollectorRegistry, attribute: str
+) -> None:
+    series = getattr(metrics.of(("zh-en", "1")), attribute)
+    changed = series if isinstance(series, dict) else {"": series}
+    for one in changed.values():
+        one.observe(1) if isinstance(one, Histogram) else one.inc()
+    [family] = [family for family in registry.collect() if family.name == f"nmt_{attribute}"]
+    kept = [sample for sample in family.samples if sample.name.endswith(("_total", "_count", attribute))]
+    assert [sample.value for sample in kept] == [1.0] * len(changed)
+    assert all({"model": "zh-en", "version": "1"}.items() <= sample.labels.items() for sample in kept)
+    assert set(changed) == {sample.labels.get("reason", sample.labels.get("finish_reason", "")) for sample in kept}
 
 
-def test_prometheus_can_read_what_the_endpoint_says(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.of(("zh-en", "1"))
+def test_the_series_of_a_model_are_the_same_ones_each_time(metrics: Metrics) -> None:
+    assert metrics.of(("zh-en", "1")) is metrics.of(("zh-en", "1"))
+    assert metrics.of(("zh-en", "1")) is not metrics.of(("zh-en", "2"))
+
+
+def test_the_endpoint_answers_in_the_format_of_prometheus(metrics: Metrics, registry: CollectorRegistry) -> None:
     metrics.of(("zh-en", "1")).sentences.inc(2)
     endpoint = MetricsEndpoint(registry, host="127.0.0.1", port=0)
     with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as response:

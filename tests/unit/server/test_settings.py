@@ -7,21 +7,20 @@ import pytest
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 
-def test_flags_win_over_the_environment_and_the_environment_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_override_the_environment_which_overrides_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XUANZANG_MAX_BATCH_SENTENCES", "16")
     monkeypatch.setenv("XUANZANG_LOG_LEVEL", "debug")
     settings = read_settings(["--max-batch-sentences", "8"])
     assert (settings.max_batch_sentences, settings.log_level, settings.log_format) == (8, "debug", "json")
 
 
-def test_help_names_every_option_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         read_settings(["--help"])
     shown = capsys.readouterr().out
     assert caught.value.code == 0
     for name, field in Settings.model_fields.items():
-        flag = f"no-{name}" if field.default is True else name
-        assert f"--{flag.replace('_', '-')}" in shown
+        assert f"--{name.replace('_', '-')}" in shown
         assert field.description
 
 
@@ -42,14 +41,16 @@ def test_help_names_every_option_and_its_default(capsys: pytest.CaptureFixture[s
         ([f"--tls-client-ca={__file__}"], "--tls-client-ca needs --tls-certificate and --tls-key"),
     ],
 )
-def test_a_wrong_value_is_told_in_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_value_is_reported_in_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         read_settings(arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err == f"xuanzang-server: error: {line}\n"
 
 
-def test_a_wrong_value_in_the_environment_is_told_in_one_line(
+def test_an_invalid_value_in_the_environment_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XUANZANG_WORKERS", "many")
@@ -59,7 +60,7 @@ def test_a_wrong_value_in_the_environment_is_told_in_one_line(
     assert "--workers (XUANZANG_WORKERS): Input should be a valid integer" in capsys.readouterr().err
 
 
-def test_every_fault_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_invalid_value_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read_settings(["--workers=-1", "--log-level=loud"])
     assert len(capsys.readouterr().err.splitlines()) == 2
@@ -72,7 +73,12 @@ def test_an_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unrecognized arguments: --bogus" in capsys.readouterr().err
 
 
-def test_settings_are_values_that_can_be_logged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("arguments", "kernels"), [([], True), (["--kernels"], True), (["--no-kernels"], False)])
+def test_a_switch_has_a_flag_for_on_and_one_for_off(tmp_path: Path, arguments: list[str], kernels: bool) -> None:
+    assert read_settings([f"--models={tmp_path}", *arguments]).kernels == kernels
+
+
+def test_settings_can_be_logged_as_json(tmp_path: Path) -> None:
     logged = read_settings([f"--models={tmp_path}"]).model_dump(mode="json")
     assert logged["models"] == str(tmp_path)
     assert set(logged) == set(Settings.model_fields)
@@ -82,11 +88,11 @@ def test_settings_are_values_that_can_be_logged(tmp_path: Path) -> None:
     ("address", "parts"),
     [("127.0.0.1:50051", ("127.0.0.1", 50051)), ("[::]:0", ("::", 0)), ("localhost:65535", ("localhost", 65535))],
 )
-def test_an_address_is_a_host_and_a_port(address: str, parts: tuple[str, int]) -> None:
+def test_an_address_is_split_into_host_and_port(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 
 
 @pytest.mark.parametrize("address", ["", ":1", "host", "host:", "host:65536", "host:-1", "::1:5", "a b:1", "[::1]"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="must be host:port"):
         split_address(address)

@@ -1,6 +1,6 @@
-"""Serves translation models over gRPC: `rpc` above `engine` above `bundles`, and the parts that start and stop them."""
+"""The gRPC server of translation models: `rpc` above `engine` above `bundles`, and what starts and stops them."""
 
 import os
 
-# Before anything imports onnxruntime, which would give the machine a number and keep a file of what to report.
+# Set before onnxruntime is imported: its telemetry would give the machine an identifier and write files.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

@@ -8,22 +8,23 @@ import sys
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.rpc.probe import probe
+from xuanzang.server.rpc.health_probe import is_serving
 from xuanzang.server.settings import Settings, read_settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
 
 def main() -> int:
-    """Serve until SIGTERM; or only ask a running server how it is.
+    """Serve until SIGTERM, or probe a running server.
 
     Returns:
-        Exit status: 0 after a drain or if the probed server serves, 1 if this one cannot.
+        Exit status: 0 after a drain or if the probed server is serving, else 1.
     """
     settings = read_settings(sys.argv[1:])
     if settings.probe:
-        return 0 if probe(settings.address, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key) else 1
-    # Containers probe every few seconds, so what only a server needs is not imported before.
+        certificate, key = settings.tls_certificate, settings.tls_key
+        return 0 if is_serving(settings.address, tls_certificate=certificate, tls_key=key) else 1
+    # Containers probe every few seconds, so imports that only a server needs come later.
     from xuanzang.server.logs import configure_logging  # noqa: PLC0415
 
     configure_logging(level=settings.log_level, log_format=settings.log_format)
@@ -31,7 +32,7 @@ def main() -> int:
     try:
         asyncio.run(_serve(settings))
     except (BundleError, EngineError, OSError) as error:
-        _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason says it all
+        _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1
     return 0
 

@@ -1,4 +1,4 @@
-"""The one place that constructs the server's parts and hands them to each other."""
+"""The composition root: constructs the parts of the server and connects them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from xuanzang.server.settings import Settings, split_address
 
 
 def bootstrap(settings: Settings) -> Server:
-    """Construct a server that is bound to its addresses; inside a running event loop.
+    """Construct a server that is bound to its addresses; call it inside a running event loop.
 
     Args:
-        settings: What the operator wants.
+        settings: Valid settings.
 
     Returns:
-        A server that has loaded nothing yet.
+        A server without models; `run` loads them.
 
     Raises:
         OSError: An address is taken.
     """
-    # They would double the size of a scrape to tell when each series began.
+    # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)

@@ -1,4 +1,4 @@
-"""The server's life: answer health checks, load the models, serve, and on SIGTERM finish what was accepted."""
+"""Life cycle of the server: answer health checks, load the models, serve, and on SIGTERM finish accepted requests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from xuanzang.server.rpc.server import RpcServer
 
 _LOGGER = logging.getLogger(__name__)
 
-# For callers who are slow to take their last answers.
+# Limit for callers that are slow to read their last answers.
 _SENDING_SECONDS = 5.0
 
 
 class Server:
-    """Everything that runs, in the order in which it starts and stops."""
+    """The RPC server, the engine and the metrics endpoint, started and stopped in order."""
 
     def __init__(
         self, *, rpc: RpcServer, engine: Engine, metrics_endpoint: MetricsEndpoint, drain_timeout_seconds: float
@@ -58,11 +58,11 @@ class Server:
         _LOGGER.info("serving", extra={"models": names})
 
     async def drain(self) -> None:
-        """Refuse what is new, finish what was accepted within the limit, and stop."""
+        """Refuse new requests, finish accepted ones within the limit, and stop."""
         began = time.monotonic()
         await self.rpc.close()
         self._engine.drain()
-        # What the engine cannot finish in time it answers with an error; then every RPC has its answer to send.
+        # The engine answers requests that it cannot finish in time with an error, so every RPC has an answer to send.
         finished = await self._engine.join(self._drain_timeout_seconds)
         with suppress(TimeoutError):
             async with asyncio.timeout(_SENDING_SECONDS):
@@ -74,7 +74,7 @@ class Server:
 
 
 async def _run_until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
-    """Run work to its end, or cancel it when asked to stop."""
+    """Run work to its end, or cancel it at the stop."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -88,11 +88,11 @@ async def _run_until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> 
 
 @contextmanager
 def _stop_signals() -> Iterator[asyncio.Event]:
-    """Set an event on SIGTERM and SIGINT; a second one changes nothing, the drain has its limit."""
+    """Yield an event that SIGTERM and SIGINT set; a second signal changes nothing, as the drain has a time limit."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of handlers
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of signal handlers
         loop.call_soon_threadsafe(stop.set)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -1,4 +1,4 @@
-"""Structured logs: one event a line with its facts as fields. Text and language of users are never among them."""
+"""Structured logs: one event per line, with its facts as fields. Text and language of users are never logged."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import structlog
 
 
 def configure_logging(*, level: str, log_format: str) -> None:
-    """Send what any module logs through `logging` to stderr.
+    """Write the events of every module's `logging` logger to stderr.
 
-    The fields of an event are given as `extra`: `_LOGGER.info("listening", extra={"address": address})`.
+    Fields of an event are passed as `extra`: `_LOGGER.info("listening", extra={"address": address})`.
 
     Args:
-        level: Least level that is logged: "debug", "info", "warning" or "error".
-        log_format: "json" for one object a line, "console" for lines that people read.
+        level: Lowest level that is logged: "debug", "info", "warning" or "error".
+        log_format: "json" for one object per line, "console" for lines that people read.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,

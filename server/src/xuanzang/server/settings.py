@@ -1,8 +1,7 @@
-"""Settings of the server: each is written once, and is a flag and an environment variable.
+"""Settings of the server, each a flag and an environment variable.
 
-Those of the engine and the RPC limits stand with the code that they govern.
-
-`--max-batch-sentences 16` and `XUANZANG_MAX_BATCH_SENTENCES=16` say the same; the flag wins.
+`--max-batch-sentences 16` and `XUANZANG_MAX_BATCH_SENTENCES=16` are equivalent; the flag wins. Settings of the engine
+and limits on RPCs are declared beside the code that they govern, in `engine/settings.py` and `rpc/limits.py`.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{
 
 
 class HostAndPort(NamedTuple):
-    """The two parts of an address."""
+    """Parts of an address."""
 
     host: str
-    """Name or number, without the brackets of IPv6."""
+    """Host name or IP address, without the brackets of IPv6."""
     port: int
     """0 to 65535."""
 
@@ -47,13 +46,13 @@ def split_address(address: str) -> HostAndPort:
     """Split "host:port".
 
     Args:
-        address: Such as "127.0.0.1:50051" or "[::]:50051".
+        address: Address such as "127.0.0.1:50051" or "[::]:50051".
 
     Returns:
-        Its parts.
+        The host and the port.
 
     Raises:
-        ValueError: It is not of that form.
+        ValueError: The address does not have that form.
     """
     match = _ADDRESS.fullmatch(address)
     if match is None or int(match["port"]) > 65535:
@@ -70,7 +69,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 
 
 class Locations(BaseModel):
-    """Where the models lie, and where the server listens."""
+    """The folder of the models and the listening addresses."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,14 +78,14 @@ class Locations(BaseModel):
         description="Folder of the bundles to serve, laid out as MODEL/VERSION/.",
         validate_default=False,
     )
-    address: Address = Field(default="127.0.0.1:50051", description="Where to serve gRPC; port 0 takes any free one.")
+    address: Address = Field(default="127.0.0.1:50051", description="Address to serve gRPC on; port 0: any free one.")
     metrics_address: Address = Field(
         default="127.0.0.1:9464",
-        description="Where Prometheus scrapes http://HOST:PORT/metrics; port 0 takes any free one.",
+        description="Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one.",
     )
 
 
-# Flags are listed in reverse order of the bases.
+# --help lists the flags of the last base first.
 class Settings(BaseSettings, RpcLimits, EngineSettings, Locations):
     """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL."""
 
@@ -95,28 +94,31 @@ class Settings(BaseSettings, RpcLimits, EngineSettings, Locations):
         frozen=True,
         cli_prog_name=PROGRAM,
         cli_kebab_case=True,
-        cli_implicit_flags="toggle",
+        cli_implicit_flags=True,
         cli_hide_none_type=True,
     )
 
     drain_timeout_seconds: float = Field(
-        default=30, ge=0, le=3600, description="On SIGTERM, longest to go on with the requests that were accepted."
+        default=30,
+        ge=0,
+        le=3600,
+        description="Maximum seconds to finish accepted requests after SIGTERM; the rest are answered UNAVAILABLE.",
     )
     tls_certificate: FilePath | None = Field(
-        default=None, description="PEM file of the certificate chain; turns TLS on."
+        default=None, description="PEM file of the certificate chain; turns TLS on, together with --tls-key."
     )
     tls_key: FilePath | None = Field(default=None, description="PEM file of the certificate's private key.")
     tls_client_ca: FilePath | None = Field(
         None, description="PEM file of the authorities whose client certificates are accepted; turns mutual TLS on."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least level that is logged."
+        default="info", description="Lowest level that is logged."
     )
     log_format: Literal["json", "console"] = Field(
-        default="json", description="One JSON object a line, or lines for people."
+        default="json", description="Format of log lines: one JSON object per line, or text for people."
     )
     probe: bool = Field(
-        default=False, description="Only ask the server at --address whether it is serving: exit 0 if it is, else 1."
+        default=False, description="Do not serve; exit with 0 if the server at --address is serving, else with 1."
     )
 
     @model_validator(mode="after")
@@ -129,16 +131,16 @@ class Settings(BaseSettings, RpcLimits, EngineSettings, Locations):
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Read the settings from flags and the environment; end the program if they are wrong.
+    """Read the settings from flags and the environment; exit if they are invalid.
 
     Args:
-        arguments: Flags, without the program's name.
+        arguments: Command-line arguments, without the program's name.
 
     Returns:
         Valid settings.
 
     Raises:
-        SystemExit: 2 after one line per fault on stderr; 0 after `--help`.
+        SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """
     try:
         return CliApp.run(Settings, cli_args=list(arguments))

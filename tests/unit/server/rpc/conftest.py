@@ -1,4 +1,4 @@
-"""A real gRPC server on a free port in front of an engine that does as the test says."""
+"""A real gRPC server on a free port, in front of an engine that the test controls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_t
 
 
 class FakeEngine:
-    """Answers a text with its upper case; holds back those it is told to, and raises what it is told to."""
+    """Translates a text to upper case, once it is no longer held, or raises the error set for it."""
 
     def __init__(self, model: ServedModel) -> None:
         self.models: tuple[ServedModel, ...] = (model,)
@@ -39,13 +39,13 @@ class FakeEngine:
         self._changed = asyncio.Condition()
 
     def hold(self, text: str) -> asyncio.Event:
-        """Answer the text only once the event is set."""
+        """Delay the answer to a text until the event is set."""
         return self.held.setdefault(text, asyncio.Event())
 
-    async def until(self, what: list[str], texts: set[str]) -> None:
-        """Wait until exactly these texts are in the list."""
+    async def until(self, listed: list[str], texts: set[str]) -> None:
+        """Wait until a list holds exactly these texts."""
         async with self._changed:
-            await self._changed.wait_for(lambda: set(what) == texts)
+            await self._changed.wait_for(lambda: set(listed) == texts)
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
         if source_language == "??":
@@ -81,7 +81,7 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
-        """Be certain of the first character at once, and of the second when the text is done."""
+        """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()
         [hypotheses] = await self.translate([text], model=model, options=options, deadline=deadline, caller=caller)
         yield text[1:2].upper()
@@ -109,7 +109,7 @@ class FakeEngine:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Served:
-    """A running server and everything that a test may want to touch."""
+    """A running server, the parts behind it, and a client."""
 
     rpc: RpcServer
     engine: FakeEngine
@@ -119,7 +119,7 @@ class Served:
     """`TranslationServiceAsyncStub`."""
 
     def value(self, name: str, **labels: str) -> float:
-        """The value of a series; -1 if it does not exist."""
+        """Return the value of a series; -1 if it does not exist."""
         value = self.registry.get_sample_value(name, labels)
         return -1.0 if value is None else value
 
@@ -144,7 +144,7 @@ def served_model() -> ServedModel:
 
 @pytest.fixture
 def serve(served_model: ServedModel) -> Any:
-    """Make a server: `async with serve(max_concurrent_rpcs=1) as served`; opened unless told otherwise."""
+    """Starts a server, `async with serve(max_concurrent_rpcs=1) as served`, which is open unless `opened=False`."""
 
     @asynccontextmanager
     async def start(

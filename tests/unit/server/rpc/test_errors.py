@@ -26,17 +26,17 @@ EXPECTED = [
 
 
 @pytest.mark.parametrize(("error", "code"), EXPECTED)
-def test_each_error_has_its_code_and_keeps_its_message(error: Exception, code: grpc.StatusCode) -> None:
+def test_each_error_has_its_code_and_its_message(error: Exception, code: grpc.StatusCode) -> None:
     status = errors.status_of(error)
     assert (status.code, status.message) == (code.value[0], str(error))
 
 
-def test_every_error_that_the_engine_answers_with_has_a_code() -> None:
+def test_every_error_of_the_engine_has_a_code() -> None:
     answers = {kind for kind in vars(engine_errors).values() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert answers - {engine_errors.EngineError} <= {type(error) for error, _ in EXPECTED}
 
 
-def test_an_unexpected_error_is_internal_and_only_the_log_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_internal_and_its_reason_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
         status = errors.status_of(ZeroDivisionError("the secret"))
     assert status.code == grpc.StatusCode.INTERNAL.value[0]
@@ -44,7 +44,7 @@ def test_an_unexpected_error_is_internal_and_only_the_log_says_why(caplog: pytes
     assert "ZeroDivisionError: the secret" in caplog.text
 
 
-def test_details_are_readable_as_googles() -> None:
+def test_details_can_be_read_as_google_rpc_messages() -> None:
     def detail(error: Exception, message: Any) -> Any:
         theirs = status_pb2.Status.FromString(errors.status_of(error).SerializeToString())
         packed: AnyMessage = theirs.details[0]

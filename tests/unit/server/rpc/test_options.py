@@ -13,17 +13,17 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-    """Reads options as a request for one model."""
+    """Reads the options of requests for one model."""
 
     model: ServedModel
 
     def accepted(self, **chosen: Any) -> DecodingOptions:
-        """The options that the engine gets."""
+        """Return the options that the engine gets."""
         assert self.faults(**chosen) == {}
         return options.with_defaults(pb.DecodingOptions(**chosen), self.model)
 
     def faults(self, **chosen: Any) -> dict[str, str]:
-        """Descriptions by field."""
+        """Return the descriptions of the violations by field."""
         message = pb.DecodingOptions(**chosen)
         completed = options.with_defaults(message, self.model)
         found = [*options.range_violations(message), *options.mutual_violations(completed, self.model)]
@@ -40,7 +40,7 @@ def test_unset_options_are_the_models_defaults(reader: Reader) -> None:
     assert reader.accepted() == reader.model.default_options
 
 
-def test_set_options_win_even_when_they_are_zero(reader: Reader) -> None:
+def test_set_options_override_defaults_even_if_they_are_zero(reader: Reader) -> None:
     chosen: dict[str, Any] = {
         "beam_size": 8,
         "num_hypotheses": 8,
@@ -59,7 +59,7 @@ def test_set_options_win_even_when_they_are_zero(reader: Reader) -> None:
     assert reader.accepted(**chosen) == DecodingOptions(**chosen)
 
 
-def test_every_option_of_the_engine_can_be_chosen_on_the_wire() -> None:
+def test_every_option_of_the_engine_is_a_field_on_the_wire() -> None:
     for ours, wire in ((DecodingOptions, pb.DecodingOptions), (SamplingOptions, pb.SamplingOptions)):
         on_the_wire = {field.name for field in wire.DESCRIPTOR.fields}
         assert on_the_wire - {"return_scores"} == {field.name for field in dataclasses.fields(ours)}
@@ -89,7 +89,7 @@ def test_every_option_of_the_engine_can_be_chosen_on_the_wire() -> None:
         ("no_repeat_ngram_size", 17, "0 to 16"),
     ],
 )
-def test_an_option_outside_its_range_is_refused_with_its_limit(
+def test_an_option_out_of_its_range_is_refused_with_the_limit(
     reader: Reader, option: str, value: float, limit: str
 ) -> None:
     description = reader.faults(**{option: value})[f"options.{option}"]
@@ -110,7 +110,7 @@ def test_an_option_outside_its_range_is_refused_with_its_limit(
         ("seed", -1, "at least 0"),
     ],
 )
-def test_a_sampling_option_outside_its_range_is_refused_with_its_limit(
+def test_a_sampling_option_out_of_its_range_is_refused_with_the_limit(
     reader: Reader, option: str, value: Any, limit: str
 ) -> None:
     sampling = pb.SamplingOptions(**{option: value})
@@ -135,7 +135,7 @@ def test_options_at_their_limits_are_accepted(reader: Reader, chosen: dict[str, 
     assert {name: getattr(accepted, name) for name in chosen} == chosen
 
 
-def test_the_least_repetition_penalty_is_accepted_although_the_wire_rounds_it(reader: Reader) -> None:
+def test_the_minimum_repetition_penalty_is_accepted_as_the_wire_rounds_it(reader: Reader) -> None:
     assert reader.accepted(repetition_penalty=0.1).repetition_penalty == pytest.approx(0.1)
 
 
@@ -152,13 +152,13 @@ def test_the_least_repetition_penalty_is_accepted_although_the_wire_rounds_it(re
         ({"sampling": {}, "return_alternatives": True}, "return_alternatives", "must be false with sampling"),
     ],
 )
-def test_what_does_not_fit_is_refused_by_name(
+def test_an_option_that_does_not_fit_is_refused_by_name(
     reader: Reader, chosen: dict[str, Any], field: str, description: str
 ) -> None:
     assert reader.faults(**chosen) == {f"options.{field}": description}
 
 
-def test_sampling_is_greedy_and_unrestricted_unless_the_caller_restricts_it(reader: Reader) -> None:
+def test_unset_sampling_options_draw_from_the_whole_distribution(reader: Reader) -> None:
     accepted = reader.accepted(sampling=pb.SamplingOptions(seed=0))
     assert accepted.beam_size == 1
     assert accepted.sampling == SamplingOptions(top_k=256, top_p=1.0, temperature=1.0, seed=0)
@@ -167,17 +167,17 @@ def test_sampling_is_greedy_and_unrestricted_unless_the_caller_restricts_it(read
     assert reader.accepted(sampling=narrow).sampling == expected
 
 
-def test_sampling_without_a_seed_gets_another_one_each_time(reader: Reader) -> None:
+def test_sampling_without_a_seed_gets_a_new_one_each_time(reader: Reader) -> None:
     seeds = {reader.accepted(sampling=pb.SamplingOptions()).sampling for _ in range(8)}
     assert len(seeds) > 1
 
 
 @pytest.mark.parametrize("chosen", [{"sampling": pb.SamplingOptions()}, {"return_alternatives": True, "beam_size": 2}])
-def test_draws_and_alternatives_may_be_more_than_the_beam(reader: Reader, chosen: dict[str, Any]) -> None:
+def test_draws_and_alternatives_may_outnumber_the_beam(reader: Reader, chosen: dict[str, Any]) -> None:
     assert reader.accepted(num_hypotheses=16, **chosen).num_hypotheses == 16
 
 
-def test_a_narrower_beam_narrows_the_models_number_of_hypotheses(served_model: ServedModel) -> None:
+def test_a_narrow_beam_limits_the_default_number_of_hypotheses(served_model: ServedModel) -> None:
     default = dataclasses.replace(served_model.default_options, num_hypotheses=4)
     reader = Reader(dataclasses.replace(served_model, default_options=default))
     assert reader.accepted(beam_size=2).num_hypotheses == 2

@@ -22,13 +22,13 @@ def request(content: str, **options: Any) -> pb.TranslateTextProgressivelyReques
 
 
 async def failure(call: Any) -> Any:
-    """Read to the end, which is an error."""
+    """Return the error with which a call ends."""
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         _ = [answer async for answer in call]
     return caught.value
 
 
-async def test_what_is_certain_comes_at_once_and_the_rest_with_the_translation(serve: Any) -> None:
+async def test_certain_text_is_sent_at_once_and_the_rest_with_the_translation(serve: Any) -> None:
     async with serve() as served:
         done = served.engine.hold("abcd")
         call = served.stub.TranslateTextProgressively(request("abcd", return_scores=True))
@@ -60,7 +60,7 @@ async def test_every_message_is_counted(serve: Any) -> None:
         assert served.value("grpc_server_msg_sent_total", **RPC) == 3
 
 
-async def test_faults_are_named_as_the_message_has_them(serve: Any) -> None:
+async def test_faults_have_the_field_names_of_the_message(serve: Any) -> None:
     async with serve() as served:
         served.engine.raised["a"] = InvalidInputError([FieldViolation(field="contents[0]", description="too long")])
         of_the_wire = await failure(served.stub.TranslateTextProgressively(request("a", beam_size=0)))
@@ -70,7 +70,7 @@ async def test_faults_are_named_as_the_message_has_them(serve: Any) -> None:
     assert of_the_engine.details() == "content: too long"
 
 
-async def test_an_overloaded_server_says_when_to_come_back(serve: Any) -> None:
+async def test_an_overloaded_server_answers_with_a_retry_delay(serve: Any) -> None:
     async with serve() as served:
         served.engine.raised["a"] = OverloadedError("full", retry_after_seconds=1.25)
         error = await failure(served.stub.TranslateTextProgressively(request("a")))
@@ -92,7 +92,7 @@ async def test_cancelling_cancels_the_work(serve: Any) -> None:
         await call.read()
 
 
-async def test_callers_who_hang_up_in_the_middle_are_no_error(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_callers_that_hang_up_midway_cause_no_error(serve: Any, caplog: pytest.LogCaptureFixture) -> None:
     async with serve() as served:
         for _ in range(30):
             call = served.stub.TranslateTextProgressively(request("x" * 50_000))
@@ -102,7 +102,7 @@ async def test_callers_who_hang_up_in_the_middle_are_no_error(serve: Any, caplog
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_one_that_was_let_in_is_answered_while_the_server_closes(serve: Any) -> None:
+async def test_an_admitted_rpc_is_answered_after_the_server_closes(serve: Any) -> None:
     async with serve() as served:
         held = served.engine.hold("ab")
         call = served.stub.TranslateTextProgressively(request("ab"))

@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
-from xuanzang.server.rpc.probe import probe
+from xuanzang.server.rpc.health_probe import is_serving
 from xuanzang.server.rpc.server import TLSFiles
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -26,7 +26,7 @@ async def health(served: Any, service: str) -> int:
     return status
 
 
-async def test_health_follows_the_servers_life(serve: Any) -> None:
+async def test_health_follows_the_life_of_the_server(serve: Any) -> None:
     async with serve(opened=False) as served:
         assert [await health(served, name) for name in ("", TRANSLATION_SERVICE)] == [NOT_SERVING, NOT_SERVING]
         await served.rpc.open(["tiny"])
@@ -42,7 +42,7 @@ async def test_health_of_an_unknown_service_is_not_found(serve: Any) -> None:
     assert caught.value.code() == grpc.StatusCode.NOT_FOUND
 
 
-async def test_a_watcher_is_told_each_change(serve: Any) -> None:
+async def test_a_watcher_receives_each_change(serve: Any) -> None:
     async with serve(opened=False) as served:
         stub = health_pb2_grpc.HealthStub(served.channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service="tiny"))
@@ -54,7 +54,7 @@ async def test_a_watcher_is_told_each_change(serve: Any) -> None:
     assert seen == [health_pb2.HealthCheckResponse.SERVICE_UNKNOWN, SERVING, NOT_SERVING]
 
 
-async def test_a_watcher_does_not_hold_up_the_stop(serve: Any) -> None:
+async def test_a_watcher_does_not_delay_the_stop(serve: Any) -> None:
     async with serve() as served:
         stub = health_pb2_grpc.HealthStub(served.channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest())
@@ -64,7 +64,7 @@ async def test_a_watcher_does_not_hold_up_the_stop(serve: Any) -> None:
         assert await served.rpc.stop() == 0
 
 
-async def test_a_stop_cuts_off_and_counts_what_is_still_running(serve: Any) -> None:
+async def test_a_stop_cancels_and_counts_the_rpcs_that_still_run(serve: Any) -> None:
     async with serve() as served:
         served.engine.hold("a")
         call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
@@ -74,13 +74,13 @@ async def test_a_stop_cuts_off_and_counts_what_is_still_running(serve: Any) -> N
         assert served.engine.cancelled == ["a"]
 
 
-async def test_a_call_that_comes_while_the_server_stops_is_refused_and_never_cancelled(serve: Any) -> None:
+async def test_an_rpc_that_arrives_during_the_stop_is_refused_not_cancelled(serve: Any) -> None:
     async with serve() as served:
         await served.rpc.close()
         refusal = served.stub.TranslateText(pb.TranslateTextRequest(contents=["before"]))
         assert await refusal.code() == grpc.StatusCode.UNAVAILABLE
         stopping = asyncio.create_task(served.rpc.stop())
-        # They begin when the server has begun to wait for such as them.
+        # These start once the server waits for late RPCs.
         await asyncio.sleep(0)
         calls = [served.stub.TranslateText(pb.TranslateTextRequest(contents=[text])) for text in "abcdefgh"]
         codes = await asyncio.gather(*(call.code() for call in calls))
@@ -116,13 +116,13 @@ async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: 
             await _enter(serve(address=f"127.0.0.1:{served.rpc.port}"))
 
 
-async def test_the_probe_tells_a_serving_server_from_others(serve: Any) -> None:
+async def test_the_probe_succeeds_only_while_the_server_is_serving(serve: Any) -> None:
     async with serve(opened=False) as served:
         address = f"0.0.0.0:{served.rpc.port}"
-        assert not await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+        assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
         await served.rpc.open(["tiny"])
-        assert await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
-    assert not await asyncio.to_thread(probe, address, tls_certificate=None, tls_key=None)
+        assert await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
+    assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
 
 
 @pytest.fixture
@@ -140,7 +140,9 @@ def tls(authority: trustme.CA, tmp_path: Path) -> TLSFiles:
     return files
 
 
-async def test_mutual_tls_lets_in_only_certified_clients(serve: Any, tls: TLSFiles, authority: trustme.CA) -> None:
+async def test_mutual_tls_admits_only_clients_with_a_certificate(
+    serve: Any, tls: TLSFiles, authority: trustme.CA
+) -> None:
     own = authority.issue_cert("client.example.com")
     chain = b"".join(blob.bytes() for blob in own.cert_chain_pems)
     root = authority.cert_pem.bytes()
@@ -150,12 +152,12 @@ async def test_mutual_tls_lets_in_only_certified_clients(serve: Any, tls: TLSFil
         assert await _translate_over(grpc.ssl_channel_credentials(root), served.rpc.port) == grpc.StatusCode.UNAVAILABLE
 
 
-async def test_the_probe_speaks_tls_with_the_servers_own_certificate(serve: Any, tls: TLSFiles) -> None:
+async def test_the_probe_connects_over_tls_with_the_servers_certificate(serve: Any, tls: TLSFiles) -> None:
     async with serve(tls=tls) as served:
         address = f"127.0.0.1:{served.rpc.port}"
-        assert await asyncio.to_thread(probe, address, tls_certificate=tls.certificate, tls_key=tls.key)
+        assert await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
         await served.rpc.close()
-        assert not await asyncio.to_thread(probe, address, tls_certificate=tls.certificate, tls_key=tls.key)
+        assert not await asyncio.to_thread(is_serving, address, tls_certificate=tls.certificate, tls_key=tls.key)
 
 
 async def _translate_over(credentials: grpc.ChannelCredentials, port: int) -> grpc.StatusCode:

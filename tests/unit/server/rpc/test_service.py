@@ -14,14 +14,14 @@ Serve = Any
 """The `serve` fixture."""
 
 
-async def test_texts_are_answered_in_the_order_they_came(serve: Serve) -> None:
+async def test_texts_are_answered_in_order(serve: Serve) -> None:
     async with serve() as served:
         response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["b", "a", "c"]))
     assert [item.hypotheses[0].text for item in response.translations] == ["B", "A", "C"]
     assert (response.model, response.model_version) == ("tiny", "1")
 
 
-async def test_scores_are_given_only_when_asked_for(serve: Serve) -> None:
+async def test_scores_are_returned_only_on_request(serve: Serve) -> None:
     async with serve() as served:
         plain = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
         options = pb.DecodingOptions(return_scores=True)
@@ -53,7 +53,7 @@ async def test_cancelling_an_rpc_cancels_its_work(serve: Serve) -> None:
         await call
 
 
-async def test_a_deadline_that_passes_cancels_the_work(serve: Serve) -> None:
+async def test_an_expired_deadline_cancels_the_work(serve: Serve) -> None:
     async with serve() as served:
         served.engine.hold("a")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -79,7 +79,7 @@ async def test_a_stream_answers_each_text_when_it_is_done(serve: Serve) -> None:
     ]
 
 
-async def test_a_faulty_text_is_answered_with_an_error_and_the_stream_goes_on(serve: Serve) -> None:
+async def test_an_invalid_text_is_answered_with_an_error_and_the_stream_goes_on(serve: Serve) -> None:
     async with serve() as served:
         served.engine.raised["bad"] = RuntimeError("secret")
         requests = [
@@ -94,7 +94,7 @@ async def test_a_faulty_text_is_answered_with_an_error_and_the_stream_goes_on(se
     assert answers["4"].translation.hypotheses[0].text == "A"
 
 
-async def test_a_stream_is_read_no_further_than_its_texts_in_translation(serve: Serve) -> None:
+async def test_a_stream_is_read_only_up_to_its_limit_of_texts_in_translation(serve: Serve) -> None:
     async with serve(max_stream_texts=2) as served:
         held = [served.engine.hold(text) for text in "abcd"]
         call = served.stub.StreamTranslateText()
@@ -124,9 +124,7 @@ async def test_cancelling_a_stream_cancels_all_its_work(serve: Serve) -> None:
         assert served.engine.running == []
 
 
-async def test_callers_who_hang_up_in_the_middle_of_answers_are_no_error(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_callers_that_hang_up_midway_cause_no_error(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     async with serve() as served:
         for _ in range(30):
             requests = [pb.StreamTranslateTextRequest(content="x" * 50_000) for _ in range(8)]
@@ -137,7 +135,7 @@ async def test_callers_who_hang_up_in_the_middle_of_answers_are_no_error(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_many_answers_at_once_are_written_one_by_one(serve: Serve) -> None:
+async def test_simultaneous_answers_are_written_one_by_one(serve: Serve) -> None:
     async with serve(max_stream_texts=100) as served:
         go = served.engine.hold("same")
         requests = (pb.StreamTranslateTextRequest(id=str(number), content="same") for number in range(300))
@@ -148,7 +146,7 @@ async def test_many_answers_at_once_are_written_one_by_one(serve: Serve) -> None
         assert sorted(await reading, key=int) == [str(number) for number in range(300)]
 
 
-async def test_a_stream_that_is_open_when_the_server_closes_gets_its_answers_and_then_unavailable(serve: Serve) -> None:
+async def test_an_open_stream_gets_its_answers_and_then_unavailable_at_the_close(serve: Serve) -> None:
     async with serve() as served:
         held = served.engine.hold("a")
         call = served.stub.StreamTranslateText()

@@ -1,1 +1,1 @@
-"""The wire: messages to domain values and back, errors to status codes, health. No numpy, no onnxruntime."""
+"""The gRPC service: messages to domain values and back, errors to status codes, health. No numpy, no onnxruntime."""

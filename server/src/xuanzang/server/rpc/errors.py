@@ -1,4 +1,4 @@
-"""What callers see when something goes wrong: one table from error classes to status codes, with google.rpc details."""
+"""Statuses of errors: one table from error classes to status codes, and their google.rpc details."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
 
 
 def status_of(error: Exception) -> status_pb2.Status:
-    """Describe an error to the caller; log it with its traceback if nobody expected it.
+    """Describe an error to the caller; log it with its traceback if it is unexpected.
 
     Args:
-        error: Any error.
+        error: Error of any class.
 
     Returns:
-        Status with the code of the error's class and its details; INTERNAL for a class that is not in the table.
+        Code, message and details; INTERNAL without particulars if the error's class is not in the table.
     """
     code = _CODES.get(type(error))
     if code is None:
@@ -53,14 +53,14 @@ def status_of(error: Exception) -> status_pb2.Status:
 
 
 async def abort(context: grpc.aio.ServicerContext[object, object], status: status_pb2.Status) -> NoReturn:
-    """End an RPC with a status, its details and, when overloaded, the time after which gRPC itself may try again.
+    """End an RPC with a status and its details; a retry delay is also sent in the form that gRPC clients obey.
 
     Args:
-        context: Of the RPC.
-        status: Not OK.
+        context: Context of the RPC.
+        status: Status with any code but OK.
 
     Raises:
-        AbortError: Always, as gRPC wants it.
+        AbortError: Always; gRPC requires it.
     """
     trailers: list[tuple[str, str | bytes]] = []
     if status.details:
@@ -91,7 +91,7 @@ def _details(error: Exception) -> list[Message]:
 
 
 def _as_any(detail: Message) -> Any:
-    # Our messages are google.rpc's byte for byte; under that name every gRPC tool can read them.
+    # These messages equal google.rpc's byte for byte; under that name every gRPC tool can read them.
     return Any(type_url=f"type.googleapis.com/google.rpc.{detail.DESCRIPTOR.name}", value=detail.SerializeToString())
 
 

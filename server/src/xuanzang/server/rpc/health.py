@@ -1,4 +1,4 @@
-"""The standard health service (grpc.health.v1): the server as a whole, the translation service, and each model."""
+"""The standard health service (grpc.health.v1), for the server as a whole, the translation service and each model."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Health:
-    """Says NOT_SERVING until the models are warm, SERVING from then on, and NOT_SERVING again from the drain."""
+    """Answers NOT_SERVING until the models are warm, SERVING until the drain, and NOT_SERVING afterwards."""
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
 
     def add_to(self, server: grpc.aio.Server) -> None:
-        """Serve the health service.
+        """Add the health service to a server.
 
         Args:
-            server: Not yet started.
+            server: Server that is not started yet.
         """
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def start(self) -> None:
-        """Say that nothing is being served yet; the servicer itself would begin with the opposite."""
+        """Answer NOT_SERVING; the servicer's own first answer would be SERVING."""
         for name in ("", TRANSLATION_SERVICE):
             await self._servicer.set(name, _NOT_SERVING)
 
     async def open(self, models: Iterable[str]) -> None:
-        """Say that the models are warm.
+        """Answer SERVING.
 
         Args:
-            models: Their names; each can be asked for like a service.
+            models: Names of the warm models; each can be checked like a service.
         """
         for name in (*models, TRANSLATION_SERVICE, ""):
             await self._servicer.set(name, _SERVING)
 
     async def close(self) -> None:
-        """Say that nothing is served any more; for good."""
+        """Answer NOT_SERVING, for good."""
         await self._servicer.enter_graceful_shutdown()

@@ -1,4 +1,4 @@
-"""Limits of what callers may send."""
+"""Limits on what callers may send."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class RpcLimits(BaseModel):
         default=16 * 2**20,
         ge=1024,
         le=2**31 - 1,
-        description="Largest request message; a larger one gets RESOURCE_EXHAUSTED.",
+        description="Maximum size of a request message; a larger one gets RESOURCE_EXHAUSTED.",
     )
     max_concurrent_rpcs: int = Field(
-        default=1024, ge=1, le=1_000_000, description="Maximum RPCs in flight; one more gets RESOURCE_EXHAUSTED."
+        default=1024, ge=1, le=1_000_000, description="Maximum RPCs in progress; further ones get RESOURCE_EXHAUSTED."
     )
     max_stream_texts: int = Field(
         default=64,
         ge=1,
         le=10_000,
-        description="Maximum texts of one stream in translation; then it is read no further.",
+        description="Maximum texts of one stream in translation; the next is read when one of them is answered.",
     )

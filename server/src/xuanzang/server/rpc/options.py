@@ -1,4 +1,4 @@
-"""Decoding options: the range of each, what must hold between them, and what stands for those that are left out."""
+"""Decoding options of requests: ranges, rules between options, and defaults for those left unset."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ _ABOVE_ZERO = math.ulp(0.0)
 
 
 class _Range(NamedTuple):
-    """The least and the greatest value."""
+    """Inclusive bounds of a value."""
 
-    least: float
-    most: float = math.inf
+    minimum: float
+    maximum: float = math.inf
 
     def __str__(self) -> str:
-        if math.isinf(self.most):
-            return f"at least {self.least:g}"
-        return f"above 0 and at most {self.most:g}" if self.least == _ABOVE_ZERO else f"{self.least:g} to {self.most:g}"
+        if math.isinf(self.maximum):
+            return f"at least {self.minimum:g}"
+        if self.minimum == _ABOVE_ZERO:
+            return f"above 0 and at most {self.maximum:g}"
+        return f"{self.minimum:g} to {self.maximum:g}"
 
 
 _RANGES: Mapping[str, _Range] = MappingProxyType(
@@ -40,7 +42,7 @@ _RANGES: Mapping[str, _Range] = MappingProxyType(
         "min_target_length": _Range(0),
         "max_target_length": _Range(1),
         "coverage_penalty": _Range(0, 10),
-        # Logits are divided by it in single precision, which must not overflow.
+        # Logits are divided by it in single precision; smaller values could overflow.
         "repetition_penalty": _Range(0.1, 10),
         "no_repeat_ngram_size": _Range(0, 16),
     }
@@ -56,18 +58,18 @@ _SAMPLING_RANGES: Mapping[str, _Range] = MappingProxyType(
 
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
-    """Find the faults that options have by themselves.
+    """Find the values outside of their ranges.
 
     Args:
-        options: As received.
+        options: Options as the caller set them.
 
     Yields:
-        One for each value outside of its range.
+        One violation per value.
     """
     if not options.ListFields():
         return
-    yield from _outside(_RANGES, _set_fields(options), path="options")
-    yield from _outside(_SAMPLING_RANGES, _set_fields(options.sampling), path="options.sampling")
+    yield from _out_of_range(_RANGES, _set_fields(options), path="options")
+    yield from _out_of_range(_SAMPLING_RANGES, _set_fields(options.sampling), path="options.sampling")
     if len(options.target_prefix) > MAX_PREFIX_CHARACTERS:
         yield _size_violation("target_prefix", f"at most {MAX_PREFIX_CHARACTERS} characters", options.target_prefix)
     if len(options.suppressed_texts) > MAX_SUPPRESSED_TEXTS:
@@ -80,14 +82,16 @@ def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
 
 
 def with_defaults(options: pb.DecodingOptions, model: ServedModel) -> DecodingOptions:
-    """Complete what the caller left out with the model's defaults, narrowed where the caller's own choice is narrower.
+    """Complete the options with the defaults of a model.
+
+    A beam narrower than the default number of hypotheses limits that number, too.
 
     Args:
-        options: As received.
-        model: That is to translate.
+        options: Options as the caller set them.
+        model: Model that serves the request.
 
     Returns:
-        All options.
+        A value for every option.
     """
     default = model.default_options
     chosen = _set_fields(options)
@@ -104,18 +108,18 @@ def with_defaults(options: pb.DecodingOptions, model: ServedModel) -> DecodingOp
 
 
 def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[FieldViolation]:
-    """Find the faults that options have beside each other, or beside the model.
+    """Find the options that contradict each other or exceed the limits of the model.
 
     Args:
-        options: All of them.
-        model: That is to translate.
+        options: Completed options.
+        model: Model that serves the request.
 
     Yields:
-        One for each option that does not fit.
+        One violation per option.
     """
     longest = options.max_target_length or model.max_target_length
     searched_at_once = not (options.sampling or options.return_alternatives)
-    if searched_at_once and options.beam_size < options.num_hypotheses <= _RANGES["num_hypotheses"].most:
+    if searched_at_once and options.beam_size < options.num_hypotheses <= _RANGES["num_hypotheses"].maximum:
         yield _value_violation("num_hypotheses", f"at most beam_size, {options.beam_size}", options.num_hypotheses)
     if longest > model.max_target_length:
         yield _value_violation("max_target_length", f"at most {model.max_target_length} for this model", longest)
@@ -128,19 +132,19 @@ def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[
 
 
 def _sampling(options: pb.SamplingOptions) -> SamplingOptions:
-    anything = {"top_k": 256, "top_p": 1.0, "temperature": 1.0, "seed": secrets.randbelow(2**31)}
-    return SamplingOptions(**(anything | _set_fields(options)))
+    unrestricted = {"top_k": 256, "top_p": 1.0, "temperature": 1.0, "seed": secrets.randbelow(2**31)}
+    return SamplingOptions(**(unrestricted | _set_fields(options)))
 
 
 def _set_fields(options: pb.DecodingOptions | pb.SamplingOptions) -> dict[str, Any]:
-    """What the caller set; a field that was set to 0 is one of them."""
+    """Return the fields that the caller set, those set to 0 included."""
     return {field.name: value for field, value in options.ListFields()}
 
 
-def _outside(ranges: Mapping[str, _Range], values: Mapping[str, Any], *, path: str) -> Iterable[FieldViolation]:
+def _out_of_range(ranges: Mapping[str, _Range], values: Mapping[str, Any], *, path: str) -> Iterable[FieldViolation]:
     for name, limits in ranges.items():
-        # NaN compares false with both limits.
-        if name in values and not limits.least <= values[name] <= limits.most:
+        # NaN compares false with both bounds.
+        if name in values and not limits.minimum <= values[name] <= limits.maximum:
             yield _value_violation(name, str(limits), values[name], path=path)
 
 

@@ -12,70 +12,72 @@ from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.admission import Admission
+from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.interceptors import AdmissionInterceptor, ErrorInterceptor, TelemetryInterceptor
+from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
+from xuanzang.server.rpc.interceptors.gate import GateInterceptor
+from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 _OPTIONS: Final = (
-    # A second server on the same port must fail, not take half of the callers.
+    # A second server on the same port must fail, not get half of the callers.
     ("grpc.so_reuseport", 0),
-    # Ask silent callers whether they are there, and let them ask us; with gRPC's own limit of one ping in five minutes
-    # a caller that keeps its connection alive during a long RPC would be sent away.
+    # Ping silent callers, and allow their pings: with gRPC's own limit of one in five minutes, a caller that keeps its
+    # connection alive during a long RPC would be disconnected.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    # What we send is bounded by what we accept.
+    # Responses are bounded by the limits on requests.
     ("grpc.max_send_message_length", -1),
 )
 
-# Longer than the way to a caller and back.
+# Longer than a round trip to a caller.
 _QUIET_SECONDS = 0.05
-_MOST_HOLDS = 20
-# For the last answers; watchers of health never end by themselves.
-_GOODBYE_SECONDS = 0.1
+_MAX_HOLDS = 20
+# Time for the last answers; watchers of health never end by themselves.
+_GRACE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSFiles:
-    """PEM files of a server that speaks TLS."""
+    """PEM files of a server with TLS."""
 
     certificate: Path
-    """The server's certificate, followed by those between it and the root."""
+    """Certificate of the server, followed by the intermediate ones."""
     key: Path
     """Private key of the certificate."""
     client_ca: Path | None
-    """Authorities of client certificates; None if clients need none."""
+    """Authorities of client certificates; None if clients need no certificate."""
 
 
 class RpcServer:
-    """A gRPC server that is bound to its address; refuses translations until it is opened and after it is closed."""
+    """The gRPC server: refuses translations until it is opened, and after it is closed."""
 
     def __init__(
         self, engine: Engine, *, address: str, tls: TLSFiles | None, limits: RpcLimits, metrics: Metrics
     ) -> None:
-        """Bind the address; inside a running event loop.
+        """Bind the address; call it inside a running event loop.
 
         Args:
-            engine: That translates.
-            address: Such as "127.0.0.1:50051"; port 0 for any free one.
-            tls: None for plain text.
-            limits: For callers.
-            metrics: Where RPCs are counted.
+            engine: Engine that translates.
+            address: Address such as "127.0.0.1:50051"; port 0 for any free one.
+            tls: Certificate and key; None for plain text.
+            limits: Limits on messages, RPCs and streams.
+            metrics: Metrics of the server.
 
         Raises:
             OSError: The address cannot be bound.
         """
-        self._admission = Admission(max_concurrent_rpcs=limits.max_concurrent_rpcs)
+        self._gate = RpcGate(max_concurrent_rpcs=limits.max_concurrent_rpcs)
         self._health = Health()
         self._server = grpc.aio.server(
-            interceptors=(TelemetryInterceptor(metrics), ErrorInterceptor(), AdmissionInterceptor(self._admission)),
+            interceptors=(TelemetryInterceptor(metrics), ErrorInterceptor(), GateInterceptor(self._gate)),
             options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.max_message_bytes)),
         )
-        service = TranslationService(engine, self._admission, max_stream_texts=limits.max_stream_texts)
+        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
         self._health.add_to(self._server)
         names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
@@ -93,41 +95,41 @@ class RpcServer:
         Args:
             models: Names of the models that are warm.
         """
-        self._admission.open()
+        self._gate.open()
         await self._health.open(models)
 
     async def close(self) -> None:
-        """Refuse new RPCs with UNAVAILABLE and tell health checkers; those let in go on."""
-        self._admission.close()
+        """Refuse new RPCs with UNAVAILABLE and report NOT_SERVING; RPCs in progress go on."""
+        self._gate.close()
         await self._health.close()
 
     async def join(self) -> None:
-        """Wait until every RPC that was let in is answered."""
-        await self._admission.idle()
+        """Wait until every admitted RPC is answered."""
+        await self._gate.idle()
 
     async def stop(self) -> int:
-        """Stop, and cut off what is still running.
+        """Stop, and cancel the RPCs that are still running.
 
         Returns:
-            RPCs that were cut off.
+            Number of cancelled RPCs.
         """
-        # gRPC answers with CANCELLED, which few callers try again, what reaches it between the stop and the moment when
-        # the caller hears of it. Callers who try again and again are held, so that nothing of theirs is on its way.
+        # gRPC answers RPCs that arrive during its stop with CANCELLED, which few callers retry. Refusals are held until
+        # no more RPCs arrive, so that no retry of a refused one is on its way when the stop begins.
         await self._hold()
-        stopping = asyncio.create_task(self._server.stop(_GOODBYE_SECONDS))
+        stopping = asyncio.create_task(self._server.stop(_GRACE_SECONDS))
         await asyncio.sleep(0)
-        self._admission.release()
-        unfinished = self._admission.running
+        self._gate.release()
+        unfinished = self._gate.running
         await stopping
-        # gRPC does not wait until the work that it cancels has ended.
-        await self._admission.idle()
+        # gRPC does not wait for the tasks that it cancels.
+        await self._gate.idle()
         return unfinished
 
     async def _hold(self) -> None:
-        for _ in range(_MOST_HOLDS):
-            held = self._admission.hold()
+        for _ in range(_MAX_HOLDS):
+            held = self._gate.hold()
             await asyncio.sleep(_QUIET_SECONDS)
-            if self._admission.hold() == held:
+            if self._gate.hold() == held:
                 return
 
 

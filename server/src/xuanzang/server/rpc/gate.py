@@ -1,14 +1,13 @@
-"""Whether the server lets RPCs in, and which of them are still running."""
+"""The gate that RPCs of the translation service pass: closed while models load, open, closed for good at the drain."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, TypeVar
-
-import grpc
+from typing import TypeVar
 
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.errors import NotReadyError
 
 Request = TypeVar("Request")
@@ -17,13 +16,13 @@ Request = TypeVar("Request")
 _RETRY_AFTER_SECONDS = 1.0
 
 
-class Admission:
-    """Closed while the models load, then open, then closed for good; counts the RPCs it has let in."""
+class RpcGate:
+    """Opens when the models are warm, closes at the drain, and counts the RPCs that are inside."""
 
     def __init__(self, *, max_concurrent_rpcs: int) -> None:
         self._max_concurrent_rpcs = max_concurrent_rpcs
         self._running = 0
-        self._held = 0
+        self._refusals = 0
         self._opened = False
         self._closed = asyncio.Event()
         self._refusing = asyncio.Event()
@@ -33,35 +32,35 @@ class Admission:
 
     @property
     def running(self) -> int:
-        """RPCs let in and not yet answered."""
+        """RPCs that entered and are not yet answered."""
         return self._running
 
     def open(self) -> None:
-        """Let RPCs in from now on."""
+        """Admit RPCs from now on."""
         self._opened = True
 
     def close(self) -> None:
-        """Let no RPC in any more."""
+        """Admit no further RPC, for good."""
         self._closed.set()
 
     def hold(self) -> int:
-        """Let those who are to be refused wait.
+        """Delay the refusals of a closed gate until they are released.
 
         Returns:
-            How many have been refused or wait for it.
+            RPCs that arrived since the gate closed, refused or delayed.
         """
         self._refusing.clear()
-        return self._held
+        return self._refusals
 
     def release(self) -> None:
-        """Refuse those who wait."""
+        """Send the delayed refusals; later ones are sent at once."""
         self._refusing.set()
 
-    async def enter(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Let an RPC in; it leaves by itself once its answer is sent.
+    async def enter(self, context: Context) -> None:
+        """Admit an RPC, or refuse it; an admitted one leaves by itself once its answer is sent.
 
         Args:
-            context: Of the RPC.
+            context: Context of the RPC.
 
         Raises:
             NotReadyError: The models are not loaded yet.
@@ -69,7 +68,7 @@ class Admission:
             OverloadedError: Too many RPCs are running.
         """
         if self._closed.is_set():
-            self._held += 1
+            self._refusals += 1
             await self._refusing.wait()
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
@@ -88,16 +87,16 @@ class Admission:
         await self._idle.wait()
 
     async def until_closed(self, requests: AsyncIterator[Request]) -> AsyncGenerator[Request, None]:
-        """Pass the requests of a stream on until the server stops.
+        """Pass the requests of a stream on until the gate closes.
 
         Args:
-            requests: What the caller sends.
+            requests: Messages of the caller.
 
         Yields:
-            Each of them.
+            Each message, in order.
 
         Raises:
-            DrainingError: The server is stopping; what the caller sends from now on is not read.
+            DrainingError: The server is stopping; messages that arrive later are not read.
         """
         closed = asyncio.ensure_future(self._closed.wait())
         reading = asyncio.ensure_future(anext(requests))
@@ -116,7 +115,7 @@ class Admission:
             closed.cancel()
             reading.cancel()
 
-    def _leave(self, ctx: grpc.aio.ServicerContext[Any, Any]) -> None:  # noqa: ARG002 - gRPC gives it
+    def _leave(self, ctx: Context) -> None:  # noqa: ARG002 - gRPC passes it
         self._running -= 1
         if self._running == 0:
             self._idle.set()

@@ -1,4 +1,4 @@
-"""Asks a server whether it is serving, for health checks of containers that run one command."""
+"""Health probe for containers: asks a running server whether it is serving."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 _TIMEOUT_SECONDS = 5.0
 
 
-def probe(address: str, *, tls_certificate: Path | None, tls_key: Path | None) -> bool:
-    """Ask for the health of the server as a whole.
+def is_serving(address: str, *, tls_certificate: Path | None, tls_key: Path | None) -> bool:
+    """Check the health of a server as a whole.
 
     Args:
-        address: As the server was given it; 0.0.0.0 and [::] are asked on this machine.
-        tls_certificate: The server's own certificate, the only one that is trusted; None for plain text.
-        tls_key: Its key; the certificate is shown to a server that wants one from its clients.
+        address: Listening address of the server; 0.0.0.0 and [::] stand for this machine.
+        tls_certificate: PEM file of the server's certificate, the only one that is trusted; None for plain text.
+        tls_key: PEM file of its private key; both are presented to a server that requires client certificates.
 
     Returns:
-        Whether it answered SERVING.
+        True if the server answers SERVING; False for any other answer, and for none.
     """
     target = address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - nothing is bound here
     try:
@@ -39,13 +39,13 @@ def _channel(target: str, certificate: Path | None, key: Path | None) -> grpc.Ch
     if certificate is None or key is None:
         return grpc.insecure_channel(target)
     credentials = grpc.ssl_channel_credentials(certificate.read_bytes(), key.read_bytes(), certificate.read_bytes())
-    # The server is asked by its number but certified by its name.
+    # The connection is made to an IP address; the certificate holds for a host name.
     options = (("grpc.ssl_target_name_override", _certified_name(target, certificate)),)
     return grpc.secure_channel(target, credentials, options)
 
 
 def _certified_name(target: str, certificate: Path) -> str:
-    """A name that the certificate at the target holds for; it must be the given one."""
+    """Return a host name of the certificate that the target presents, which must be the given one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

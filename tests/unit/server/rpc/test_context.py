@@ -21,13 +21,13 @@ async def call_every_way(served: Any, metadata: Any = ()) -> None:
     await served.rpc.join()
 
 
-async def test_callers_are_told_apart_by_their_address_without_the_port(serve: Any) -> None:
+async def test_callers_are_identified_by_their_address_without_the_port(serve: Any) -> None:
     async with serve() as served:
         await call_every_way(served)
     assert served.engine.callers == ["ipv4:127.0.0.1"] * 4
 
 
-async def test_a_caller_with_a_name_is_known_by_it_and_the_log_never_tells(
+async def test_a_caller_is_identified_by_its_name_which_is_never_logged(
     serve: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
@@ -37,7 +37,7 @@ async def test_a_caller_with_a_name_is_known_by_it_and_the_log_never_tells(
     assert not any("nightly" in str(vars(record)) for record in caplog.records if record.name.startswith("xuanzang"))
 
 
-async def test_an_empty_name_is_none(serve: Any) -> None:
+async def test_an_empty_name_is_ignored(serve: Any) -> None:
     async with serve() as served:
         await call_every_way(served, (("x-client-id", ""),))
     assert set(served.engine.callers) == {"ipv4:127.0.0.1"}

@@ -1,0 +1,48 @@
+"""Facts read from the context of an RPC: the caller's identity and the deadline."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, TypeAlias
+
+import grpc
+
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+
+Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+CLIENT_ID = "x-client-id"
+MAX_CLIENT_ID_CHARACTERS = 128
+
+
+def caller_of(context: Context) -> str:
+    """Return the identity by which a busy server shares its time equally; never logged, never a label.
+
+    Args:
+        context: Context of an RPC.
+
+    Returns:
+        The name in the metadata `x-client-id`, else the caller's network address without the port.
+
+    Raises:
+        InvalidInputError: The name is too long.
+    """
+    name = str(dict(context.invocation_metadata() or ()).get(CLIENT_ID, ""))
+    if len(name) > MAX_CLIENT_ID_CHARACTERS:
+        description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
+        raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])
+    return name or context.peer().rpartition(":")[0]
+
+
+def deadline_of(context: Context) -> float | None:
+    """Return the time by which the caller wants its answer.
+
+    Args:
+        context: Context of an RPC.
+
+    Returns:
+        Seconds on the monotonic clock; None without a deadline.
+    """
+    remaining: float | None = context.time_remaining()
+    # gRPC rounds timeouts up, by at most 1 %, to send them: the caller gives up before the server's clock says so.
+    return None if remaining is None else time.monotonic() + 0.99 * remaining

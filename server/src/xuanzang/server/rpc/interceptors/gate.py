@@ -1,0 +1,31 @@
+"""The interceptor that sends RPCs through the gate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xuanzang.server.rpc.context import Context
+from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
+from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+
+
+class GateInterceptor(Interceptor):
+    """Sends each RPC of the translation service through the gate; health and reflection always answer."""
+
+    def __init__(self, gate: RpcGate) -> None:
+        super().__init__()
+        self._gate = gate
+
+    def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
+        """Run the handler only if the gate admits its RPC."""
+        if rpc.grpc_service != TRANSLATION_SERVICE:
+            return handler
+        function = function_of(handler)
+
+        async def admitted(request: Any, context: Context) -> Any:
+            await self._gate.enter(context)
+            return await function(request, context)
+
+        return with_function(handler, admitted)

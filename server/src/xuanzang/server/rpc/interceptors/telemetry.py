@@ -1,0 +1,105 @@
+"""The interceptor that counts, times and logs RPCs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterable, AsyncIterator
+from typing import Any, cast
+
+import grpc
+from prometheus_client import Counter
+
+from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.context import Context
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc, grpc_type
+from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+from xuanzang.translation.v1 import translation_pb2
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class TelemetryInterceptor(Interceptor):
+    """Counts, times and logs each RPC with the status that it ended with."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        super().__init__()
+        self._metrics = metrics
+        for method in translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].methods:
+            shape = grpc_type(request_streaming=method.client_streaming, response_streaming=method.server_streaming)
+            metrics.register_rpc(Rpc(shape, method.containing_service.full_name, method.name))
+
+    def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
+        """Observe what the handler does."""
+        function = function_of(handler)
+        metrics = self._metrics.of_rpc(rpc)
+
+        async def observed(request: Any, context: Context) -> Any:
+            metrics.started.inc()
+            started = time.perf_counter()
+            timeout = context.time_remaining()
+            code = grpc.StatusCode.UNKNOWN
+            try:
+                if handler.request_streaming:
+                    request = _counted(request, metrics.msg_received)
+                else:
+                    metrics.msg_received.inc()
+                if handler.response_streaming:
+                    response = await function(request, cast("Context", _CountedContext(context, metrics.msg_sent)))
+                else:
+                    response = await function(request, context)
+                    metrics.msg_sent.inc()
+                code = context.code() or grpc.StatusCode.OK
+            except grpc.aio.AbortError:
+                code = context.code()
+                raise
+            except (asyncio.CancelledError, grpc.aio.InternalError):
+                # The caller is gone: gRPC cancelled the task, or an answer could not be written.
+                code = _code_of_cancellation(context, timeout)
+                raise
+            finally:
+                seconds = time.perf_counter() - started
+                metrics.handling_seconds.observe(seconds)
+                self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
+                _log(rpc, code, seconds)
+            return response
+
+        return with_function(handler, observed)
+
+
+class _CountedContext:
+    """A servicer context that counts the messages written to it."""
+
+    def __init__(self, context: Context, sent: Counter) -> None:
+        self._context = context
+        self._sent = sent
+
+    async def write(self, message: Any) -> None:
+        await self._context.write(message)
+        self._sent.inc()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+async def _counted(requests: AsyncIterable[Any], received: Counter) -> AsyncIterator[Any]:
+    async for request in requests:
+        received.inc()
+        yield request
+
+
+def _log(rpc: Rpc, code: grpc.StatusCode, seconds: float) -> None:
+    # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked every few seconds.
+    is_failure = rpc.grpc_service == TRANSLATION_SERVICE and code is not grpc.StatusCode.OK
+    level = logging.INFO if is_failure else logging.DEBUG
+    facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}
+    _LOGGER.log(level, "rpc", extra=facts)
+
+
+def _code_of_cancellation(context: Context, timeout: float | None) -> grpc.StatusCode:
+    # gRPC cancels the handler's task both when the caller gives up and when the deadline passes. The caller's clock
+    # runs out first: timeouts are rounded up, by at most 1 %, to be sent, and the server's began later.
+    expired = timeout is not None and context.time_remaining() <= 0.01 * timeout + 0.02
+    return grpc.StatusCode.DEADLINE_EXCEEDED if expired else grpc.StatusCode.CANCELLED

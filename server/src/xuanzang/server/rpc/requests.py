@@ -1,0 +1,142 @@
+"""Request messages, checked and completed. All faults of a request are found before any is reported."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable
+
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.types import DecodingOptions, Route, ServedModel
+from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+MAX_CONTENTS = 1024
+MAX_ID_BYTES = 256
+
+_CONTENTS = re.compile(r"\bcontents(\[0\])?")
+
+Resolve = Callable[..., Route]
+"""`Engine.resolve`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TranslationRequest:
+    """A valid request, with the model that serves it."""
+
+    texts: tuple[str, ...]
+    model: ServedModel
+    target_language: str
+    """One of the model's target languages."""
+    options: DecodingOptions
+    return_scores: bool
+
+
+def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve) -> TranslationRequest:
+    """Check a request with many texts and fill in the defaults.
+
+    Args:
+        request: Message of the caller.
+        resolve: `Engine.resolve`.
+
+    Returns:
+        A valid request.
+
+    Raises:
+        InvalidInputError: The request has faults; the error names all of them.
+        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
+    """
+    violations = []
+    if not 1 <= len(request.contents) <= MAX_CONTENTS:
+        description = f"must have 1 to {MAX_CONTENTS} elements, has {len(request.contents)}"
+        violations.append(FieldViolation(field="contents", description=description))
+    return _read(request, texts=tuple(request.contents), violations=violations, resolve=resolve)
+
+
+def read_stream_request(request: pb.StreamTranslateTextRequest, resolve: Resolve) -> TranslationRequest:
+    """Check one message of a stream and fill in the defaults.
+
+    Args:
+        request: Message of the caller.
+        resolve: `Engine.resolve`.
+
+    Returns:
+        A valid request with one text.
+
+    Raises:
+        InvalidInputError: The request has faults; the error names all of them.
+        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
+    """
+    violations = []
+    id_bytes = len(request.id.encode())
+    if id_bytes > MAX_ID_BYTES:
+        description = f"must have at most {MAX_ID_BYTES} bytes, has {id_bytes}"
+        violations.append(FieldViolation(field="id", description=description))
+    return _read(request, texts=(request.content,), violations=violations, resolve=resolve)
+
+
+def read_progressive_request(request: pb.TranslateTextProgressivelyRequest, resolve: Resolve) -> TranslationRequest:
+    """Check a request with one text and fill in the defaults.
+
+    Args:
+        request: Message of the caller.
+        resolve: `Engine.resolve`.
+
+    Returns:
+        A valid request with one text.
+
+    Raises:
+        InvalidInputError: The request has faults; the error names all of them.
+        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
+    """
+    return _read(request, texts=(request.content,), violations=[], resolve=resolve)
+
+
+def for_single_text(error: InvalidInputError) -> InvalidInputError:
+    """Rename the field of an engine's error to that of messages with a single text.
+
+    Args:
+        error: Error about "contents[0]".
+
+    Returns:
+        The same error about "content".
+    """
+    return InvalidInputError(
+        FieldViolation(
+            field=_CONTENTS.sub("content", fault.field), description=_CONTENTS.sub("content", fault.description)
+        )
+        for fault in error.violations
+    )
+
+
+def _read(
+    request: pb.TranslateTextRequest | pb.StreamTranslateTextRequest | pb.TranslateTextProgressivelyRequest,
+    *,
+    texts: tuple[str, ...],
+    violations: list[FieldViolation],
+    resolve: Resolve,
+) -> TranslationRequest:
+    violations += range_violations(request.options)
+    try:
+        route = resolve(
+            model=request.model,
+            source_language=request.source_language_code,
+            target_language=request.target_language_code,
+        )
+    except InvalidInputError as error:
+        raise InvalidInputError((*violations, *error.violations)) from None
+    except ModelNotFoundError:
+        if violations:
+            raise InvalidInputError(violations) from None
+        raise
+    options = with_defaults(request.options, route.model)
+    violations += mutual_violations(options, route.model)
+    if violations:
+        raise InvalidInputError(violations)
+    return TranslationRequest(
+        texts=texts,
+        model=route.model,
+        target_language=route.target_language,
+        options=options,
+        return_scores=request.options.return_scores,
+    )
