@@ -23,7 +23,7 @@ help: ## List the targets
 setup: .venv/ready ## Install every room and tool into .venv, torch included (about 1.2 GB)
 
 demo: .venv-demo/ready ## Serve the default bundle, translate some sentences, show metrics (no torch)
-	@.venv-demo/bin/python demo/demo.py
+	@.venv-demo/bin/python examples/demo.py
 
 serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRICS_ADDRESS
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
