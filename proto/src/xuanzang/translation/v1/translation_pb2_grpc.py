@@ -81,7 +81,7 @@ class TranslationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StreamTranslateText(self, request_iterator, context):
-        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, with the caller's id.
+        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
         A text that cannot be translated is answered with `error`; the stream continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -38,7 +38,7 @@ class TranslationServiceStub:
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextRequest,
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse,
     ]
-    """Translates texts as they arrive. Each is answered as soon as it is done, in any order, with the caller's id.
+    """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
     A text that cannot be translated is answered with `error`; the stream continues.
     """
 
@@ -74,7 +74,7 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextRequest,
         xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse,
     ]
-    """Translates texts as they arrive. Each is answered as soon as it is done, in any order, with the caller's id.
+    """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
     A text that cannot be translated is answered with `error`; the stream continues.
     """
 
@@ -114,7 +114,7 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         request_iterator: _MaybeAsyncIterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextRequest],
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.StreamTranslateTextResponse]]:
-        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, with the caller's id.
+        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
         A text that cannot be translated is answered with `error`; the stream continues.
         """
 
