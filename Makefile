@@ -1,4 +1,4 @@
-# Everything a newcomer or CI runs. Each target sets up what it needs, in virtual environments inside this folder.
+# Commands for developers and CI. Each target first creates the virtual environments that it needs in this folder.
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -20,20 +20,20 @@ INSTALL := -m pip install --quiet --constraint constraints.txt
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: .venv/ready ## Install every room and tool into .venv, torch included (about 1.2 GB)
+setup: .venv/ready ## Install every room and tool into .venv, torch included (about 2 GB)
 
 demo: .venv-demo/ready ## Serve the default bundle, translate some sentences, show metrics (no torch)
-	@.venv-demo/bin/python demo/demo.py
+	@.venv-demo/bin/python examples/demo.py
 
 serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRICS_ADDRESS
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
 		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
 
-# One thread in each pytest process: together they already use every core.
+# One thread in each pytest process, because the processes together use every core.
 test: .venv/ready ## Run the tests on all cores and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
 
-check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, Dockerfile and compose file
+check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile and compose file
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -50,7 +50,7 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)
 	$(BIN)/python tests/benchmark/run.py $(if $(QUICK),--quick) $(ARGS)
 
-# What the protos must not break: the last release or, before the first, the main branch.
+# Reference of `buf breaking`: the last release or, before the first, the main branch.
 PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \
 	git rev-parse --verify --quiet origin/main || git rev-parse HEAD)
 
@@ -58,7 +58,7 @@ proto: .venv-proto/ready ## Generate proto/src from the .proto files
 	find proto/src/xuanzang -name '*_pb2*' -delete
 	$(call generate,proto/src)
 
-# Into the folder $(1); only translation.proto declares a service.
+# Generates into the folder $(1); only translation.proto declares a service.
 PROTOC := .venv-proto/bin/python -m grpc_tools.protoc --proto_path=proto \
 	--plugin=.venv-proto/bin/protoc-gen-mypy --plugin=.venv-proto/bin/protoc-gen-mypy_grpc
 PROTOS := $(patsubst proto/%,%,$(wildcard proto/xuanzang/*/v*/*.proto))
@@ -68,7 +68,7 @@ generate = $(PROTOC) --python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS) && \
 wheels: ## Build the six wheels; check that the client's and the server's each work alone
 	.ci/wheels
 
-clean: ## Remove what was built and cached, and every environment but .venv
+clean: ## Remove build outputs, caches, and every environment but .venv
 	rm -rf dist $(ROOMS:%=%/build) .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
@@ -83,7 +83,7 @@ clean: ## Remove what was built and cached, and every environment but .venv
 	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client
 	touch $@
 
-# Apart from the rest: newer generators would force newer grpcio and protobuf on every user of the client.
+# A separate environment, because newer generators would force newer grpcio and protobuf on every user of the client.
 .venv-proto/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-proto
 	.venv-proto/bin/python -m pip install --quiet grpcio-tools==1.76.0 mypy-protobuf==3.6.0 'setuptools<81'

@@ -1,7 +1,6 @@
-"""The weights of a bundle as a checkpoint again, so that what is shipped can be measured without what it was made of.
+"""Conversion of a bundle back to a checkpoint, so that a shipped model can be measured without its own checkpoint.
 
-8-bit weights come back as multiples of their scales. Quantising those, by column as both engines do, gives the same
-integers once more.
+8-bit weights become multiples of their scales. Quantising those by column, as both engines do, gives the same integers.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ def unpack_bundle(bundle: Path, folder: Path) -> None:
     """Write a checkpoint with the weights of a bundle.
 
     Args:
-        bundle: With one vocabulary for both sides.
-        folder: To write.
+        bundle: Folder of a bundle with one vocabulary for source and target.
+        folder: Folder of the checkpoint to write.
 
     Raises:
-        KeyError: The graphs are not as our exporter makes them.
+        KeyError: The graphs are not those of our exporter.
         OSError: A file is missing.
     """
     manifest = json.loads((bundle / "manifest.json").read_text(encoding="utf-8"))
@@ -50,7 +49,6 @@ def unpack_bundle(bundle: Path, folder: Path) -> None:
         for graph in ("encoder", "decoder")
         for constant in onnx.load(bundle / f"{graph}.onnx").graph.initializer
     }
-    # Whoever unpacks to a folder that exists means to replace what is there.
     tokenizers = folder.with_name(folder.name + "-tokenizers")
     write_tokenizers(tokenizers, bundle / manifest["source_tokenizer"], config)
     weights = dict(_weights(Transformer(config), constants))
@@ -58,12 +56,12 @@ def unpack_bundle(bundle: Path, folder: Path) -> None:
 
 
 def write_tokenizers(folder: Path, tokenizer: Path, config: TransformerConfig) -> None:
-    """Write what a checkpoint takes from `prepare`: tokenisers, the same for both sides, and metadata.
+    """Write the files that a checkpoint takes from `prepare`: metadata and the tokenisers, equal for both sides.
 
     Args:
-        folder: To create.
-        tokenizer: SentencePiece model.
-        config: Of the model.
+        folder: Folder to create.
+        tokenizer: SentencePiece model file.
+        config: Configuration of the model.
     """
     folder.mkdir(parents=True)
     for name in (SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE):
@@ -96,7 +94,7 @@ def _weights(model: Transformer, constants: Constants) -> Iterator[tuple[str, Te
             for part in ("weight", "bias"):
                 yield f"{name}.{part}", _tensor(constants[f"{name}.{part}"])
         if isinstance(module, nn.Linear) and name != "output_projection":
-            # Layers with the same input are one product, named after the first of them.
+            # Layers with the same input are one product in the graph, named after the first of them.
             if f"{name}.weight" in constants:
                 scale = constants.get(f"{name}.weight_scale", np.float32(1))
                 rows = (constants[f"{name}.weight"].astype(np.float32) * scale).T

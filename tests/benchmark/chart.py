@@ -1,4 +1,4 @@
-"""The report as a picture."""
+"""Chart of a report."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ COLORS = {"xuanzang": OURS, "ctranslate2": THEIRS}
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw what was measured of engine and servers.
+    """Draw the results of engines and servers.
 
     Args:
-        report: Nothing is drawn of parts that it lacks.
+        report: Results; parts that were not measured are left out.
         path: SVG file to write.
     """
     panels = [part for part in (report.engine, report.served) if part]
     if not panels:
         return
-    # Letters as letters: a reader can search and copy them, and the file stays small.
+    # Text stays text, so that it can be searched and copied and the file stays small.
     with mpl.rc_context({"svg.fonttype": "none", "font.size": 9}):
         figure = Figure(figsize=(5.5 * len(panels), 3.6), layout="constrained")
         axes = list(figure.subplots(1, len(panels), squeeze=False)[0])

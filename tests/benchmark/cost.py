@@ -1,4 +1,4 @@
-"""What serving costs besides time: start, memory, CPU outside onnxruntime; and the share of the peak in int8."""
+"""Cost of serving: start, memory, CPU time outside onnxruntime, and the share of the int8 peak."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from xuanzang.server.engine.hardware import usable_cores
 
 STARTS = 3
 BATCHING = Batching(workers=2, threads=1, max_batch=32, delay=0)
-"""Of CTranslate2's server: start and memory hardly depend on it."""
+"""Settings of CTranslate2's server; start and memory hardly depend on them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCost:
-    """What the servers of one model cost."""
+    """Cost of the servers of one model."""
 
     model: str
     start_seconds: Mapping[str, float]
-    """From the start of the process to the first translation, median, by engine."""
+    """Median time from the start of the process to the first translation, by engine."""
     resident_megabytes: Mapping[str, float]
-    """VmRSS after a load that saturates, by engine."""
+    """VmRSS after a saturating load, by engine."""
     share_outside_onnxruntime: float
-    """Of the CPU time of our server under that load: all but what its threads spent in sessions of onnxruntime."""
+    """Share of our server's CPU time under that load that its threads spent outside onnxruntime's sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakShare:
-    """How much of what onnxruntime can multiply in int8 the engine multiplies."""
+    """Rate of the engine's int8 products beside the highest rate of onnxruntime."""
 
     multiply_adds_per_second: float
-    """Of the engine."""
+    """Multiply-adds per second of the engine."""
     peak: float
     """Multiply-adds per second of large products."""
 
     @property
     def share(self) -> float:
-        """Of the peak, 0 to 1."""
+        """Rate of the engine divided by the peak, 0 to 1."""
         return self.multiply_adds_per_second / self.peak
 
 
@@ -54,10 +54,10 @@ def measure_server_cost(model: ServedModel, effort: Effort, scratch: Path, flags
     """Start and load the servers of a model.
 
     Args:
-        model: What they serve.
-        effort: How long to load them.
-        scratch: Folder for what the load generator reads.
-        flags: Of our server.
+        model: Model to serve.
+        effort: Duration of the loads.
+        scratch: Folder for the sentences of the load generator.
+        flags: Flags of our server.
     """
     starts: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for _ in range(STARTS):
@@ -68,7 +68,7 @@ def measure_server_cost(model: ServedModel, effort: Effort, scratch: Path, flags
     with ExitStack() as stack:
         callers = Callers(stack, model.texts, scratch)
         with our_server(model, *flags, program=[str(HERE / "counted_server.py")]) as server:
-            # The first load takes memory and brings sentences to all ages; the second is counted.
+            # The first load allocates memory and spreads the sentences over all positions; the second is counted.
             callers.call(_saturating(server.address, effort))
             before = server.ask("seconds so far")
             callers.call(_saturating(server.address, effort))
@@ -89,13 +89,13 @@ def measure_server_cost(model: ServedModel, effort: Effort, scratch: Path, flags
 
 
 def measure_peak_share(folder: Path, config: TransformerConfig, workload: Workload, rounds: int) -> PeakShare:
-    """Compare the engine's products with the fastest that onnxruntime can do.
+    """Compare the rate of the engine's products with the highest rate of onnxruntime.
 
     Args:
-        folder: Of the int8 bundle.
-        config: Of its model.
+        folder: Folder of the int8 bundle.
+        config: Configuration of its model.
         workload: Batches of many sentences.
-        rounds: Of both, in turn; medians count.
+        rounds: Number of alternating measurements, of which the medians count.
     """
     rates: list[float] = []
     peaks: list[float] = []
@@ -116,12 +116,12 @@ def measure_peak_share(folder: Path, config: TransformerConfig, workload: Worklo
 def multiply_adds(
     config: TransformerConfig, source_lengths: Sequence[int], target_lengths: Sequence[int], beam_size: int
 ) -> int:
-    """Count the multiply-adds with weights that some translations need; those of attention are floats and not counted.
+    """Count the multiply-adds with weights in some translations; those of attention are in floats and not counted.
 
     Args:
-        config: Of the model.
+        config: Configuration of the model.
         source_lengths: Tokens of each source, eos counted.
-        target_lengths: Tokens of each best hypothesis, eos counted: the steps of the sentence.
+        target_lengths: Tokens of each best hypothesis, eos counted, which are the steps of the sentence.
         beam_size: Hypotheses at each step but the first, which has one.
     """
     square, feed_forward = config.d_model**2, 2 * config.d_model * config.d_ff

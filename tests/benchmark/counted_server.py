@@ -1,6 +1,6 @@
-"""Our server with a counter around onnxruntime: the CPU time that threads spend in its sessions.
+"""Our server with a counter of the CPU time that its threads spend in onnxruntime's sessions.
 
-The counter costs about a microsecond a call. Each line on standard input is answered with the seconds so far.
+The counter costs about a microsecond per call. Each line on standard input is answered with the seconds so far.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from onnxruntime import InferenceSession
 
 from xuanzang.server.__main__ import main
 
-CALLS = ("run", "run_with_iobinding", "run_with_ort_values")
-
 
 def count_calls() -> dict[int, float]:
-    """Count the CPU seconds of every session's calls from now on, by thread."""
+    """Start counting the CPU seconds of the calls of all sessions, by thread."""
     seconds: dict[int, float] = defaultdict(float)
-    for name in CALLS:
-        setattr(InferenceSession, name, _counted(getattr(InferenceSession, name), seconds))
+    InferenceSession.run = _counted(InferenceSession.run, seconds)
+    InferenceSession.run_with_iobinding = _counted(InferenceSession.run_with_iobinding, seconds)
+    InferenceSession.run_with_ort_values = _counted(InferenceSession.run_with_ort_values, seconds)
     return seconds
 
 
 def _counted(call: Callable[..., Any], seconds: dict[int, float]) -> Callable[..., Any]:
     def counted(*arguments: Any, **options: Any) -> Any:
-        # CPU time of this thread: what waits for a lock or a core is not counted, here as in the whole process.
+        # CPU time of this thread, without waits for a lock or a core, like the CPU time of the process.
         began = time.thread_time()
         try:
             return call(*arguments, **options)

@@ -1,4 +1,4 @@
-"""CTranslate2 for the benchmark."""
+"""CTranslate2 as an engine of the benchmark."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from engine import Translated
 from workload import Workload
 
 PIECES_FILE = "shared_vocabulary.json"
-"""Where a converted model keeps the pieces of a vocabulary that both sides share, by id."""
+"""File of a converted model with the pieces of the shared vocabulary, in the order of their ids."""
 
 
 class CTranslate2:
-    """The engine that ours is compared with."""
+    """CTranslate2 with a loaded model."""
 
     def __init__(self, folder: Path, *, precision: str, workers: int, threads: int, shortlist: bool) -> None:
         """Load a model.
 
         Args:
-            folder: As `save_as_ctranslate2` wrote it.
+            folder: Model folder, written by `save_as_ctranslate2`.
             precision: "float32" or "int8".
-            workers: Batches translated side by side.
-            threads: Of each.
-            shortlist: Whether to choose among the pieces only that a source suggests.
+            workers: Batches translated at the same time.
+            threads: Threads of each worker.
+            shortlist: Whether target tokens are limited to the shortlist of each source.
         """
         self._translator = ctranslate2.Translator(
             str(folder), device="cpu", compute_type=precision, inter_threads=workers, intra_threads=threads
@@ -42,7 +42,7 @@ class CTranslate2:
         started = time.perf_counter()
         results = self._translator.translate_batch(
             source,
-            # It sorts by length and gives each worker its share; 0 leaves the batch whole.
+            # CTranslate2 sorts by length and gives each worker its share; 0 leaves the batch whole.
             max_batch_size=math.ceil(len(batch) / self._workers) if self._workers > 1 else 0,
             beam_size=workload.beam_size,
             length_penalty=1.0,

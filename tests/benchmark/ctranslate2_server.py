@@ -1,6 +1,6 @@
-"""CTranslate2 behind our gRPC service, with dynamic batching: what one would write to serve it in production.
+"""CTranslate2 behind our gRPC service with dynamic batching, as one would serve it in production.
 
-One sentence per request. As in our server, sentences wait in a queue until a worker is free.
+Each request has one sentence. As in our server, sentences wait in a queue until a worker is free.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Waiting:
 
     pieces: list[str]
     since: float
-    """Of the monotonic clock."""
+    """Time of arrival on the monotonic clock, seconds."""
     translation: asyncio.Future[list[str]]
-    """Its best hypothesis, as pieces."""
+    """Future of the best hypothesis, as pieces."""
 
 
 class Batcher:
-    """Hands the sentences of many callers to CTranslate2 in batches."""
+    """Dynamic batching of the sentences of many callers."""
 
     def __init__(self, translator: ctranslate2.Translator, *, workers: int, max_batch: int, delay: float) -> None:
-        """Prepare to batch.
+        """Create an empty queue.
 
         Args:
-            translator: With as many workers.
-            workers: Batches translated side by side.
-            max_batch: Most sentences of a batch.
-            delay: Longest that a free worker lets a sentence wait for others to share its batch, seconds.
+            translator: Translator with `workers` workers.
+            workers: Batches translated at the same time.
+            max_batch: Maximum number of sentences in a batch.
+            delay: Maximum time that a free worker waits for a batch to fill, seconds.
         """
         self._translator = translator
         self._workers, self._max_batch, self._delay = workers, max_batch, delay
@@ -104,11 +104,11 @@ class Batcher:
 
 
 def choose_batch(queue: Sequence[Waiting], max_batch: int) -> list[Waiting]:
-    """Choose sentences of like length, the one that has waited longest among them.
+    """Choose sentences of similar length, among them the one that has waited longest.
 
     Args:
-        queue: In the order of arrival.
-        max_batch: Most to choose.
+        queue: Waiting sentences in the order of arrival.
+        max_batch: Maximum number of sentences to choose.
     """
     window = sorted(queue[: 2 * max_batch], key=lambda waiting: len(waiting.pieces))
     oldest = window.index(queue[0])
@@ -117,11 +117,11 @@ def choose_batch(queue: Sequence[Waiting], max_batch: int) -> list[Waiting]:
 
 
 def handlers(batcher: Batcher, processor: SentencePieceProcessor) -> grpc.GenericRpcHandler:
-    """Return TranslateText for one sentence, with the defaults of our bundles.
+    """Return the handler of TranslateText for one sentence with the defaults of our bundles.
 
     Args:
-        batcher: That translates.
-        processor: Tokeniser of both sides.
+        batcher: Batcher that translates the sentences.
+        processor: Tokeniser of source and target.
     """
 
     async def translate_text(
@@ -146,16 +146,16 @@ def handlers(batcher: Batcher, processor: SentencePieceProcessor) -> grpc.Generi
 async def serve(
     *, folder: Path, tokenizer: Path, address: str, workers: int, threads: int, max_batch: int, delay: float
 ) -> None:
-    """Serve until the process is ended.
+    """Serve until the process is terminated.
 
     Args:
-        folder: Of the model, as `save_as_ctranslate2` wrote it.
-        tokenizer: SentencePiece model of both sides.
-        address: Where to serve gRPC.
-        workers: Batches translated side by side.
-        threads: Of each.
-        max_batch: Most sentences of a batch.
-        delay: Longest wait for a batch to fill, seconds.
+        folder: Model folder, written by `save_as_ctranslate2`.
+        tokenizer: SentencePiece model of source and target.
+        address: Host and port of the gRPC service.
+        workers: Batches translated at the same time.
+        threads: Threads of each worker.
+        max_batch: Maximum number of sentences in a batch.
+        delay: Maximum time that a free worker waits for a batch to fill, seconds.
     """
     translator = ctranslate2.Translator(
         str(folder), device="cpu", compute_type="int8", inter_threads=workers, intra_threads=threads
@@ -169,7 +169,7 @@ async def serve(
 
 
 def main() -> None:
-    """Serve as the command line says."""
+    """Run the server with the settings of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("tokenizer", type=Path)

@@ -1,4 +1,4 @@
-"""Our checkpoints as models of CTranslate2: the same weights, for an engine that shares no code with ours."""
+"""Conversion of our checkpoints to models of CTranslate2, an engine that shares no code with ours."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from xuanzang.model.layers import DecoderLayer, EncoderLayer
 
 
 def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path, shortlist: Shortlist | None = None) -> None:
-    """Write a checkpoint as CTranslate2 reads it, in float32; it quantises when it loads.
+    """Write a checkpoint as a float32 model of CTranslate2, which quantises when it loads.
 
     Args:
-        checkpoint: With pre-norm blocks and one vocabulary for both sides.
-        folder: To create.
-        shortlist: Becomes its vocabulary mapping, which it uses if it is told to.
+        checkpoint: Checkpoint with pre-norm blocks and one vocabulary for source and target.
+        folder: Folder to create.
+        shortlist: Shortlist to write as vocabulary mapping, which CTranslate2 uses on request.
 
     Raises:
-        CheckpointError: The checkpoint has another shape.
+        CheckpointError: The checkpoint has post-norm blocks or two vocabularies.
     """
     if checkpoint.model.config.norm != "pre" or not checkpoint.metadata.share_vocabulary:
         raise CheckpointError("only pre-norm checkpoints with a shared vocabulary are converted")
@@ -39,7 +39,7 @@ def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path, shortlist: Shortli
 
 
 def _vocabulary_mapping(shortlist: Shortlist, pieces: Sequence[str]) -> str:
-    """Return a line for each source piece, and one for none, with the target pieces that it suggests."""
+    """Return a line with target pieces for each source piece, and one with those that are always allowed."""
     suggestions = {"": shortlist.always, **dict(zip(pieces, shortlist.suggested, strict=True))}
     lines = (f"{piece}\t{' '.join(pieces[i] for i in ids)}" for piece, ids in suggestions.items())
     return "\n".join(lines) + "\n"

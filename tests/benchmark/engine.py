@@ -1,4 +1,4 @@
-"""The one face that both engines show: source ids in, the time taken and target ids out."""
+"""Interface of both engines: source ids in, time and target ids out."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from workload import Workload
 
 
 class Translated(NamedTuple):
-    """A batch that was translated."""
+    """Result of one batch."""
 
     seconds: float
-    """From ids, or pieces where the engine takes pieces, to hypotheses."""
+    """Time from ids, or pieces if the engine takes pieces, to hypotheses."""
     target_ids: list[list[int]]
     """Best hypothesis of each sentence, without eos."""
 

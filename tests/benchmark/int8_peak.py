@@ -1,6 +1,6 @@
-"""A process that multiplies 8-bit matrices with onnxruntime and nothing else; a question gets the rate as its answer.
+"""Process that measures the peak rate of 8-bit products in onnxruntime; answers each line of input with the rate.
 
-The same operator as in our graphs, on matrices large enough to hide every other cost, with as many sessions of one
+It runs the operator of our graphs on matrices large enough to hide every other cost, with as many sessions of one
 thread as the engine has workers.
 """
 
@@ -20,9 +20,9 @@ from onnx import TensorProto, helper, numpy_helper
 from xuanzang.export.builder import IR_VERSION, MICROSOFT, OPSET
 
 SHAPES = ((256, 512, 2048), (1024, 1024, 1024), (2048, 2048, 2048))
-"""Rows, inner width and columns; the peak is the rate of the best."""
+"""Rows, inner width and columns of the products; the peak is the rate of the fastest."""
 SECONDS = 0.4
-"""Of each shape."""
+"""Duration of the measurement of each shape."""
 
 
 def product(inner: int, columns: int) -> bytes:
@@ -53,11 +53,11 @@ def product(inner: int, columns: int) -> bytes:
 
 
 def multiply_adds_per_second(shape: tuple[int, int, int], threads: int) -> float:
-    """Multiply for a while, on several threads at once.
+    """Measure the rate of one product on several threads at once.
 
     Args:
         shape: Rows, inner width and columns.
-        threads: Each with a session of its own.
+        threads: Number of threads, each with its own session.
     """
     rows, inner, columns = shape
     options = onnxruntime.SessionOptions()

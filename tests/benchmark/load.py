@@ -1,4 +1,4 @@
-"""What callers do to a server, and what they get: values that the load generator and who asks it share."""
+"""Loads and their results: values that the load generator shares with the benchmark."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Callers of one server for a while, each request one sentence."""
+    """Load on one server, each request one sentence."""
 
     address: str
-    """Of the server, host:port."""
+    """Host and port of the server."""
     rate: float | None
-    """Requests per second of an open loop, whose Poisson arrivals wait for nobody; None for a closed loop."""
+    """Requests per second of an open loop with Poisson arrivals; None for a closed loop."""
     callers: int
-    """Of a closed loop: each sends its next request when it has its answer."""
+    """Callers of a closed loop, each of which sends its next request when it has its answer."""
     seconds: float
-    """For which requests are sent; a closed loop goes on until every caller could have had some answers."""
+    """Duration of sending; a closed loop continues until there are some answers for every caller."""
     warm_up_seconds: float
-    """From the start, in which nothing counts."""
+    """Part of the duration at the start that does not count."""
     seed: int
-    """Of arrivals and the order of sentences: the same seed, the same load."""
+    """Seed of the arrivals and of the order of sentences."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadResult:
-    """What callers saw."""
+    """Result of a load."""
 
     sentences_per_second: float
     """Answers per second."""
     p50_ms: float
-    """Median latency: from when the request was due until its answer was there."""
+    """Median latency, from the time a request is due to its answer."""
     p95_ms: float
-    """Latency that 95 of 100 requests did not exceed."""
+    """95th percentile of the latency."""
     p99_ms: float
-    """Latency that 99 of 100 requests did not exceed."""
+    """99th percentile of the latency."""
     requests: int
-    """That counted."""
+    """Number of requests that count."""
     errors: int
-    """Requests, counted or not, that failed or whose translation was empty."""
+    """Number of requests, in the warm-up too, that failed or had an empty translation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One request's life, in seconds after the start of the load."""
+    """Times of one request, in seconds after the start of the load."""
 
     due: float
-    """When it was to be sent; an open loop that is late sends it late, and the wait counts."""
+    """Time at which the request was due; if an open loop sends it late, the delay counts."""
     ended: float
-    """When its answer or its failure was there."""
+    """Time of its answer or failure."""
 
 
 def arrival_times(rate: float, seconds: float, seed: int) -> list[float]:
@@ -60,10 +60,10 @@ def arrival_times(rate: float, seconds: float, seed: int) -> list[float]:
     Args:
         rate: Mean arrivals per second.
         seconds: Length of the process.
-        seed: Of the draw.
+        seed: Seed of the draw.
 
     Returns:
-        Seconds after its start, ascending.
+        Seconds after the start, ascending.
     """
     generator = random.Random(seed)
     times: list[float] = []
@@ -75,11 +75,11 @@ def arrival_times(rate: float, seconds: float, seed: int) -> list[float]:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """Return the least value that `share` of the values do not exceed (nearest rank).
+    """Return the smallest value that `share` of the values do not exceed (nearest rank).
 
     Args:
-        ordered: At least one, ascending.
-        share: More than 0, at most 1.
+        ordered: One or more values, ascending.
+        share: Share of the values, above 0 to 1.
     """
     return ordered[math.ceil(share * len(ordered)) - 1]
 
@@ -87,16 +87,16 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def summarize(answers: Sequence[Answer], errors: int, load: Load) -> LoadResult:
     """Reduce answers to figures.
 
-    Throughput counts the answers that came between the end of the warm-up and the end of the load; latency counts the
-    requests that were due then, whenever they were answered.
+    Throughput counts the answers between the end of the warm-up and the end of the load; latency counts the requests
+    that were due in that time, whenever they were answered.
 
     Args:
-        answers: Of all requests that did not fail.
+        answers: Answers of all requests that did not fail.
         errors: Number of requests that failed.
-        load: What was asked for.
+        load: Load that was answered.
 
     Raises:
-        ValueError: Nothing was answered.
+        ValueError: There are no answers.
     """
     window = (load.warm_up_seconds, load.seconds)
     answered = sum(window[0] <= answer.ended < window[1] for answer in answers)

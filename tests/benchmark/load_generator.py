@@ -1,7 +1,7 @@
-"""A process of many callers: reads a load from each line of standard input, answers with what the callers saw.
+"""Process of many callers: reads a load from each line of standard input and answers with its result.
 
-It shares the cores with the server that it measures, so it does little: requests are serialised before the load,
-answers parsed after it.
+It shares the cores with the server, so it does little during a load: requests are serialised before it, answers are
+parsed after it.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from processes import METHOD
 from xuanzang.translation.v1 import translation_pb2
 
 TIMEOUT_SECONDS = 60.0
-"""An answer that takes longer is an error."""
-LEAST_ANSWERS = 3
-"""For each caller of a closed loop, however slow the server: a window without whole rounds of answers says nothing."""
+"""Time limit of a request; a later answer is an error."""
+MIN_ANSWERS = 3
+"""Minimum number of answers for each caller of a closed loop: a shorter window would not hold whole rounds."""
 
 
 class Callers:
-    """All callers of one load."""
+    """Callers of one load."""
 
     def __init__(self, load: Load, requests: Sequence[bytes]) -> None:
         """Prepare the callers.
 
         Args:
-            load: What they do.
-            requests: Serialised, each for one sentence.
+            load: Load to put on the server.
+            requests: Serialised requests, each for one sentence.
         """
         self._load = load
         order = list(requests)
         random.Random(load.seed).shuffle(order)
-        # Every sentence once before any comes again: short loads have the real mix of lengths too.
+        # Every sentence is sent once before any is repeated, so that short loads have the real mix of lengths.
         self._requests: Iterator[bytes] = itertools.cycle(order)
         self._answers: list[Answer] = []
         self._contents: list[bytes] = []
@@ -52,7 +52,7 @@ class Callers:
         """Call, wait for the last answer and sum up."""
         async with grpc.aio.insecure_channel(self._load.address) as channel:
             await channel.channel_ready()
-            # Without serialisers it takes and gives bytes.
+            # Without serialisers it takes and returns bytes.
             self._translate: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
             self._started = time.perf_counter()
             load = self._load
@@ -63,15 +63,15 @@ class Callers:
         return summarize(self._answers, self._failures + sum(map(_is_empty, self._contents)), load)
 
     async def _closed_loop(self) -> float:
-        """Return for how many seconds requests were sent."""
-        least = LEAST_ANSWERS * self._load.callers
+        """Run a closed loop and return the seconds during which requests were sent."""
+        minimum = MIN_ANSWERS * self._load.callers
 
-        async def call_again_and_again() -> float:
-            while (now := self._now()) < self._load.seconds or len(self._answers) + self._failures < least:
+        async def call_repeatedly() -> float:
+            while (now := self._now()) < self._load.seconds or len(self._answers) + self._failures < minimum:
                 await self._call(now)
             return now
 
-        return min(await asyncio.gather(*(call_again_and_again() for _ in range(self._load.callers))))
+        return min(await asyncio.gather(*(call_repeatedly() for _ in range(self._load.callers))))
 
     async def _open_loop(self, rate: float) -> None:
         calls: list[asyncio.Task[None]] = []
@@ -100,7 +100,7 @@ def _is_empty(content: bytes) -> bool:
 
 
 def main() -> None:
-    """Read the sentences that the command line names, then one load after the other until standard input ends."""
+    """Read the sentences, then answer loads until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("sentences", type=Path, help="JSON list of texts")
     texts = json.loads(parser.parse_args().sentences.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""One process per engine and setting, asked in turn, so that whatever disturbs the machine disturbs all alike."""
+"""Measurements of engines, interleaved over one process per engine and setting so that disturbances hit all alike."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from workload import Workload
 
 ENGINES = ("xuanzang", "ctranslate2")
 PARALLELISM = ((2, 1), (1, 2))
-"""Workers and threads of each; both engines are tried with each and compared at their best."""
+"""Workers and threads per worker; each engine is tried with every pair and compared at its best."""
 TRIALS = 2
-"""Rounds with every setting: of a single one, something else may have been in the way."""
+"""Rounds with every setting; a single one may have been disturbed."""
 SETTLE_SECONDS = 0.05
-"""Threads of the engine that ran before may still spin for some milliseconds."""
+"""Pause before a measurement, in which the threads of the engine before stop spinning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """A workload translated once by one engine."""
+    """Result of one pass of a workload by one engine."""
 
     seconds: float
-    """For all batches, tokenisation not counted."""
+    """Time of all batches, without tokenisation."""
     target_ids: list[list[int]]
     """Best hypothesis of each sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineResult:
-    """A workload measured with one engine at its best setting."""
+    """Result of a workload with one engine at its best setting."""
 
     seconds: float
-    """For all batches, median of the rounds."""
+    """Time of all batches, median of the rounds."""
     workers: int
     threads: int
     shortlist: bool
@@ -51,15 +51,15 @@ class EngineProcess(AskedProcess):
     def __init__(
         self, engine: str, folder: Path, precision: str, *, workers: int, threads: int, shortlist: bool = False
     ) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
             engine: One of `ENGINES`.
-            folder: Of its model.
+            folder: Folder of its model.
             precision: "float32" or "int8".
-            workers: Parts of a batch decoded side by side.
-            threads: Of each.
-            shortlist: Whether to choose among the pieces only that a source suggests.
+            workers: Parts of a batch decoded at the same time.
+            threads: Threads of each worker.
+            shortlist: Whether target tokens are limited to the shortlist of each source.
         """
         self.engine, self.workers, self.threads, self.shortlist = engine, workers, threads, shortlist
         script = str(Path(__file__).with_name("worker.py"))
@@ -67,7 +67,7 @@ class EngineProcess(AskedProcess):
         super().__init__(script, engine, str(folder), precision, str(workers), str(threads), *flags)
 
     def measure(self, workload: Workload) -> Measurement:
-        """Have the workload translated.
+        """Send the workload to the process and return the result.
 
         Raises:
             ChildProcessError: The process has ended; its error is on standard error.
@@ -81,10 +81,10 @@ def start_processes(
     """Start every engine with every setting.
 
     Args:
-        stack: Ends them.
-        folders: Of the model, by engine.
+        stack: Exit stack that ends the processes.
+        folders: Folder of the model, by engine.
         precision: "float32" or "int8".
-        shortlist: Whether ours uses its shortlist; CTranslate2 is then tried without and with its own.
+        shortlist: Whether our engine uses its shortlist; CTranslate2 is then tried with and without its own.
     """
     settings = [("xuanzang", shortlist), *(("ctranslate2", used) for used in {False, shortlist})]
     return [
@@ -100,12 +100,12 @@ def measure_interleaved(processes: Sequence[EngineProcess], workload: Workload, 
     """Measure a workload in rounds A B A B, after one round that does not count.
 
     Args:
-        processes: Of both engines, one for each setting.
-        workload: To translate.
-        rounds: At least two; after these, each engine goes on with the setting at which it was faster.
+        processes: Processes of both engines, one for each setting.
+        workload: Workload to translate.
+        rounds: Number of rounds, two or more; after two, each engine continues with its faster setting.
 
     Returns:
-        By engine, the median of the rounds at that setting.
+        Median of the rounds at that setting, by engine.
     """
     warm_up = dataclasses.replace(workload, min_seconds=0.0)
     answers = {process: process.measure(warm_up).target_ids for process in processes}

@@ -1,4 +1,4 @@
-"""The models that are measured, written for both engines."""
+"""Models to measure, loaded and written for both engines."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ CALIBRATION_SENTENCES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkModel:
-    """A model to measure."""
+    """Model to measure."""
 
     name: str
-    """As in the table."""
+    """Name in the tables."""
     checkpoint: Checkpoint
     pairs: Sequence[Pair]
-    """Real sentences whose translations fit the model whatever their length."""
+    """Real sentences, short enough for the model."""
     bundle: Path | None
-    """What is shipped of it in int8; None where it must be exported first."""
+    """Shipped int8 bundle; None if the model must be exported first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenModel:
-    """A model on disk."""
+    """Model on disk, for both engines."""
 
     bundles: Mapping[str, Path]
     """Our bundles, by precision."""
     ctranslate2: Path
-    """CTranslate2's folder, one for all precisions: it quantises when it loads."""
+    """Folder of CTranslate2's model, one for all precisions because it quantises when it loads."""
 
 
 def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> BenchmarkModel:
-    """Return a model.
+    """Load a model.
 
     Args:
-        name: "bundled", a preset, which gets the bundled model's weights, or the folder of a checkpoint.
-        bundle: What "bundled" means.
-        sentences: Pairs of source<TAB>target, plain or .gz.
-        scratch: Folder for checkpoints that are made here.
+        name: "bundled", the folder of a checkpoint, or a preset, which gets the bundled model's weights.
+        bundle: Folder of the bundled model.
+        sentences: File of source<TAB>target pairs, plain or .gz.
+        scratch: Folder for temporary checkpoints.
 
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
@@ -78,7 +78,7 @@ def first_sentences(model: BenchmarkModel, needed: int) -> list[list[int]]:
     """Return the source ids of the first sentences.
 
     Raises:
-        CorpusError: There are fewer.
+        CorpusError: There are fewer than `needed`.
     """
     if len(model.pairs) < needed:
         raise CorpusError(f"{needed} sentences that fit the model are needed, there are {len(model.pairs)}")
@@ -88,18 +88,18 @@ def first_sentences(model: BenchmarkModel, needed: int) -> list[list[int]]:
 def write_models(
     model: BenchmarkModel, precisions: Sequence[str], sentences: Path, folder: Path, shortlist: Path | None = None
 ) -> WrittenModel:
-    """Write a model for both engines: ours as the exporter does, checked and ready to be served.
+    """Write a model for both engines, ours through the exporter, so that it can be served.
 
     Args:
-        model: What both get.
+        model: Model to write.
         precisions: "int8", "float32" or both.
-        sentences: Pairs to calibrate and check with.
-        folder: To write to.
-        shortlist: For both; None for none.
+        sentences: File of pairs for calibration and checks.
+        folder: Folder to write to.
+        shortlist: File of the shortlist for both engines; None for none.
 
     Raises:
-        CorpusError: The shortlist is for other tokenisers.
-        ParityError: A bundle does not do what the checkpoint does.
+        CorpusError: The shortlist was made with other tokenisers.
+        ParityError: The results of a bundle differ from those of the checkpoint.
     """
     table = load_shortlist(shortlist, model.checkpoint.folder) if shortlist else None
     save_as_ctranslate2(model.checkpoint, folder / "ctranslate2", table)
@@ -119,7 +119,7 @@ def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path
             "shortlist": shortlist,
             "valid": sentences,
             "calibration_sentences": CALIBRATION_SENTENCES,
-            # Enough to see that the graphs are right; quality is measured when a model is released.
+            # Enough to check the graphs; quality is measured when a model is released.
             "parity_sentences": 1,
             "evaluation_sentences": 8,
             "max_bleu_change": 100,

@@ -1,4 +1,4 @@
-"""Programs that are measured or that measure, each in a process of its own."""
+"""Processes of the benchmark: engines, servers and the load generator; and how much CPU time others used."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
 
 
 class AskedProcess:
-    """A program that answers each line of JSON on its standard input with one on its standard output."""
+    """Process that answers each line of JSON on its standard input with one on its standard output."""
 
     def __init__(self, *command: str) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
-            command: What the interpreter is given.
+            command: Arguments of the Python interpreter.
         """
         self._command = command
         self._process = subprocess.Popen(
@@ -34,11 +34,11 @@ class AskedProcess:
         )
 
     def __enter__(self) -> Self:
-        """Return itself; it has started."""
+        """Return the process, which has been started."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the end of its input end it."""
+        """Close its input, which ends it, and wait."""
         self._process.communicate()
 
     def ask(self, question: object) -> Any:
@@ -59,28 +59,28 @@ class AskedProcess:
 
 
 class ServerProcess(AskedProcess):
-    """A server of our service, ours or CTranslate2's."""
+    """Process of our server or CTranslate2's."""
 
     def __init__(self, *command: str, address: str, request: bytes) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
-            command: What the interpreter is given.
-            address: Where it will serve.
-            request: A TranslateTextRequest that it can answer.
+            command: Arguments of the Python interpreter.
+            address: Host and port that the server will listen on.
+            request: Serialised TranslateTextRequest that the server can answer.
         """
         self.address = address
         self.start_seconds = 0.0
-        """From its start to its first translation; known once it is entered."""
+        """Time from the start to the first translation, set by `__enter__`."""
         self._request = request
         self._started = time.perf_counter()
         super().__init__(*command)
 
     def __enter__(self) -> Self:
-        """Wait until it translates.
+        """Wait for the first translation.
 
         Raises:
-            ChildProcessError: It ends, or does not translate in time.
+            ChildProcessError: The process has ended, or does not translate in time.
         """
         try:
             self.start_seconds = self._wait_for_translation()
@@ -90,7 +90,7 @@ class ServerProcess(AskedProcess):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop it as an operator would."""
+        """Send SIGTERM and wait; kill the process if it does not stop."""
         self._process.terminate()
         try:
             self._process.communicate(timeout=STOP_SECONDS)
@@ -98,13 +98,13 @@ class ServerProcess(AskedProcess):
             self._process.kill()
 
     def resident_megabytes(self) -> float:
-        """Return how much memory it holds, VmRSS."""
+        """Return the resident memory of the process, VmRSS."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8").splitlines()
         line = next(line for line in status if line.startswith("VmRSS:"))
         return int(line.split()[1]) * 1024 / 1e6
 
     def _wait_for_translation(self) -> float:
-        # gRPC would wait a second before it tries to connect again.
+        # By default gRPC waits a second before it reconnects.
         backoff = [(f"grpc.{which}_reconnect_backoff_ms", 20) for which in ("initial", "min", "max")]
         with grpc.insecure_channel(self.address, options=backoff) as channel:
             translate: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
@@ -122,20 +122,20 @@ class ServerProcess(AskedProcess):
 
 
 class CpuTimes(NamedTuple):
-    """CPU seconds since some moment in the past, of all cores."""
+    """CPU seconds of all cores since a moment in the past."""
 
     total: float
-    """That there were, idle ones included."""
+    """All seconds, idle ones included."""
     busy: float
-    """That any program used."""
+    """Seconds used by any program."""
     own: float
-    """That this process and the children that it has seen end used."""
+    """Seconds used by this process and those of its children that have ended."""
 
 
 def cpu_times() -> CpuTimes:
-    """Read how the CPU was used so far."""
+    """Read the CPU times so far."""
     line = Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0]
-    # The first eight, the time stolen by other machines last; guests are counted among users already.
+    # The first eight fields, of which the last is time stolen by other machines; guests are part of user.
     seconds = [int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in line.split()[1:9]]
     user, nice, system, _idle, _waiting, interrupts, soft_interrupts, stolen = seconds
     busy = user + nice + system + interrupts + soft_interrupts + stolen
@@ -143,20 +143,20 @@ def cpu_times() -> CpuTimes:
 
 
 def share_of_others(before: CpuTimes, after: CpuTimes) -> float:
-    """Return what part of the CPU other programs and machines used in between, 0 to 1."""
+    """Return the share of the CPU that other programs and machines used in between, 0 to 1."""
     total, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))
     return max(0.0, busy - own) / total
 
 
 def free_address() -> str:
-    """Return an address of this machine that nobody listens on."""
+    """Return a loopback address with a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of what is measured: unless told to, CTranslate2 leaves AVX-512 unused on many CPUs."""
+    """Return the environment of measured processes; by default CTranslate2 leaves AVX-512 unused on many CPUs."""
     return os.environ | ({"CT2_FORCE_CPU_ISA": "AVX512"} if has_avx512() else {})
 
 

@@ -1,4 +1,4 @@
-"""What was measured, as tables for people and as JSON for programs."""
+"""Report of a run, as Markdown tables and as JSON."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ COST_NOTES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A model in one precision with one workload, by both engines."""
+    """Results of both engines for a model, a precision and a workload."""
 
     model: str
     precision: str
@@ -67,7 +67,7 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Time of CTranslate2 divided by ours; above 1 we are faster."""
+        """Time of CTranslate2 divided by ours; above 1, ours is faster."""
         return self.ctranslate2.seconds / self.ours.seconds
 
     def milliseconds(self, result: EngineResult) -> float:
@@ -77,19 +77,19 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """All that a run has measured so far."""
+    """Results of a run so far."""
 
     engine: list[Row] = field(default_factory=list)
     served: ServedResult | None = None
     servers: list[ServerCost] = field(default_factory=list)
     peak_shares: dict[str, PeakShare] = field(default_factory=dict)
-    """By model."""
+    """Share of the int8 peak, by model."""
     share_of_others: float = 0.0
-    """Of the CPU, used by programs that were not measured: what the figures suffered."""
+    """Share of the CPU used by programs that were not measured, which disturb the figures."""
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the contents of bench.json; a part that was not measured is empty."""
+    """Return the contents of bench.json; parts that were not measured are empty."""
     return {
         "machine": machine() | {"cpu_share_of_other_programs": round(report.share_of_others, 4)},
         "engine": [
@@ -114,7 +114,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def as_markdown(report: Report) -> str:
-    """Return the tables, each with a line on what it shows."""
+    """Return the tables, each with an explanation."""
     facts = ", ".join(f"{name} {value}" for name, value in machine().items())
     parts = [f"Machine: {facts}. Other programs used {report.share_of_others:.0%} of the CPU meanwhile."]
     if report.engine:
@@ -129,7 +129,7 @@ def as_markdown(report: Report) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
+    """Return the facts of the machine that the figures depend on."""
     return {
         "cpu": _cpu(),
         "cores": usable_cores(),
@@ -140,7 +140,7 @@ def machine() -> dict[str, Any]:
 
 
 def _cost(report: Report) -> dict[str, float]:
-    """Start and memory are those of the first model, by default what is shipped; the shares those of the last."""
+    """Return start and memory of the first model, by default the bundled one, and the shares of the last."""
     if not report.servers:
         return {}
     first, last = report.servers[0], report.servers[-1]

@@ -33,7 +33,7 @@ PARTS = ("engine", "served", "cost")
 
 
 def main() -> None:
-    """Measure every model that the command line names."""
+    """Measure the models of the command line."""
     arguments = parser().parse_args()
     report = Report()
     before = cpu_times()
@@ -53,42 +53,42 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the command line parser."""
     result = argparse.ArgumentParser(description=__doc__)
     result.add_argument(
         "--model",
         action="append",
-        help="'bundled', a preset, or the folder of a checkpoint; may be repeated, the last is served (bundled, base)",
+        help="'bundled', a preset, or a checkpoint's folder; repeatable, the last is served (default: bundled, base)",
     )
     result.add_argument(
         "--parts",
         type=_parts,
         default=PARTS,
-        help=f"what to measure, of {', '.join(PARTS)}; separated by commas (all)",
+        help=f"parts to measure, separated by commas, of {', '.join(PARTS)} (default: all)",
     )
     result.add_argument(
         "--sentences",
         type=Path,
         default=HERE / "sentences.tsv",
-        help="source<TAB>target lines, plain or .gz (those of this folder)",
+        help="file of source<TAB>target lines, plain or .gz (default: sentences.tsv of this folder)",
     )
     result.add_argument(
         "--bundle",
         type=Path,
         default=ROOT / "server/models/zh-en/1",
-        help="what 'bundled' is; presets take its weights (the default model)",
+        help="bundle that 'bundled' stands for and that presets take their weights from (default: the default model)",
     )
-    result.add_argument(
-        "--server-flags", type=str.split, default=[], help="flags of our server (none: it is measured as it comes)"
-    )
+    result.add_argument("--server-flags", type=str.split, default=[], help="flags of our server (default: none)")
     result.add_argument(
         "--shortlist",
         type=Path,
-        help="file that `xuanzang-model shortlist` wrote for the model's tokenisers: our engine decodes with it, "
-        "CTranslate2 at the better of without and with it (none)",
+        help="shortlist of the model's tokenisers, written by `xuanzang-model shortlist`: our engine decodes with it, "
+        "CTranslate2 with or without it, whichever is faster (default: none)",
     )
-    result.add_argument("--output", type=Path, default=Path("bench.json"), help="file of the figures (bench.json)")
-    result.add_argument("--quick", action="store_true", help="fewer sentences, rounds and seconds: some minutes")
+    result.add_argument(
+        "--output", type=Path, default=Path("bench.json"), help="file of the figures (default: bench.json)"
+    )
+    result.add_argument("--quick", action="store_true", help="measure fewer sentences and rounds, for some minutes")
     return result
 
 
@@ -103,18 +103,18 @@ def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, repor
     """Measure one model.
 
     Args:
-        name: As `load_model` takes it.
-        arguments: Of the command line.
-        scratch: Folder for what is made of it.
-        report: Gets the results.
-        serve: Whether to measure it behind gRPC.
+        name: Name of the model, as for `load_model`.
+        arguments: Arguments of the command line.
+        scratch: Folder for temporary files.
+        report: Report to add the results to.
+        serve: Whether to measure the model behind gRPC.
 
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
-        ChildProcessError: A process of an engine or server ended.
+        ChildProcessError: The process of an engine or server ended.
         CorpusError: The sentences cannot be read, or too few fit.
         OSError: A file of the bundle is missing.
-        ParityError: A bundle does not do what the checkpoint does.
+        ParityError: The results of a bundle differ from those of the checkpoint.
     """
     model = load_model(name, bundle=arguments.bundle, sentences=arguments.sentences, scratch=scratch)
     print(f"{model.name}: writing the models", file=sys.stderr)
@@ -153,14 +153,14 @@ def measure_engine(
     """Measure the engines of one model in both precisions with every workload.
 
     Args:
-        model: To measure.
-        written: Where it is on disk.
-        planned: The workloads.
-        effort: How often, and which of them in float32.
-        shortlist: Whether it has one, which is to be used.
+        model: Model to measure.
+        written: The model on disk.
+        planned: Workloads to measure.
+        effort: Number of rounds, and beam sizes to measure in float32.
+        shortlist: Whether the model has a shortlist to use.
 
     Yields:
-        One row for each precision, beam size and batch size.
+        A row for each precision, beam size and batch size.
     """
     for precision, bundle in written.bundles.items():
         chosen = [w for w in planned if precision == "int8" or w.beam_size in effort.float32_beams]

@@ -1,6 +1,6 @@
-"""Compare our search with CTranslate2's on real sentences, in float32: every hypothesis, and the score of each.
+"""Compare our search with CTranslate2's on real sentences in float32: every hypothesis and its score.
 
-Prints the sentences that differ and says whether their scores are a tie; fails if one is not.
+Prints the sentences that differ; fails if a difference is not a tie of scores.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ HERE = Path(__file__).resolve().parent
 BEAM_SIZE = 4
 BATCH = 16
 TIE = 1e-4
-"""Scores closer than this, in nats, are equal: the order of such hypotheses is rounding."""
+"""Scores closer than this, in nats, count as equal, because rounding decides the order of such hypotheses."""
 
 Found = list[tuple[list[str], float]]
 """Pieces and score of each hypothesis of a sentence, best first."""
 
 
 def main() -> None:
-    """Compare as the command line says."""
+    """Compare the searches with the settings of the command line."""
     arguments = parser().parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         model = load_model(
@@ -60,17 +60,19 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line."""
+    """Return the command line parser."""
     result = argparse.ArgumentParser(description=__doc__)
-    result.add_argument("--model", default="bundled", help="as for make bench (bundled)")
+    result.add_argument("--model", default="bundled", help="as for make bench (default: bundled)")
     result.add_argument("--bundle", type=Path, default=HERE.parent.parent / "server/models/zh-en/1")
-    result.add_argument("--sentences", type=Path, default=HERE / "sentences.tsv", help="source<TAB>target lines")
-    result.add_argument("--count", type=int, default=200, help="sentences to compare (200)")
+    result.add_argument(
+        "--sentences", type=Path, default=HERE / "sentences.tsv", help="file of source<TAB>target lines"
+    )
+    result.add_argument("--count", type=int, default=200, help="number of sentences to compare (default: 200)")
     return result
 
 
 def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list[tuple[list[int], float]]]:
-    """Translate with our engine; yields ids and score of each hypothesis of each sentence."""
+    """Translate with our engine and yield ids and score of each hypothesis, sentence by sentence."""
     manifest, digest = read_manifest(folder)
     bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
     decoder = Decoder(Sessions(bundle, provider="cpu", intra_op_threads=1))
@@ -84,7 +86,7 @@ def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list
 
 
 def options(source_ids: Sequence[int]) -> SearchOptions:
-    """Return how both search the translation of a sentence."""
+    """Return the search options of a sentence, the same for both engines."""
     decoding = DecodingOptions(
         beam_size=BEAM_SIZE,
         num_hypotheses=BEAM_SIZE,
@@ -112,18 +114,18 @@ def peer(folder: Path, sources: Sequence[list[str]], sentences: Sequence[Sequenc
 
 
 def equal(ours: Found, theirs: Found) -> bool:
-    """Return whether hypotheses are the same and their scores too, but for rounding."""
+    """Return whether hypotheses and scores are the same, apart from rounding."""
     texts = [[text for text, _ in found] for found in (ours, theirs)]
     return texts[0] == texts[1] and scores_agree(ours, theirs)
 
 
 def tied(ours: Found, theirs: Found) -> bool:
-    """Return whether each place has the same score, so that only hypotheses of equal score changed places."""
+    """Return whether the scores at each rank agree, so that the order alone differs among equal scores."""
     return len(ours) == len(theirs) and scores_agree(ours, theirs)
 
 
 def scores_agree(ours: Found, theirs: Found) -> bool:
-    """Return whether the scores of each place are equal but for rounding."""
+    """Return whether the scores at each rank are the same, apart from rounding."""
     return all(abs(mine[1] - other[1]) < TIE for mine, other in zip(ours, theirs, strict=False))
 
 

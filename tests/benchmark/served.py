@@ -1,4 +1,4 @@
-"""Both engines behind gRPC, under the same load in turn."""
+"""Measurement of both engines behind gRPC, under the same loads in turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xuanzang.translation.v1 import translation_pb2
 
 HERE = Path(__file__).resolve().parent
 CALLERS = 128
-"""Of a closed loop: enough for two full batches and as many waiting."""
+"""Callers of a closed loop, enough for two full batches and as many sentences waiting."""
 SHARES = (0.3, 0.6, 0.9, 1.0)
 """Arrival rates of the open loops, as shares of the sentences per second at which CTranslate2 is saturated."""
 CLOSED = "closed"
@@ -29,11 +29,11 @@ CLOSED = "closed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model as both servers load it, and what to translate with it."""
+    """Model as loaded by both servers, with texts to translate."""
 
     name: str
     bundle: Path
-    """For our server, which serves all that lie beside it too."""
+    """Bundle of our server, which also serves the other bundles of its repository."""
     ctranslate2: Path
     """Folder of the converted model."""
     texts: Sequence[str]
@@ -47,22 +47,22 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long to measure."""
+    """Number and length of the measurements."""
 
     engine_rounds: int
-    """Measurements of each batch by each engine, in turn; medians count."""
+    """Alternating measurements of each workload by each engine, of which the medians count."""
     float32_beams: Sequence[int]
-    """Beam sizes that are measured in float32, which takes twice as long as int8."""
+    """Beam sizes to measure in float32, which takes twice as long as int8."""
     rounds: int
-    """Of each load, one server after the other; medians count."""
+    """Measurements of each load, one server after the other, of which the medians count."""
     seconds: float
-    """Of a load."""
+    """Duration of a load."""
     warm_up_seconds: float
-    """Of these, at the start, that do not count."""
+    """Part of the duration at the start that does not count."""
     max_batches: Sequence[int]
-    """Batch sizes that are tried for CTranslate2's server."""
+    """Batch sizes to try for CTranslate2's server."""
     delays: Sequence[float]
-    """Longest waits for a batch to fill that are tried for it, seconds."""
+    """Maximum waits for a batch to fill to try for it, seconds."""
 
 
 FULL = Effort(
@@ -93,14 +93,14 @@ class Batching:
     threads: int
     max_batch: int
     delay: float
-    """Seconds."""
+    """Maximum wait for a batch to fill, seconds."""
 
     def flags(self) -> list[str]:
-        """Return its command line flags."""
+        """Return the settings as command line flags."""
         return [f"--{name.replace('_', '-')}={value}" for name, value in dataclasses.asdict(self).items()]
 
     def __str__(self) -> str:
-        """Describe it in a phrase."""
+        """Return the settings as a phrase."""
         return (
             f"{self.workers} × {self.threads} workers × threads, batches of at most {self.max_batch}, "
             f"delay {1000 * self.delay:.0f} ms"
@@ -109,53 +109,53 @@ class Batching:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedRow:
-    """A load on both servers, medians of the rounds."""
+    """Results of a load on both servers, medians of the rounds."""
 
     load: str
-    """"closed", or the share of CTranslate2's saturation that arrives in an open loop."""
+    """Name of the load: "closed", or the arrivals of an open loop as a share of CTranslate2's saturation."""
     rate: float | None
     """Arrivals per second of the open loop."""
     results: Mapping[str, LoadResult]
-    """By engine."""
+    """Result, by engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedResult:
-    """What was measured of one model."""
+    """Results of one model."""
 
     model: str
     batching: Batching
-    """At which CTranslate2's server was best."""
+    """Settings at which CTranslate2's server was best."""
     rows: Sequence[ServedRow]
 
 
 class Callers:
-    """The load generator's process."""
+    """Process of the load generator."""
 
     def __init__(self, stack: ExitStack, texts: Sequence[str], scratch: Path) -> None:
-        """Start it.
+        """Start the process.
 
         Args:
-            stack: Ends it.
+            stack: Exit stack that ends the process.
             texts: Sentences, each a request.
-            scratch: Folder for them.
+            scratch: Folder for the file of sentences.
         """
         path = scratch / "texts.json"
         path.write_text(json.dumps(texts), encoding="utf-8")
         self._process = stack.enter_context(AskedProcess(str(HERE / "load_generator.py"), str(path)))
 
     def call(self, load: Load) -> LoadResult:
-        """Put a load on a server."""
+        """Put a load on a server and return the result."""
         return LoadResult(**self._process.ask(dataclasses.asdict(load)))
 
 
 def single_sentences(texts: Iterable[str]) -> list[str]:
-    """Return the texts that our server does not split: CTranslate2's gets each as one sentence."""
+    """Return the texts of a single sentence, because CTranslate2's server does not split texts."""
     return [text for text in texts if len(split_sentences(text)) == 1]
 
 
 def our_server(model: ServedModel, *flags: str, program: Sequence[str] = ("-m", "xuanzang.server")) -> ServerProcess:
-    """Start our server, with its default settings where flags say nothing else."""
+    """Start our server with its default settings, apart from `flags`."""
     address = free_address()
     command = [*program, "--models", str(model.bundle.parent.parent), "--address", address, "--log-level", "warning"]
     command += ["--metrics-address", "127.0.0.1:0", *flags]
@@ -174,10 +174,10 @@ def measure_served(model: ServedModel, effort: Effort, scratch: Path, flags: Seq
     """Measure a model behind both servers.
 
     Args:
-        model: What they serve.
-        effort: How long.
-        scratch: Folder for what the load generator reads.
-        flags: Of our server.
+        model: Model to serve.
+        effort: Number and length of the measurements.
+        scratch: Folder for the sentences of the load generator.
+        flags: Flags of our server.
     """
     with ExitStack() as stack:
         callers = Callers(stack, model.texts, scratch)
@@ -199,9 +199,9 @@ def measure_served(model: ServedModel, effort: Effort, scratch: Path, flags: Seq
 def best_batching(model: ServedModel, effort: Effort, callers: Callers) -> Batching:
     """Find the settings at which CTranslate2's server is best.
 
-    Workers and threads are those of the most sentences per second with the greatest batches, which help several
-    threads most; the batch size is that of the most sentences per second with these; the delay is the one of the least
-    median latency at 60 % of that.
+    Workers and threads are those with the most sentences per second at the largest batch size, which suits several
+    threads best. The batch size is the one with the most sentences per second at these. The delay is the one with the
+    lowest median latency at 60 % of that rate.
     """
     load = Load(
         address="", rate=None, callers=CALLERS, seconds=effort.seconds / 2, warm_up_seconds=effort.seconds / 6, seed=0
@@ -248,7 +248,7 @@ def _measure_row(
 
 
 def medians(results: Sequence[LoadResult]) -> LoadResult:
-    """Return the median of each figure; requests and errors are added up."""
+    """Return the median of each figure, and the sums of requests and errors."""
     values = {
         field.name: [getattr(result, field.name) for result in results] for field in dataclasses.fields(LoadResult)
     }

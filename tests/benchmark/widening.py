@@ -1,8 +1,8 @@
-"""A trained Transformer in a larger shape that computes the same function (Net2Net, arXiv 1511.05641).
+"""Enlargement of a trained Transformer that keeps its function (Net2Net, arXiv 1511.05641).
 
-What a translation costs depends on shapes, on lengths and on how the hypotheses of a search differ, not on what the
-weights know. So a preset that nobody has trained is measured with the weights of a small trained model: every width
-is filled with copies, and added blocks contribute next to nothing. Its translations, scores and searches are real ones.
+The cost of a translation depends on shapes, on lengths and on the differences between the hypotheses of a search, not
+on the quality of the weights. So an untrained preset is measured with the weights of a small trained model: every width
+is filled with copies, and added blocks contribute next to nothing. Translations, scores and searches are real ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from xuanzang.model.config import TransformerConfig
 from xuanzang.model.transformer import Transformer
 
-# What added blocks add to the stream, as a share of what the trained block does whose weights they have.
+# Contribution of an added block to the residual stream, relative to the trained block with the same weights.
 _QUIETNESS = 1e-4
 _WRITERS = ("self_attention.output_projection", "cross_attention.output_projection", "feed_forward.outer")
 
@@ -25,9 +25,9 @@ def widened(trained: Transformer, config: TransformerConfig) -> Transformer:
     """Return a model of another shape that gives the same logits, up to rounding.
 
     Args:
-        trained: With pre-norm blocks and one embedding for source, target and output.
-        config: Of the shape wanted, with learned positions. Widths are multiples of the trained model's, heads are as
-            wide, blocks as many or more.
+        trained: Transformer with pre-norm blocks and one embedding for source, target and output.
+        config: Configuration of the result, with learned positions. Widths are multiples of the trained model's, heads
+            are as wide, blocks as many or more.
 
     Raises:
         ValueError: The trained model cannot be brought to this shape.
@@ -45,11 +45,11 @@ def widened(trained: Transformer, config: TransformerConfig) -> Transformer:
         origin, added = _origin(name, small)
         filled = _filled(known[origin], parameter.shape)
         if origin.endswith("embedding.weight"):
-            filled /= math.sqrt(copies)  # against the factor √d_model that the embedding gets
+            filled /= math.sqrt(copies)  # offsets the factor √d_model of the embedding
         elif origin.startswith("decoder_norm"):
-            filled /= math.sqrt(copies)  # the output projection, which is the embedding, adds up all copies
+            filled /= math.sqrt(copies)  # the output projection, which is the embedding, sums all copies
         elif parameter.dim() == 2 and not origin.endswith("table"):
-            filled /= parameter.shape[1] // known[origin].shape[1]  # a sum over copies is to stay what it was
+            filled /= parameter.shape[1] // known[origin].shape[1]  # the sum over copies stays the same
         if added and ".".join(name.split(".")[2:-1]) in _WRITERS:
             filled *= _QUIETNESS
         parameter.copy_(filled)
@@ -57,7 +57,7 @@ def widened(trained: Transformer, config: TransformerConfig) -> Transformer:
 
 
 def _origin(name: str, small: TransformerConfig) -> tuple[str, bool]:
-    """Return whose weights a parameter gets, and whether its block is an added one."""
+    """Return the name of the trained parameter to copy, and whether the block is an added one."""
     part, *rest = name.split(".")
     if part not in ("encoder_layers", "decoder_layers"):
         return name, False
@@ -66,5 +66,5 @@ def _origin(name: str, small: TransformerConfig) -> tuple[str, bool]:
 
 
 def _filled(values: Tensor, shape: torch.Size) -> Tensor:
-    """Return copies of a tensor side by side."""
+    """Return a tensor of this shape, filled with copies of the values."""
     return values.detach().repeat([wanted // size for wanted, size in zip(shape, values.shape, strict=True)]).clone()

@@ -1,4 +1,4 @@
-"""A process with one engine: reads a workload from each line of standard input, answers with times and target ids."""
+"""Process of one engine: reads a workload from each line of standard input, answers with times and target ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from workload import Workload
 
 
 def main() -> None:
-    """Load the engine that the command line names and serve until standard input ends."""
+    """Load an engine and answer workloads until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("engine", choices=["xuanzang", "ctranslate2"])
     parser.add_argument("folder", type=Path)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def load(*, engine: str, folder: Path, precision: str, workers: int, threads: int, shortlist: bool) -> Engine:
-    """Return an engine with its model loaded; neither process imports the other's engine."""
+    """Return an engine with its model loaded; the other engine is not imported."""
     if engine == "xuanzang":
         from xuanzang_engine import Xuanzang
 
@@ -40,7 +40,7 @@ def load(*, engine: str, folder: Path, precision: str, workers: int, threads: in
 
 
 def measure(engine: Engine, workload: Workload) -> Measurement:
-    """Translate all batches, again and again until the least duration has passed."""
+    """Translate all batches, repeatedly until the minimum duration has passed."""
     seconds, passes = 0.0, 0
     target_ids: list[list[int]] = []
     while not passes or seconds < workload.min_seconds:

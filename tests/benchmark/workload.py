@@ -1,4 +1,4 @@
-"""What both engines are given: batches of real sentences, and how to search."""
+"""Workloads of both engines: batches of real sentences with search options."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 FULL_BATCHES = {1: 32, 8: 8, 32: 4}
 """Batches per pass, by batch size."""
 QUICK_BATCHES = {1: 6, 8: 1, 32: 1}
-"""The same when time is short."""
+"""Batches per pass of a quick run, by batch size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Batches that are translated one after the other."""
+    """Batches to translate one after another."""
 
     batches: Sequence[Sequence[Sequence[int]]]
     """Source ids of each sentence, eos included."""
     beam_size: int
-    """Hypotheses kept; the best is returned."""
+    """Hypotheses kept at each step; the best is returned."""
     max_target_length: int
-    """Most target tokens, eos counted."""
+    """Maximum number of target tokens, eos counted."""
     min_seconds: float
-    """The batches are repeated until this has passed, so that a pass is long enough for the clock."""
+    """Minimum duration; the batches are repeated until it has passed, so that a measurement is long enough."""
 
 
 def workloads(
@@ -34,13 +34,13 @@ def workloads(
     """Make the workloads of one model.
 
     Args:
-        sentences: Source ids, eos included, `sentences_needed` or more. Their order is kept, so that a batch has the
-            lengths of real traffic.
-        batches_by_size: Batches of each size.
-        min_seconds: Least duration of a measurement.
+        sentences: Source ids, eos included, of `sentences_needed` sentences or more. Their order is kept, so that a
+            batch has the lengths of real traffic.
+        batches_by_size: Number of batches of each size.
+        min_seconds: Minimum duration of a measurement.
 
     Yields:
-        One for each beam size and batch size.
+        A workload for each beam size and batch size.
     """
     for beam_size in (1, 4):
         for size, count in batches_by_size.items():
@@ -54,10 +54,10 @@ def workloads(
 
 
 def sentences_needed(batches_by_size: dict[int, int]) -> int:
-    """Return how many sentences the batches take at most."""
+    """Return the number of sentences that the largest set of batches takes."""
     return max(size * count for size, count in batches_by_size.items())
 
 
 def target_limit(source: Sequence[object]) -> int:
-    """Return the most tokens that the translation of a sentence may have, as the server limits it by default."""
+    """Return the maximum number of target tokens of a sentence, the default of the server."""
     return 2 * len(source) + 20

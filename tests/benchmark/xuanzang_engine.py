@@ -1,4 +1,4 @@
-"""Our engine for the benchmark."""
+"""Our engine as an engine of the benchmark."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
-"""That one decoder has at a time, as in the server."""
+"""Maximum number of sentences in one decoder, as in the server."""
 
 
 class Xuanzang:
-    """Our engine, used as the server's workers use it: threads share the graphs, and each takes what is waiting."""
+    """Our engine, run as in the server: threads share the graphs, and each takes waiting sentences."""
 
     def __init__(self, folder: Path, *, workers: int, threads: int, shortlist: bool) -> None:
-        """Open a bundle without certificate.
+        """Open a bundle without checking its certificate.
 
         Args:
-            folder: Of the bundle.
-            workers: Decoders working side by side.
-            threads: Of each.
-            shortlist: Whether to choose among the pieces only that a source suggests.
+            folder: Folder of the bundle.
+            workers: Number of decoders, one per thread.
+            threads: Threads of each worker.
+            shortlist: Whether target tokens are limited to the shortlist of each source.
         """
         manifest, digest = read_manifest(folder)
         bundle = Bundle(directory=folder, manifest=manifest, manifest_sha256=digest, samples=())
@@ -56,7 +56,7 @@ class Xuanzang:
         )
         options = SearchOptions(decoding=decoding, max_target_length=workload.max_target_length)
         sentences = [Sentence(source_ids=list(ids), options=options) for ids in batch]
-        # Dealt by length like cards, so that the threads end together.
+        # Dealt out by length, so that the threads end together.
         by_length = sorted(sentences, key=lambda sentence: -len(sentence.source_ids))
         workers = len(self._decoders)
         waiting = deque(chain.from_iterable(by_length[worker::workers] for worker in range(workers)))
@@ -80,7 +80,7 @@ def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sent
 
 
 def _take(waiting: deque[Sentence], count: int) -> Iterator[Sentence]:
-    # Several threads take from the same queue, each step of which is atomic.
+    # Several threads take from the same queue, whose operations are atomic.
     with suppress(IndexError):
         for _ in range(count):
             yield waiting.popleft()

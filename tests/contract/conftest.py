@@ -1,4 +1,4 @@
-"""A tiny model as torch has it and as the server runs it."""
+"""The tiny model in torch and in the server's engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, 
 from xuanzang.server.engine.runtime.sessions import Sessions
 
 Serve = Callable[[Sequence[list[int]], Sequence[SearchOptions]], list[list[TargetHypothesis]]]
-"""Decodes sentences in one batch, each with its options."""
+"""Function that decodes sentences in one batch, each with its own options."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def checkpoint(tiny_checkpoint: Path) -> Checkpoint:
 def open_runtime(
     tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
 ) -> Callable[[str, bool], Sessions]:
-    """Exports the tiny model in a precision and opens its graphs, with or without kernels."""
+    """Return a function that exports the tiny model and opens its graphs, with or without kernels."""
 
     def open_runtime(precision: str, kernels: bool) -> Sessions:
         settings = ExportSettings.model_validate(
@@ -56,9 +56,9 @@ def runtime(tiny_bundle_repository: Path, provider: str) -> Sessions:
 
 @pytest.fixture(scope="session")
 def serve(runtime: Sessions) -> Serve:
-    def decode(rows: Sequence[list[int]], options: Sequence[SearchOptions]) -> list[list[TargetHypothesis]]:
+    def decode(sources: Sequence[list[int]], options: Sequence[SearchOptions]) -> list[list[TargetHypothesis]]:
         decoder = Decoder(runtime)
-        tasks = [Sentence(source_ids=ids, options=option) for ids, option in zip(rows, options, strict=True)]
+        tasks = [Sentence(source_ids=ids, options=option) for ids, option in zip(sources, options, strict=True)]
         decoder.admit(tasks)
         found: dict[Sentence, list[TargetHypothesis]] = {}
         while len(decoder):

@@ -45,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """The same model in both worlds."""
+    """The same model in transformers and in this project."""
 
     theirs: MarianMTModel
     ours: Checkpoint
@@ -79,7 +79,7 @@ def test_logits_are_those_of_transformers(peers: Peers) -> None:
     expected = peers.theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
     memory = model.encode(source, mask)
     torch.testing.assert_close(memory[mask], expected.encoder_last_hidden_state[mask], atol=1e-4, rtol=0)
-    # Those of banned pieces are others where their probability goes to the rest.
+    # Logits of banned pieces differ if their probability is given to the others.
     kept = [piece for piece in range(model.config.target_vocab_size) if piece != pad_id]
     torch.testing.assert_close(
         model.decode(target, memory, mask)[..., kept], expected.logits[..., kept], atol=1e-4, rtol=0
@@ -120,7 +120,7 @@ def decoded(
 
 
 def generated(peers: Peers, sentences: Sequence[list[int]], beam_size: int, length_penalty: float) -> list[list[int]]:
-    """Return what transformers generates with the rules of our search."""
+    """Return the translations of transformers under the rules of our search."""
     source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
     rules = {"length_penalty": length_penalty, "early_stopping": True} if beam_size > 1 else {}
     sequences = peers.theirs.generate(
@@ -144,8 +144,8 @@ def mean_log_prob(peers: Peers, source_ids: list[int], target_ids: list[int]) ->
 
 
 def difference(peers: Peers, source_ids: list[int], found: list[int], expected: list[int], beam_size: int) -> float:
-    """Return by how much the scores differ of what was chosen instead of each other."""
-    if beam_size == 1:  # what comes after the first difference was not chosen between
+    """Return the difference of the scores of two translations, as far as the search chose between them."""
+    if beam_size == 1:  # greedy search chose only at the first difference
         first = next(i for i, pair in enumerate(zip([*found, EOS], [*expected, EOS], strict=False)) if len({*pair}) > 1)
         found, expected = found[: first + 1], expected[: first + 1]
     return abs(mean_log_prob(peers, source_ids, found) - mean_log_prob(peers, source_ids, expected))

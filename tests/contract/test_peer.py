@@ -1,4 +1,4 @@
-"""The server's search against CTranslate2's on the same weights: an engine that shares no code with ours."""
+"""The server's search against that of CTranslate2, which shares no code with it, on the same weights."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
     penalty: float,
 ) -> None:
     tokenizer = checkpoint.source_tokenizer
-    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::9]])
+    sources = tokenizer.encode_all([source for source, _ in toy_pairs[::9]])
     options = search_options(
         beam_size=beam_size,
         num_hypotheses=beam_size,
@@ -49,9 +49,9 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
         min_target_length=0,
         max_target_length=LIMIT,
     )
-    found = serve(rows, [options] * len(rows))
+    found = serve(sources, [options] * len(sources))
     expected = peer.translate_batch(
-        [tokenizer.pieces(ids) for ids in rows],
+        [tokenizer.pieces(ids) for ids in sources],
         beam_size=beam_size,
         num_hypotheses=beam_size,
         length_penalty=penalty,
@@ -71,7 +71,7 @@ def test_hypotheses_and_scores_are_those_of_ctranslate2(
         ({"min_target_length": 6}, {"min_decoding_length": 6}),
     ],
 )
-def test_options_mean_what_they_mean_in_ctranslate2(
+def test_options_have_the_same_effect_as_in_ctranslate2(
     checkpoint: Checkpoint,
     serve: Serve,
     peer: ctranslate2.Translator,
@@ -80,13 +80,13 @@ def test_options_mean_what_they_mean_in_ctranslate2(
     theirs: dict[str, Any],
 ) -> None:
     tokenizer = checkpoint.source_tokenizer
-    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    sources = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
-    found = serve(rows, [search_options(**{"min_target_length": 0, **plain, **ours})] * len(rows))
-    without = serve(rows, [search_options(**{"min_target_length": 0, **plain})] * len(rows))
+    found = serve(sources, [search_options(**{"min_target_length": 0, **plain, **ours})] * len(sources))
+    without = serve(sources, [search_options(**{"min_target_length": 0, **plain})] * len(sources))
     assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
     expected = peer.translate_batch(
-        [tokenizer.pieces(ids) for ids in rows],
+        [tokenizer.pieces(ids) for ids in sources],
         beam_size=4,
         num_hypotheses=4,
         length_penalty=1.0,
@@ -102,14 +102,14 @@ def test_the_coverage_penalty_is_that_of_ctranslate2(
     checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
 ) -> None:
     tokenizer = checkpoint.source_tokenizer
-    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    sources = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0}
     options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
-    without = serve(rows, [search_options(**options)] * len(rows))
-    found = serve(rows, [search_options(**options, coverage_penalty=0.5)] * len(rows))
+    without = serve(sources, [search_options(**options)] * len(sources))
+    found = serve(sources, [search_options(**options, coverage_penalty=0.5)] * len(sources))
     assert [h[0].target_ids for h in found] != [h[0].target_ids for h in without]
-    for ids, mine in zip(rows, found, strict=True):
-        # One by one: of several sentences CTranslate2 takes the attention of the first for that of all.
+    for ids, mine in zip(sources, found, strict=True):
+        # One by one: in a batch CTranslate2 uses the attention of the first sentence for all.
         [other] = peer.translate_batch(
             [tokenizer.pieces(ids)],
             **{**plain, "max_decoding_length": LIMIT, "min_decoding_length": 0, "coverage_penalty": 0.5},
@@ -122,15 +122,15 @@ def test_suppressed_sequences_are_those_of_ctranslate2(
     checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
 ) -> None:
     tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
-    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    sources = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     plain: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 1, "length_penalty": 1.0}
     options: dict[str, Any] = {"min_target_length": 0, "max_target_length": LIMIT, **plain}
-    free = serve(rows, [search_options(**options)] * len(rows))
+    free = serve(sources, [search_options(**options)] * len(sources))
     texts = [hypotheses[0].target_ids for hypotheses in free]
     forbidden = tuple({tuple(ids[: 1 + index % 3]) for index, ids in enumerate(texts[:6]) if ids})
-    found = serve(rows, [search_options(**options, suppressed_sequences=forbidden)] * len(rows))
+    found = serve(sources, [search_options(**options, suppressed_sequences=forbidden)] * len(sources))
     expected = peer.translate_batch(
-        [tokenizer.pieces(ids) for ids in rows],
+        [tokenizer.pieces(ids) for ids in sources],
         **{**plain, "max_decoding_length": LIMIT, "min_decoding_length": 0},
         suppress_sequences=[target.pieces(ids) for ids in forbidden],
         return_scores=True,
@@ -143,14 +143,14 @@ def test_a_forced_prefix_is_that_of_ctranslate2(
     checkpoint: Checkpoint, serve: Serve, peer: ctranslate2.Translator, toy_pairs: list[tuple[str, str]]
 ) -> None:
     tokenizer, target = checkpoint.source_tokenizer, checkpoint.target_tokenizer
-    rows = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
+    sources = tokenizer.encode_all([source for source, _ in toy_pairs[::19]])
     options: dict[str, Any] = {"beam_size": 4, "num_hypotheses": 4, "length_penalty": 1.0, "max_target_length": LIMIT}
-    free = serve(rows, [search_options(**options, min_target_length=4)] * len(rows))
-    # What comes in fourth place is not what the search finds by itself.
+    free = serve(sources, [search_options(**options, min_target_length=4)] * len(sources))
+    # The fourth hypothesis is not what the search finds by itself.
     prefixes = [tuple(hypotheses[3].target_ids[:3]) for hypotheses in free]
-    found = serve(rows, [search_options(**options, min_target_length=0, prefix_ids=prefix) for prefix in prefixes])
+    found = serve(sources, [search_options(**options, min_target_length=0, prefix_ids=prefix) for prefix in prefixes])
     expected = peer.translate_batch(
-        [tokenizer.pieces(ids) for ids in rows],
+        [tokenizer.pieces(ids) for ids in sources],
         [target.pieces(list(prefix)) for prefix in prefixes],
         beam_size=4,
         num_hypotheses=4,
@@ -160,9 +160,9 @@ def test_a_forced_prefix_is_that_of_ctranslate2(
         return_scores=True,
     )
     for mine, other in zip(found, expected, strict=True):
-        # CTranslate2 mostly passes over a hypothesis that ends right after its prefix, and then goes on longer.
+        # CTranslate2 mostly skips a hypothesis that ends right after its prefix, and then continues longer.
         scores = {tuple(target.pieces(h.target_ids)): h.score for h in mine}
-        shared = [place for place, pieces in enumerate(other.hypotheses) if tuple(pieces) in scores]
+        shared = [rank for rank, pieces in enumerate(other.hypotheses) if tuple(pieces) in scores]
         assert shared
-        for place in shared:
-            assert scores[tuple(other.hypotheses[place])] == pytest.approx(other.scores[place], abs=1e-4)
+        for rank in shared:
+            assert scores[tuple(other.hypotheses[rank])] == pytest.approx(other.scores[rank], abs=1e-4)

@@ -1,4 +1,4 @@
-"""Sentences come and go at any step, and no answer depends on it."""
+"""Sentences join and leave a batch at any step, and no answer depends on it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xuanzang.server.engine.types import SamplingOptions
 
 LIMIT = 24
 LONGEST = 200
-"""Tokens of a translation whose slots fill more pages than the page table has places for at first."""
+"""Tokens of a translation whose slots fill more pages than the page table has entries at first."""
 
 
 def options(beam_size: int, **changes: Any) -> SearchOptions:
@@ -35,7 +35,7 @@ def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list
 def decode(
     decoder: Decoder, arrivals: Sequence[tuple[int, Sentence]], leavers: Sequence[tuple[int, Sentence]] = ()
 ) -> dict[Sentence, list[TargetHypothesis]]:
-    """Admit and discard each sentence at its step; return what was found."""
+    """Admit and discard each sentence at its step; return the hypotheses."""
     found: dict[Sentence, list[TargetHypothesis]] = {}
     step = 0
     while len(decoder) or step <= max(arrival for arrival, _ in arrivals):
@@ -73,7 +73,7 @@ def runtime(request: pytest.FixtureRequest, open_runtime: Callable[[str, bool], 
 
 @pytest.fixture(scope="module")
 def alone(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int], list[TargetHypothesis]]:
-    """What each text gives with each kind of options, decoded by itself."""
+    """Return the hypotheses of each text with each set of options, decoded alone."""
     return {
         (text, kind): next(iter(decode(Decoder(runtime), [(0, Sentence(source_ids=ids, options=options))]).values()))
         for text, ids in enumerate(texts)
@@ -83,7 +83,7 @@ def alone(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int], li
 
 @settings(max_examples=25)
 @given(data=st.data())
-def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_gets_alone(
+def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     data: st.DataObject, runtime: Sessions, texts: list[list[int]], alone: dict[tuple[int, int], list[TargetHypothesis]]
 ) -> None:
     choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, len(KINDS) - 1))
@@ -102,7 +102,7 @@ def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_ge
 
 @settings(max_examples=5)
 @given(steps=st.lists(st.integers(0, 60), min_size=2, max_size=5))
-def test_translations_of_many_pages_are_what_they_are_alone_whoever_has_pages_beside_them(
+def test_a_translation_of_many_pages_is_the_same_in_any_batch_and_alone(
     steps: Sequence[int], runtime: Sessions, texts: list[list[int]]
 ) -> None:
     ids = texts[0]
@@ -115,9 +115,7 @@ def test_translations_of_many_pages_are_what_they_are_alone_whoever_has_pages_be
         assert found[sentence] == hypotheses
 
 
-def test_many_sentences_in_a_small_batch_reuse_the_memory_of_those_that_left(
-    runtime: Sessions, texts: list[list[int]]
-) -> None:
+def test_sentences_reuse_the_memory_of_those_that_have_left(runtime: Sessions, texts: list[list[int]]) -> None:
     decoder = Decoder(runtime)
     sizes = []
     for _ in range(6):
@@ -127,7 +125,7 @@ def test_many_sentences_in_a_small_batch_reuse_the_memory_of_those_that_left(
     assert len(set(sizes[2:])) == 1
 
 
-def test_what_is_committed_is_never_taken_back(runtime: Sessions, texts: list[list[int]]) -> None:
+def test_committed_tokens_never_change(runtime: Sessions, texts: list[list[int]]) -> None:
     sentences = [Sentence(source_ids=ids, options=options(2, prefix_ids=(300, 301, 302))) for ids in texts]
     decoder = Decoder(runtime)
     decoder.admit(sentences)
@@ -147,7 +145,7 @@ def test_what_is_committed_is_never_taken_back(runtime: Sessions, texts: list[li
         assert best[sentence][: len(committed[sentence])] == committed[sentence]
 
 
-def test_the_best_so_far_is_as_long_as_the_steps_that_were_made(runtime: Sessions, texts: list[list[int]]) -> None:
+def test_partial_hypotheses_have_a_token_per_step(runtime: Sessions, texts: list[list[int]]) -> None:
     steps = 5
     sentences = [Sentence(source_ids=ids, options=options(4, min_target_length=steps)) for ids in texts]
     decoder = Decoder(runtime)

@@ -1,4 +1,4 @@
-"""The server's search and the model's search must give the same hypotheses on the same weights."""
+"""The server's search against the model's search on the same weights."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_sentences_with_different_options_share_a_batch(
         assert_same(found, reference(checkpoint, ids, options))
 
 
-def test_discarded_sentences_leave_and_the_others_are_not_disturbed(
+def test_discarded_sentences_do_not_affect_the_others(
     checkpoint: Checkpoint, runtime: Sessions, sentences: list[list[int]]
 ) -> None:
     options = options_of(3, shortest=6)

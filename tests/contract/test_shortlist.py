@@ -1,4 +1,4 @@
-"""Decoding with the pieces alone that a source suggests."""
+"""Decoding limited to the shortlist of each source."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ KINDS = [
 
 @pytest.fixture(scope="module")
 def some(checkpoint: Checkpoint) -> Shortlist:
-    """Suggests for each source piece the three that follow its id, but never those from OUTSIDE on."""
+    """Return a shortlist of the three ids that follow each source id, none of them from OUTSIDE on."""
     ids = np.arange(checkpoint.model.config.source_vocab_size)[:, None] + np.arange(3)
     return Shortlist((ids % OUTSIDE).astype(np.int32), np.array(ALWAYS, np.int32))
 
@@ -95,7 +95,7 @@ def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list
 
 
 OpenGraphs = Callable[[Bundle, bool], Sessions]
-"""With or without shortlist."""
+"""Function that opens the graphs of a bundle, with or without its shortlist."""
 
 
 @pytest.fixture(scope="session")
@@ -109,7 +109,7 @@ def open_graphs(provider: str) -> OpenGraphs:
 def decode(
     runtime: Sessions, arrivals: Sequence[tuple[int, Sentence]], leavers: Mapping[int, Sentence] | None = None
 ) -> dict[Sentence, list[TargetHypothesis]]:
-    """Admit each sentence at its step and discard some; return what was found."""
+    """Admit each sentence at its step and discard some; return the hypotheses."""
     decoder = Decoder(runtime)
     found: dict[Sentence, list[TargetHypothesis]] = {}
     step = 0
@@ -130,7 +130,7 @@ def alone(runtime: Sessions, ids: list[int], options: SearchOptions) -> list[Tar
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
-def test_with_every_piece_suggested_hypotheses_are_those_of_the_full_decoder(
+def test_a_shortlist_of_all_pieces_gives_the_answers_of_the_full_decoder(
     precision: str, export_with: Export, open_graphs: OpenGraphs, everything: Shortlist, texts: list[list[int]]
 ) -> None:
     bundle = export_with(precision, everything)
@@ -147,7 +147,7 @@ def runtime(request: pytest.FixtureRequest, export_with: Export, open_graphs: Op
     return open_graphs(export_with(request.param, some), True)
 
 
-def test_only_suggested_pieces_and_those_of_the_prefix_are_chosen(
+def test_only_pieces_of_the_shortlist_and_the_prefix_are_chosen(
     runtime: Sessions, texts: list[list[int]], some: Shortlist
 ) -> None:
     for ids in texts:
@@ -171,7 +171,7 @@ def expected(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int],
 
 @settings(max_examples=25)
 @given(data=st.data())
-def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_gets_alone(
+def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     data: st.DataObject,
     runtime: Sessions,
     texts: list[list[int]],
@@ -188,7 +188,7 @@ def test_whenever_a_sentence_joins_and_whoever_is_there_it_gets_the_answer_it_ge
             assert found[sentence] == expected[text, kind]
 
 
-def test_a_bundle_without_shortlist_is_refused_if_one_is_wanted(
+def test_a_bundle_without_shortlist_is_refused_if_one_is_requested(
     tiny_bundle_repository: Path, open_graphs: OpenGraphs
 ) -> None:
     with pytest.raises(BundleError, match="the bundle has none"):
@@ -211,7 +211,7 @@ def test_a_shortlist_for_other_tokenizers_is_not_exported(
         export(wanted)
 
 
-def test_a_manifest_must_say_of_the_shortlist_what_the_server_drives(export_with: Export, some: Shortlist) -> None:
+def test_a_manifest_with_a_wrong_shortlist_is_refused(export_with: Export, some: Shortlist) -> None:
     bundle = export_with("float32", some)
     assert manifest_faults(bundle.manifest, bundle.directory) == []
     spoilt = json_format.Parse(json_format.MessageToJson(bundle.manifest), manifest_pb2.Manifest())

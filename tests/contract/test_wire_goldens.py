@@ -1,4 +1,4 @@
-"""What is on the wire stays on the wire: clients and servers of any two versions understand each other."""
+"""Compatibility of the wire format between clients and servers of any two versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from google.rpc import status_pb2 as google_status
 from xuanzang.translation.v1 import status_pb2, translation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-# A field is only ever added. A number or type that changes here breaks every client that is out there.
+# Fields are only added. A changed number or type breaks every client in use.
 FIELDS = {
     "TranslateTextRequest": {
         "contents": (1, "repeated string"),
@@ -122,7 +122,7 @@ OPTIONS = pb.DecodingOptions(
 )
 OPTIONS_BYTES = "0804 1001 1d0000803f 2000 28ac02 3001"
 
-# Written out by hand from the encoding's own rules: key = number << 3 | wire type, then length or value.
+# Written by hand from the rules of the encoding: key = number << 3 | wire type, then length or value.
 GOLDENS = [
     (pb.TranslateTextRequest(contents=["猫", ""]), "0a03e78cab 0a00"),
     (
@@ -131,7 +131,7 @@ GOLDENS = [
         ),
         "0a0161 12027a68 1a02656e 22057a682d656e 2a10" + OPTIONS_BYTES,
     ),
-    # An option that is set to zero is not an option left out.
+    # An option set to zero is not an option left out.
     (pb.DecodingOptions(length_penalty=0, return_scores=False), "1d00000000 3000"),
     (
         pb.DecodingOptions(
@@ -147,7 +147,7 @@ GOLDENS = [
         ),
         "3d00000000 450000803f 4803 520149 5a0161 5a0162 620e 0805 150000003f 1d00000040 2000 6800 7001 7801",
     ),
-    # Sampling with nothing chosen is sampling all the same.
+    # Empty sampling options mean sampling with the defaults.
     (pb.DecodingOptions(sampling=pb.SamplingOptions()), "6200"),
     (
         pb.TranslateTextProgressivelyRequest(
@@ -211,10 +211,10 @@ def test_fields_keep_their_numbers_and_types() -> None:
     now = {name: {field.name: described(field) for field in each.fields} for name, each in messages.items()}
     kept = {name: {field: now[name].get(field) for field in fields} for name, fields in FIELDS.items()}
     assert kept == FIELDS
-    assert now == kept, "a new field: add it to the table, from now on it stays too"
+    assert now == kept, "a new field: add it to the table, so that it stays"
 
 
-def test_options_that_a_model_may_default_know_whether_they_are_set() -> None:
+def test_optional_fields_have_presence() -> None:
     for options in (pb.DecodingOptions, pb.SamplingOptions):
         fields = [field for field in options.DESCRIPTOR.fields if not field.is_repeated]
         assert [field.name for field in fields if not field.has_presence] == []
@@ -258,7 +258,7 @@ def test_messages_are_written_and_read_byte_for_byte(message: Any, golden: Any) 
     assert type(message).FromString(wire) == message
 
 
-def test_a_message_of_a_later_version_keeps_what_this_one_does_not_know() -> None:
+def test_unknown_fields_of_a_later_version_are_kept() -> None:
     later = bytes.fromhex("0a0161 9a0603") + b"new"  # field 99
     assert pb.TranslateTextRequest.FromString(later).SerializeToString() == later
 
@@ -276,7 +276,7 @@ def test_a_message_of_a_later_version_keeps_what_this_one_does_not_know() -> Non
 def test_errors_have_the_fields_that_googles_have(ours: Any, googles: Any) -> None:
     shape = {field.number: described(field) for field in ours.DESCRIPTOR.fields}
     theirs = {field.number: described(field) for field in googles.DESCRIPTOR.fields}
-    # Google adds fields now and then; ours are the first ones, and a reader passes over the rest.
+    # Google may add fields; ours are the first ones, and readers ignore the rest.
     assert shape == {number: theirs[number] for number in shape}
     assert shape
 

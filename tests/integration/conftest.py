@@ -1,4 +1,4 @@
-"""Real servers on free ports: in the test's event loop, and as processes of their own."""
+"""Real servers on free ports, in the event loop of the test or as separate processes."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, kw_only=True)
 class RunningServer:
-    """A server in the test's event loop."""
+    """A server in the event loop of the test."""
 
     server: Server
     address: str
     metrics_url: str
 
     async def scrape(self) -> Scrape:
-        """Ask as Prometheus does."""
+        """Fetch the metrics."""
         return Scrape(await asyncio.to_thread(_get, self.metrics_url))
 
 
 class Scrape:
-    """What the metrics endpoint said."""
+    """Samples of one fetch of the metrics."""
 
     def __init__(self, text: str) -> None:
         self._samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
     def value(self, name: str, **labels: str) -> float:
-        """The sum of the series of that name that have these labels."""
+        """Return the sum of the series with this name and these labels."""
         matching = [item.value for item in self._samples if item.name == name and item.labels.items() >= labels.items()]
         assert matching, f"no series {name} {labels}"
         return sum(matching)
@@ -53,23 +53,23 @@ class Scrape:
 
 @dataclass(kw_only=True)
 class ServerProcess:
-    """A server as a process of its own."""
+    """A server in a separate process."""
 
     process: asyncio.subprocess.Process
     events: list[dict[str, Any]] = field(default_factory=list)
-    """Every line that it has logged, so far as it was read."""
+    """Log lines read so far."""
 
     @property
     def address(self) -> str:
-        """Where it serves gRPC."""
+        """Host and port of the gRPC service."""
         return f"{LOOPBACK}:{self.logged('listening')[0]['port']}"
 
     def logged(self, event: str) -> list[dict[str, Any]]:
-        """The lines with that event."""
+        """Return the log lines with this event."""
         return [line for line in self.events if line["event"] == event]
 
     async def until(self, event: str) -> dict[str, Any]:
-        """Read the log up to an event."""
+        """Read the log up to an event and return its line."""
         while not self.logged(event):
             assert self.process.stderr is not None
             line = await self.process.stderr.readline()
@@ -78,38 +78,38 @@ class ServerProcess:
         return self.logged(event)[0]
 
     async def until_metric(self, name: str) -> None:
-        """Scrape until a metric is not 0."""
+        """Fetch the metrics until one is not 0."""
         url = f"http://{LOOPBACK}:{self.logged('listening')[0]['metrics_port']}/metrics"
         while Scrape(await asyncio.to_thread(_get, url)).value(name) == 0:
             assert self.process.returncode is None
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Signal it, read the rest of its log and wait for its end."""
+        """Send a signal, read the rest of the log and return the exit status."""
         self.process.send_signal(number)
         return await self.ended()
 
     async def ended(self) -> int:
-        """Read the rest of its log and wait for its end."""
+        """Read the rest of the log and return the exit status."""
         assert self.process.stderr is not None
         self.events += [json.loads(line) async for line in self.process.stderr]
         return await self.process.wait()
 
 
 class StartServer(Protocol):
-    """Starts a server in the test's loop."""
+    """Function that starts a server in the event loop of the test."""
 
     def __call__(self, *, load: bool = True, **settings: Any) -> AbstractAsyncContextManager[RunningServer]: ...
 
 
 class StartProcess(Protocol):
-    """Starts a server process."""
+    """Function that starts a server in a separate process."""
 
     def __call__(self, *flags: str) -> AbstractAsyncContextManager[ServerProcess]: ...
 
 
 @pytest.fixture
 def start_server(tiny_bundle_repository: Path, provider: str) -> StartServer:
-    """Start a server in the test's loop: `async with start_server(max_batch_sentences=1) as running`."""
+    """Return a function that starts a server: `async with start_server(max_batch_sentences=1) as running`."""
 
     @asynccontextmanager
     async def start(*, load: bool = True, **settings: Any) -> AsyncIterator[RunningServer]:
@@ -142,21 +142,21 @@ def start_server(tiny_bundle_repository: Path, provider: str) -> StartServer:
 
 @pytest.fixture
 async def running(start_server: StartServer) -> AsyncIterator[RunningServer]:
-    """A server with the tiny model, as it comes."""
+    """Yield a server with the tiny model and default settings."""
     async with start_server() as server:
         yield server
 
 
 @pytest.fixture
 async def client(running: RunningServer) -> AsyncIterator[AsyncTranslationClient]:
-    """A client of `running`."""
+    """Yield a client of `running`."""
     async with AsyncTranslationClient(running.address) as translator:
         yield translator
 
 
 @pytest.fixture
 def start_process(tiny_bundle_repository: Path, provider: str) -> StartProcess:
-    """Start `python -m xuanzang.server`: `async with start_process("--workers=2") as process`."""
+    """Return a function that starts a server process: `async with start_process("--workers=2") as process`."""
 
     @asynccontextmanager
     async def start(*flags: str) -> AsyncIterator[ServerProcess]:

@@ -19,7 +19,7 @@ from xuanzang.client import (
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
-# Far more work than a test will wait for, so it is still going on when the test looks.
+# Far more work than a test waits for, so that it is still running when the test looks.
 LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
 
@@ -64,7 +64,7 @@ async def test_a_model_that_is_not_served_is_not_found(client: AsyncTranslationC
 async def test_a_deadline_ends_the_call_and_its_work(client: AsyncTranslationClient, running: Any) -> None:
     with pytest.raises(DeadlineExceededError):
         await client.translate(["好"] * 150, timeout=0.3, **LONG)
-    # One worker serves in turn: once this is answered, nothing of the other is left.
+    # One worker serves in turn: after this answer nothing of the first call is left.
     await client.translate_one("你好。")
     await running.server.rpc.join()
     scrape = await running.scrape()
@@ -93,7 +93,7 @@ async def test_cancelling_frees_the_worker(client: AsyncTranslationClient, runni
     assert scrape.value("grpc_server_handled_total", grpc_method="StreamTranslateText", grpc_code="CANCELLED") == 1
 
 
-async def test_a_full_queue_refuses_with_the_time_to_come_back(start_server: Any) -> None:
+async def test_a_full_queue_refuses_with_a_retry_delay(start_server: Any) -> None:
     async with start_server(max_queue_tokens=16_000) as running:
         async with grpc.aio.insecure_channel(running.address) as channel:
             stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
@@ -111,7 +111,7 @@ async def test_a_full_queue_refuses_with_the_time_to_come_back(start_server: Any
     assert scrape.value("nmt_request_failures_total", reason="overloaded") == refused
 
 
-async def test_the_client_comes_back_when_it_is_told_to(start_server: Any) -> None:
+async def test_the_client_retries_after_the_delay_of_the_server(start_server: Any) -> None:
     async with start_server(max_queue_tokens=200) as running, AsyncTranslationClient(running.address) as client:
         results = await asyncio.gather(*(client.translate_one("你好。") for _ in range(40)), return_exceptions=True)
     texts = {result.text for result in results if not isinstance(result, BaseException)}
@@ -129,7 +129,7 @@ async def test_a_server_that_is_still_loading_is_unavailable(start_server: Any) 
         assert (await client.translate_one("你好。")).model == "tiny"
 
 
-async def test_a_bad_text_on_a_stream_has_an_error_and_the_others_their_translations(
+async def test_a_bad_text_on_a_stream_does_not_affect_the_others(
     client: AsyncTranslationClient,
 ) -> None:
     texts = ["你好。", "好" * 60_000, "谢谢你。"]

@@ -1,4 +1,4 @@
-"""A MarianMT model from its directory to a client, by the commands that a user types."""
+"""A MarianMT model from its directory to a client, through the commands of a user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNK = 1
 
 @pytest.fixture(scope="module")
 def directory(write_marian: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Hold a model of two target languages that never writes what its tokeniser would leave out: pad and unknown."""
+    """Return a model of two target languages that never generates the tokens that its tokeniser drops."""
     folder = tmp_path_factory.mktemp("marian") / "opus-mt-zh-mul"
     write_marian(folder, languages=("eng", "fra_CA"), never=(UNK,), seed=1)
     (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n### Trained on toys\n", encoding="utf-8")
@@ -31,7 +31,7 @@ def directory(write_marian: Callable[..., Any], tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(scope="module")
 def export(directory: Path, toy_files: tuple[Path, Path]) -> Callable[[str], Path]:
-    """Import the model and export it in a precision; returns the folder of models."""
+    """Return a function that exports the imported model in a precision and returns the repository."""
     root = directory.parent
     assert run_model(["import-marian", str(directory), "--output", str(root / "checkpoint")]) == 0
 
@@ -73,7 +73,7 @@ def texts_of_transformers(directory: Path, sources: list[str], token: str) -> li
 
 
 @pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
-async def test_clients_get_what_transformers_writes(
+async def test_translations_are_those_of_transformers(
     start_server: Any, repository: Path, directory: Path, toy_pairs: list[tuple[str, str]]
 ) -> None:
     # One sentence each, with a character that the tokeniser does not know.
@@ -92,7 +92,7 @@ async def test_clients_get_what_transformers_writes(
     assert len({text for texts in found.values() for text in texts}) > len(sources)
 
 
-def test_the_card_says_what_the_directory_says(repository: Path) -> None:
+def test_the_model_card_repeats_the_facts_of_the_directory(repository: Path) -> None:
     card = (repository / "zh-mul" / "1" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert "Translates from zh to en, fr-CA." in card
     assert "| imported from | opus-mt-zh-mul |\n| licence | apache-2.0 |" in card
@@ -100,7 +100,7 @@ def test_the_card_says_what_the_directory_says(repository: Path) -> None:
     assert "training pairs" not in card
 
 
-async def test_the_server_repeats_what_the_exporter_found_with_8_bits(
+async def test_an_int8_bundle_passes_the_replay_of_its_samples(
     start_server: Any, export: Callable[[str], Path]
 ) -> None:
     async with start_server(models=export("int8")) as running, AsyncTranslationClient(running.address) as client:

@@ -1,4 +1,4 @@
-"""Two models served at once, one of which writes two languages and has its ids from tables."""
+"""Two models served together, one of which has two target languages and vocabularies apart from SentencePiece."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from xuanzang.model.search import beam_search
 
 SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。")
 PREFIX_IDS = {"en": 20, "fr": 30}
-# Long enough that what the random weights write differs between sentences.
+# Long enough that the translations of random weights differ between sentences.
 OPTIONS: dict[str, Any] = {"beam_size": 3, "length_penalty": 0.6, "min_target_length": 8, "max_target_length": 24}
 
 
 class Oracle:
-    """The tiny model in torch, with a token before each sentence."""
+    """The tiny model in torch, with a language token before each sentence."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
@@ -33,7 +33,7 @@ class Oracle:
         return [PREFIX_IDS[language], *self._checkpoint.source_tokenizer.encode(sentence)]
 
     def target_ids(
-        self, source_ids: list[int], *, beam_size: int, length_penalty: float, least: int, limit: int
+        self, source_ids: list[int], *, beam_size: int, length_penalty: float, minimum: int, limit: int
     ) -> list[int]:
         source = torch.tensor([source_ids])
         [[best]] = beam_search(
@@ -42,13 +42,13 @@ class Oracle:
             torch.ones_like(source, dtype=torch.bool),
             beam_size=beam_size,
             length_penalty=length_penalty,
-            min_target_length=least,
+            min_target_length=minimum,
             max_target_length=limit,
         )
         return best.target_ids
 
     def translate(self, sentence: str, language: str) -> str:
-        ids = self.target_ids(self.source_ids(sentence, language), beam_size=3, length_penalty=0.6, least=8, limit=24)
+        ids = self.target_ids(self.source_ids(sentence, language), beam_size=3, length_penalty=0.6, minimum=8, limit=24)
         return self._checkpoint.target_tokenizer.decode(ids)
 
 
@@ -59,7 +59,7 @@ def oracle(tiny_checkpoint: Path) -> Oracle:
 
 @pytest.fixture(scope="module")
 def repository(tiny_bundle_repository: Path, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Hold "tiny", from zh to en, and "many", the same weights, from ja to en and fr."""
+    """Return a repository with "tiny", zh to en, and "many", the same weights, ja to en and fr."""
     root = Path(shutil.copytree(tiny_bundle_repository, tmp_path_factory.mktemp("two"), dirs_exist_ok=True))
     folder = Path(shutil.copytree(root / "tiny" / "1", root / "many" / "1"))
     manifest = json.loads((folder / "manifest.json").read_text())
@@ -82,7 +82,7 @@ def repository(tiny_bundle_repository: Path, oracle: Oracle, tmp_path_factory: p
 def sample(oracle: Oracle, sentence: str, language: str, defaults: dict[str, float]) -> dict[str, Any]:
     ids = oracle.source_ids(sentence, language)
     limit = int(defaults["max_length_factor"] * len(ids) + defaults["max_length_offset"])
-    found = oracle.target_ids(ids, beam_size=4, length_penalty=1.0, least=0, limit=limit)
+    found = oracle.target_ids(ids, beam_size=4, length_penalty=1.0, minimum=0, limit=limit)
     return {"source": sentence, "source_ids": ids, "target_ids": found, "beam_size": 4, "length_penalty": 1.0}
 
 
@@ -102,9 +102,7 @@ async def test_the_models_are_listed_with_their_pairs(client: AsyncTranslationCl
     assert pairs == {"many": (("ja",), ("en", "fr")), "tiny": (("zh",), ("en",))}
 
 
-async def test_a_target_language_gives_what_the_network_gives_with_its_token(
-    client: AsyncTranslationClient, oracle: Oracle
-) -> None:
+async def test_the_target_language_selects_the_language_token(client: AsyncTranslationClient, oracle: Oracle) -> None:
     texts = {}
     for language in PREFIX_IDS:
         pair: dict[str, Any] = {"source_language": "ja", "target_language": language}
@@ -114,12 +112,12 @@ async def test_a_target_language_gives_what_the_network_gives_with_its_token(
         assert texts[language] == [oracle.translate(sentence, language) for sentence in SENTENCES]
         streamed = [each async for each in client.translate_stream(SENTENCES, model="many", **pair, **OPTIONS)]
         assert {each.index: each.translation.text for each in streamed} == dict(enumerate(texts[language]))
-        told = [part async for part in client.translate_progressively(SENTENCES[0], **pair, **OPTIONS)]
-        assert "".join(part.text_delta for part in told) == texts[language][0]
+        parts = [part async for part in client.translate_progressively(SENTENCES[0], **pair, **OPTIONS)]
+        assert "".join(part.text_delta for part in parts) == texts[language][0]
     assert len({text for of_language in texts.values() for text in of_language}) == 2 * len(SENTENCES)
 
 
-async def test_tokens_are_told_without_the_one_of_the_target_language(client: AsyncTranslationClient) -> None:
+async def test_token_details_leave_out_the_language_token(client: AsyncTranslationClient) -> None:
     [translation] = await client.translate(
         SENTENCES[:1], model="many", target_language="fr", token_details=True, **OPTIONS
     )
@@ -147,7 +145,7 @@ async def test_requests_find_their_model_by_pair_and_by_name(client: AsyncTransl
         ({}, {"source_language_code", "target_language_code"}),
     ],
 )
-async def test_a_request_that_leaves_the_target_open_is_told_which_field_to_set(
+async def test_an_ambiguous_request_is_refused_with_the_fields_to_set(
     client: AsyncTranslationClient, request_of: Any, fields: set[str]
 ) -> None:
     with pytest.raises(InvalidRequestError) as refusal:
@@ -155,6 +153,6 @@ async def test_a_request_that_leaves_the_target_open_is_told_which_field_to_set(
     assert {violation.field for violation in refusal.value.violations} == fields
 
 
-async def test_a_pair_that_nobody_translates_is_answered_with_those_that_are(client: AsyncTranslationClient) -> None:
+async def test_an_unknown_pair_is_refused_with_the_served_pairs(client: AsyncTranslationClient) -> None:
     with pytest.raises(ModelNotFoundError, match="served pairs: ja to en, ja to fr, zh to en"):
         await client.translate_one(SENTENCES[0], source_language="zh", target_language="fr")

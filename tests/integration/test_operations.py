@@ -36,7 +36,7 @@ async def test_health_is_serving_exactly_while_the_models_are_warm(start_server:
         assert await statuses(running.address) == {health_pb2.HealthCheckResponse.NOT_SERVING}
 
 
-async def test_a_scrape_counts_what_was_done(running: Any, client: AsyncTranslationClient) -> None:
+async def test_metrics_count_the_requests(running: Any, client: AsyncTranslationClient) -> None:
     await client.translate(["你好。", "谢谢你。我有一只猫。"])
     assert len([item async for item in client.translate_stream(["你好。"] * 3)]) == 3
     await running.server.rpc.join()
@@ -57,7 +57,7 @@ async def test_a_scrape_counts_what_was_done(running: Any, client: AsyncTranslat
     assert scrape.value("nmt_source_tokens_total", **model) == scrape.value("nmt_request_source_tokens_sum", **model)
 
 
-async def test_tls_with_client_certificates(start_server: Any, tmp_path: Path) -> None:
+async def test_tls_can_require_client_certificates(start_server: Any, tmp_path: Path) -> None:
     authority = trustme.CA()
     for name in ("server", "client"):
         certificate = authority.issue_cert(f"{name}.example.com")
@@ -79,7 +79,7 @@ async def test_tls_with_client_certificates(start_server: Any, tmp_path: Path) -
                 await client.translate_one("你好。", timeout=5)
 
 
-async def test_sigterm_answers_what_was_accepted_and_exits_with_0(start_process: Any) -> None:
+async def test_sigterm_answers_accepted_requests_and_exits_with_0(start_process: Any) -> None:
     async with start_process("--log-level=debug") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
@@ -95,13 +95,15 @@ async def test_sigterm_answers_what_was_accepted_and_exits_with_0(start_process:
     assert exit_status == 0
     assert len(translated) + len(refused) == 100
     assert len({translation.text for translation in translated}) == 1
-    # At this level the server says of every RPC how it ended: each that it finished has reached its caller.
+    # At this level the server logs the end of every RPC: each one that it finished has reached its caller.
     assert len([line for line in server.logged("rpc") if line["code"] == "OK"]) == len(translated)
     assert {line["code"] for line in server.logged("rpc")} <= {"OK", "UNAVAILABLE"}
     assert server.logged("stopped")[0]["drained"] is True
 
 
-async def test_onnxruntime_reports_nothing(start_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_onnxruntime_writes_no_telemetry(
+    start_process: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY", raising=False)
     for name in ("HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(tmp_path))
@@ -123,7 +125,7 @@ async def test_sigterm_while_loading_stops_at_once(start_process: Any) -> None:
         assert await server.stop() == 0
 
 
-async def test_a_drain_past_its_limit_cuts_off_and_still_exits_with_0(start_process: Any) -> None:
+async def test_a_drain_past_its_limit_cuts_requests_off_and_exits_with_0(start_process: Any) -> None:
     async with start_process("--drain-timeout-seconds=0") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
@@ -136,7 +138,7 @@ async def test_a_drain_past_its_limit_cuts_off_and_still_exits_with_0(start_proc
     assert server.logged("stopped")[0]["drained"] is False
 
 
-async def test_the_settings_are_logged_at_start_and_no_text_ever(start_process: Any) -> None:
+async def test_settings_are_logged_and_texts_are_not(start_process: Any) -> None:
     async with start_process("--max-batch-sentences=7", "--log-level=debug") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
@@ -147,7 +149,7 @@ async def test_the_settings_are_logged_at_start_and_no_text_ever(start_process: 
 
 
 @pytest.mark.parametrize(
-    ("flags", "status", "told"),
+    ("flags", "status", "reason"),
     [
         (["--workers=-1"], 2, "--workers (XUANZANG_WORKERS)"),
         (["--models=EMPTY"], 1, "no bundle"),
@@ -155,8 +157,8 @@ async def test_the_settings_are_logged_at_start_and_no_text_ever(start_process: 
         (["--models=EMPTY", "--address=127.0.0.1:0", "--probe"], 1, ""),
     ],
 )
-async def test_a_server_that_cannot_run_says_why_in_a_line(
-    tmp_path: Path, flags: list[str], status: int, told: str
+async def test_a_server_that_cannot_run_logs_the_reason(
+    tmp_path: Path, flags: list[str], status: int, reason: str
 ) -> None:
     arguments = [flag.replace("EMPTY", str(tmp_path)) for flag in flags]
     process = await asyncio.create_subprocess_exec(
@@ -165,14 +167,14 @@ async def test_a_server_that_cannot_run_says_why_in_a_line(
     )
     _, logged = await process.communicate()
     assert process.returncode == status
-    assert told in logged.decode()
+    assert reason in logged.decode()
     assert "Traceback" not in logged.decode()
 
 
-async def test_a_stop_refuses_callers_who_never_pause_instead_of_losing_their_requests(start_server: Any) -> None:
+async def test_a_stop_loses_no_request_of_callers_that_never_pause(start_server: Any) -> None:
     stopped = asyncio.Event()
 
-    async def call_on_and_on(address: str) -> set[grpc.StatusCode]:
+    async def call_repeatedly(address: str) -> set[grpc.StatusCode]:
         codes = set()
         request = pb.TranslateTextRequest(contents=["你好。"], options=pb.DecodingOptions(max_target_length=3))
         options = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
@@ -183,7 +185,7 @@ async def test_a_stop_refuses_callers_who_never_pause_instead_of_losing_their_re
         return codes
 
     async with start_server() as running:
-        callers = [asyncio.ensure_future(call_on_and_on(running.address)) for _ in range(16)]
+        callers = [asyncio.ensure_future(call_repeatedly(running.address)) for _ in range(16)]
         async with AsyncTranslationClient(running.address) as client:
             await client.translate_one("你好。")
         await running.server.drain()
@@ -196,16 +198,16 @@ async def test_no_call_is_lost_when_one_of_two_servers_stops(start_server: Any) 
     stopped = asyncio.Event()
     options: Any = {"max_target_length": 3}
 
-    async def call_on_and_on(addresses: list[str]) -> list[str]:
+    async def call_repeatedly(addresses: list[str]) -> list[str]:
         async with AsyncTranslationClient(addresses) as client:
             texts = [(await client.translate_one("你好。", **options)).text]
             while not stopped.is_set():
                 texts.append((await client.translate_one("你好。", **options)).text)
-            # The other server is there for what comes afterwards too.
+            # The other server answers later calls, too.
             return [*texts, (await client.translate_one("你好。", **options)).text]
 
     async with start_server() as staying, start_server() as going:
-        callers = [asyncio.ensure_future(call_on_and_on([going.address, staying.address])) for _ in range(8)]
+        callers = [asyncio.ensure_future(call_repeatedly([going.address, staying.address])) for _ in range(8)]
         async with AsyncTranslationClient(going.address) as client:
             expected = (await client.translate_one("你好。", **options)).text
         await going.server.drain()
@@ -215,7 +217,7 @@ async def test_no_call_is_lost_when_one_of_two_servers_stops(start_server: Any) 
     assert min(map(len, answered)) > 1
 
 
-async def test_a_shortlist_of_a_model_that_is_not_served_ends_the_start(start_process: Any) -> None:
+async def test_a_shortlist_of_an_unserved_model_ends_the_start(start_process: Any) -> None:
     async with start_process("--shortlist=tinny") as process:
         assert await process.ended() == 1
     [refusal] = process.logged("cannot serve")

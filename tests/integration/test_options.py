@@ -53,18 +53,19 @@ async def test_no_translation_depends_on_the_options_of_others(client: AsyncTran
     assert together == alone
 
 
-async def test_every_hypothesis_begins_with_the_prefix_and_goes_on_as_the_model_would(
-    client: AsyncTranslationClient,
-) -> None:
+async def test_a_prefix_of_a_translation_gives_the_same_translation(client: AsyncTranslationClient) -> None:
     [free] = texts_of(await client.translate_one(TEXT, beam_size=1))
     beginning = free[: len(free) // 2].rpartition(" ")[0]
     assert texts_of(await client.translate_one(TEXT, beam_size=1, target_prefix=beginning)) == [free]
+
+
+async def test_every_hypothesis_starts_with_the_prefix(client: AsyncTranslationClient) -> None:
     forced = texts_of(await client.translate_one(TEXT, target_prefix="they have", num_hypotheses=4))
     assert all(text.startswith("they have") for text in forced)
     assert len(set(forced)) == 4
 
 
-async def test_what_is_suppressed_occurs_nowhere(client: AsyncTranslationClient) -> None:
+async def test_suppressed_texts_occur_in_no_hypothesis(client: AsyncTranslationClient) -> None:
     [hypothesis] = (await client.translate_one(TEXT, token_details=True)).hypotheses
     unwanted = {token.text.strip() for token in hypothesis.tokens if token.text.strip().isalpha()}
     assert unwanted
@@ -73,7 +74,7 @@ async def test_what_is_suppressed_occurs_nowhere(client: AsyncTranslationClient)
         assert not unwanted & {token.text.strip() for token in hypothesis.tokens}
 
 
-async def test_no_sequence_of_tokens_occurs_again(client: AsyncTranslationClient) -> None:
+async def test_no_repeat_ngram_size_prevents_repeated_pairs(client: AsyncTranslationClient) -> None:
     options: Any = {"min_target_length": 30, "token_details": True}
     [free] = (await client.translate_one(TEXT, **options)).hypotheses
     [other] = (await client.translate_one(TEXT, no_repeat_ngram_size=2, **options)).hypotheses
@@ -82,13 +83,13 @@ async def test_no_sequence_of_tokens_occurs_again(client: AsyncTranslationClient
 
 
 def repeated_pairs(hypothesis: Hypothesis) -> set[tuple[str, str]]:
-    # Parts of a character have no text of their own, so that different ones look the same.
+    # Parts of a character have no text of their own, so different ones look the same.
     texts = [token.text.replace("\ufffd", "") for token in hypothesis.tokens]
     pairs = [pair for pair in itertools.pairwise(texts) if all(pair)]
     return {pair for pair in pairs if pairs.count(pair) > 1}
 
 
-async def test_a_repetition_penalty_makes_the_tokens_of_a_translation_more_diverse(
+async def test_a_repetition_penalty_makes_tokens_more_diverse(
     client: AsyncTranslationClient,
 ) -> None:
     options: Any = {"min_target_length": 30, "token_details": True}
@@ -97,7 +98,7 @@ async def test_a_repetition_penalty_makes_the_tokens_of_a_translation_more_diver
     assert len({token.text for token in other.tokens}) > len({token.text for token in free.tokens})
 
 
-async def test_a_coverage_penalty_changes_scores_and_nothing_that_it_is_zero_for(
+async def test_a_coverage_penalty_lowers_scores_and_zero_changes_nothing(
     client: AsyncTranslationClient,
 ) -> None:
     plain = await client.translate_one(TEXT, return_scores=True)
@@ -107,7 +108,7 @@ async def test_a_coverage_penalty_changes_scores_and_nothing_that_it_is_zero_for
     assert (much.hypotheses[0].score or 0.0) < (plain.hypotheses[0].score or 0.0)
 
 
-async def test_equal_seeds_give_equal_draws_and_others_give_others(client: AsyncTranslationClient) -> None:
+async def test_equal_seeds_give_equal_draws_and_other_seeds_others(client: AsyncTranslationClient) -> None:
     async def drawn(**sampling: Any) -> list[tuple[str, float]]:
         options = SamplingOptions(**sampling)
         return shown(await client.translate_one(TEXT, sampling=options, num_hypotheses=8, return_scores=True))
@@ -134,18 +135,18 @@ async def test_alternatives_differ_right_after_the_prefix(client: AsyncTranslati
     [alone] = (await client.translate_one(TEXT, target_prefix=prefix, token_details=True, beam_size=1)).hypotheses
     common = 0
     if prefix:
-        common = next(place for place, token in enumerate(alone.tokens) if token.score)
+        common = next(index for index, token in enumerate(alone.tokens) if token.score)
     openings = [hypothesis.tokens[common] for hypothesis in translation.hypotheses]
-    # Parts of a character look the same, but are not equally likely.
+    # Parts of a character have the same text, but not the same probability.
     assert len({(token.text, token.score) for token in openings}) == 6
     assert all(text.startswith(prefix) for text in texts_of(translation))
-    # The likeliest opening is the one that greedy search takes.
+    # Greedy search takes the most likely opening.
     assert max(openings, key=lambda token: token.score).text == alone.tokens[common].text
     scores = [hypothesis.score or 0.0 for hypothesis in translation.hypotheses]
     assert scores == sorted(scores, reverse=True)
 
 
-async def test_tokens_make_up_the_text_and_its_score(client: AsyncTranslationClient) -> None:
+async def test_tokens_add_up_to_the_text_and_its_score(client: AsyncTranslationClient) -> None:
     for translation in await client.translate(SENTENCES, token_details=True, return_scores=True, length_penalty=1.0):
         [hypothesis] = translation.hypotheses
         assert len(hypothesis.tokens) == hypothesis.token_count
@@ -167,17 +168,17 @@ async def test_tokens_point_into_their_own_sentence_of_the_text(client: AsyncTra
     ]
 
 
-async def test_details_are_given_only_when_asked_for(client: AsyncTranslationClient) -> None:
+async def test_token_details_are_returned_only_on_request(client: AsyncTranslationClient) -> None:
     assert (await client.translate_one(TEXT)).hypotheses[0].tokens == ()
 
 
-async def test_time_that_runs_out_gives_what_was_found_so_far(client: AsyncTranslationClient) -> None:
+async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslationClient) -> None:
     long: Any = {"beam_size": 16, "min_target_length": 250, "max_target_length": 254, "partial_on_deadline": True}
     started = time.perf_counter()
     whole = await client.translate_one(TEXT, timeout=600, **long)
     seconds = time.perf_counter() - started
     reasons = {whole.hypotheses[0].finish_reason}
-    # Somewhere between no time at all and enough of it, whatever the machine is doing besides.
+    # One of these times lies between none and enough, whatever else the machine is doing.
     for share in (0.3, 0.5, 0.7, 0.9) * 10:
         try:
             partial = await client.translate_one(TEXT, timeout=share * seconds, **long)
@@ -190,7 +191,7 @@ async def test_time_that_runs_out_gives_what_was_found_so_far(client: AsyncTrans
     assert 0 < partial.hypotheses[0].token_count < whole.hypotheses[0].token_count
 
 
-async def test_a_caller_with_one_text_does_not_wait_for_those_of_another(running: Any) -> None:
+async def test_a_single_text_does_not_wait_for_the_texts_of_another_caller(running: Any) -> None:
     async with (
         AsyncTranslationClient(running.address, client_id="many") as many,
         AsyncTranslationClient(running.address, client_id="one") as one,

@@ -33,7 +33,7 @@ async def parts_of(client: AsyncTranslationClient, text: str, **options: Any) ->
     ],
 )
 @pytest.mark.parametrize("text", [*SENTENCES, LONG_TEXT, "", " \n"])
-async def test_the_parts_are_the_text_that_an_ordinary_call_gives(
+async def test_the_parts_form_the_text_of_an_ordinary_call(
     client: AsyncTranslationClient, text: str, options: Any
 ) -> None:
     *before, last = await parts_of(client, text, **options)
@@ -47,7 +47,7 @@ async def test_a_long_text_comes_sentence_by_sentence_or_faster(client: AsyncTra
     assert len([part for part in parts if part.text_delta]) >= 12
 
 
-async def test_the_best_of_several_hypotheses_is_what_was_told(client: AsyncTranslationClient) -> None:
+async def test_the_parts_form_the_best_of_several_hypotheses(client: AsyncTranslationClient) -> None:
     for options in (
         {"beam_size": 4, "num_hypotheses": 4},
         {"return_alternatives": True, "num_hypotheses": 3},
@@ -60,7 +60,7 @@ async def test_the_best_of_several_hypotheses_is_what_was_told(client: AsyncTran
         assert "".join(part.text_delta for part in parts) == last.text
 
 
-async def test_the_prefix_is_told_too(client: AsyncTranslationClient) -> None:
+async def test_the_parts_include_the_prefix(client: AsyncTranslationClient) -> None:
     parts = await parts_of(client, SENTENCES[1], target_prefix="they have")
     assert "".join(part.text_delta for part in parts).startswith("they have")
 
@@ -70,8 +70,8 @@ async def test_the_blocking_client_gets_the_same_parts(client: AsyncTranslationC
         with TranslationClient(running.address) as translator:
             return [part.text_delta for part in translator.translate_progressively(LONG_TEXT)]
 
-    told = await asyncio.to_thread(blocking)
-    assert "".join(told) == (await client.translate_one(LONG_TEXT)).text
+    parts = await asyncio.to_thread(blocking)
+    assert "".join(parts) == (await client.translate_one(LONG_TEXT)).text
 
 
 async def test_bad_input_names_the_field(client: AsyncTranslationClient) -> None:
@@ -97,7 +97,7 @@ async def test_leaving_early_frees_the_worker(client: AsyncTranslationClient, ru
     )
 
 
-async def test_a_drain_lets_it_come_to_its_end(client: AsyncTranslationClient, running: Any) -> None:
+async def test_a_drain_lets_a_progressive_call_finish(client: AsyncTranslationClient, running: Any) -> None:
     parts = client.translate_progressively(LONG_TEXT)
     await anext(parts)
     draining = asyncio.ensure_future(running.server.drain())

@@ -14,7 +14,7 @@ from xuanzang.model.evaluation import measure, read_test_set
 LINES = ["我有一只猫。\tI have one cat.\tpets", "你有两条鱼。\tyou have two fish.\tsea", "老师有 3 只狗。\tthree\tpets"]
 
 
-async def test_a_served_model_is_measured_by_what_it_answers(
+async def test_quality_is_measured_on_the_answers_of_the_server(
     running: Any, client: AsyncTranslationClient, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, plain = tmp_path / "animals.tsv", tmp_path / "plain.tsv"
@@ -36,7 +36,7 @@ async def test_a_served_model_is_measured_by_what_it_answers(
     assert "tiny, version 1, float32, beam 4, length penalty 1, through the server" in table
 
 
-async def test_a_sentence_that_the_server_refuses_counts_as_empty(
+async def test_a_refused_sentence_counts_as_empty(
     running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "long.tsv"
@@ -46,7 +46,7 @@ async def test_a_sentence_that_the_server_refuses_counts_as_empty(
     assert "long, line 2: " in capsys.readouterr().err
 
 
-async def test_what_cannot_be_measured_is_said_in_one_line(
+async def test_failures_are_reported_in_one_line(
     running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "animals.tsv"

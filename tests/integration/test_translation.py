@@ -8,9 +8,7 @@ from xuanzang.client import AsyncTranslationClient, FinishReason, TranslationCli
 TEXTS = ["我有一只猫。", "你好。", "今天天气很好，我们去公园吧。", "谢谢你。"]
 
 
-async def test_a_text_has_the_same_translation_alone_in_a_batch_on_a_stream_and_from_either_client(
-    client: AsyncTranslationClient, running: Any
-) -> None:
+async def test_every_kind_of_call_gives_the_same_translation(client: AsyncTranslationClient, running: Any) -> None:
     def synchronous() -> list[str]:
         with TranslationClient(running.address) as translator:
             return [translation.text for translation in translator.translate(TEXTS, target_language="en")]
@@ -21,7 +19,7 @@ async def test_a_text_has_the_same_translation_alone_in_a_batch_on_a_stream_and_
     assert together == alone == streamed == await asyncio.to_thread(synchronous)
 
 
-async def test_every_asked_for_hypothesis_comes_best_first_with_its_score(client: AsyncTranslationClient) -> None:
+async def test_hypotheses_come_best_first_with_their_scores(client: AsyncTranslationClient) -> None:
     translation = await client.translate_one("你好。", beam_size=4, num_hypotheses=4, return_scores=True)
     scores = [hypothesis.score for hypothesis in translation.hypotheses]
     assert len(scores) == 4
@@ -29,7 +27,7 @@ async def test_every_asked_for_hypothesis_comes_best_first_with_its_score(client
     assert scores == sorted(scores, key=lambda score: -(score or 0.0))
 
 
-async def test_blank_texts_are_answered_as_they_are(client: AsyncTranslationClient) -> None:
+async def test_blank_texts_are_answered_unchanged(client: AsyncTranslationClient) -> None:
     blank = ["", "  ", "\n\t"]
     translations = await client.translate(blank)
     assert [translation.text for translation in translations] == blank
@@ -42,7 +40,7 @@ async def test_line_breaks_of_a_long_text_are_kept(client: AsyncTranslationClien
     assert translation.text.endswith("\n")
 
 
-async def test_a_short_limit_cuts_the_translation_and_says_so(client: AsyncTranslationClient) -> None:
+async def test_max_target_length_cuts_a_translation_with_its_finish_reason(client: AsyncTranslationClient) -> None:
     translation = await client.translate_one("今天天气很好。", max_target_length=2, min_target_length=2)
     [hypothesis] = translation.hypotheses
     assert hypothesis.finish_reason is FinishReason.MAX_LENGTH
@@ -56,7 +54,7 @@ async def test_the_model_is_listed_as_the_bundle_describes_it(client: AsyncTrans
     assert len(model.manifest_sha256) == 64
 
 
-async def test_many_callers_at_once_each_get_their_own_translation(client: AsyncTranslationClient) -> None:
+async def test_concurrent_callers_get_their_own_translations(client: AsyncTranslationClient) -> None:
     expected = {text: (await client.translate_one(text)).text for text in TEXTS}
     wanted = TEXTS * 25
     translations = await asyncio.gather(*(client.translate_one(text) for text in wanted))

@@ -21,7 +21,7 @@ from xuanzang.translation.v1 import translation_pb2
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.integers(1, 16))
-async def test_a_batch_holds_the_oldest_sentence_and_is_full_if_it_can_be(lengths: list[int], max_batch: int) -> None:
+async def test_a_batch_holds_the_oldest_sentence_and_is_full_if_possible(lengths: list[int], max_batch: int) -> None:
     queue = [Waiting(pieces=["a"] * length, since=0.0, translation=asyncio.Future()) for length in lengths]
     batch = choose_batch(queue, max_batch)
     assert queue[0] in batch
@@ -48,7 +48,7 @@ async def address(tiny_checkpoint: Path, processor: SentencePieceProcessor, tmp_
     await server.stop(None)
 
 
-async def test_sentences_that_share_batches_are_translated_as_alone(
+async def test_sentences_of_a_batch_have_their_own_translations(
     address: str, processor: SentencePieceProcessor, toy_pairs: list[tuple[str, str]]
 ) -> None:
     async with grpc.aio.insecure_channel(address) as channel:
@@ -83,7 +83,7 @@ async def test_callers_count_every_answer(address: str, toy_pairs: list[tuple[st
     assert 0 < result.p50_ms <= result.p95_ms <= result.p99_ms
 
 
-async def test_callers_count_requests_that_fail_as_errors(address: str) -> None:
+async def test_failed_requests_count_as_errors(address: str) -> None:
     # No text: the servicer fails.
     load = Load(address=address, rate=None, callers=1, seconds=0.1, warm_up_seconds=0, seed=1)
     with pytest.raises(ValueError, match=r"[1-9]\d* failed"):

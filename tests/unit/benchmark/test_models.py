@@ -47,7 +47,7 @@ def bundle(tiny_bundle_repository: Path) -> Path:
     return tiny_bundle_repository / "tiny" / "1"
 
 
-def test_an_unpacked_bundle_has_the_weights_that_were_exported_up_to_rounding(
+def test_an_unpacked_bundle_has_the_exported_weights_up_to_rounding(
     bundle: Path, tiny_checkpoint: Path, tmp_path: Path
 ) -> None:
     unpack_bundle(bundle, tmp_path / "checkpoint")
@@ -69,7 +69,7 @@ def test_quantising_unpacked_weights_gives_the_integers_of_the_bundle(tmp_path: 
     assert (integers == constants[name]).all()
 
 
-def test_multiply_adds_are_those_of_every_weight_that_a_token_meets() -> None:
+def test_multiply_adds_count_every_weight_that_a_token_uses() -> None:
     config = TransformerConfig(
         source_vocab_size=50, target_vocab_size=50, **PRESETS["tiny"] | {"num_encoder_layers": 1}
     )
@@ -84,7 +84,7 @@ def test_multiply_adds_are_those_of_every_weight_that_a_token_meets() -> None:
     assert multiply_adds(config, [7], [5], beam_size=4) == 7 * per_source_token + (1 + 4 * 4) * per_row
 
 
-def test_ctranslate2_gets_our_shortlist(tiny_checkpoint: Path, tmp_path: Path) -> None:
+def test_ctranslate2_decodes_with_our_shortlist(tiny_checkpoint: Path, tmp_path: Path) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
     size = checkpoint.model.config.target_vocab_size
     # Each source piece suggests itself.

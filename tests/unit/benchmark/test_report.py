@@ -53,7 +53,7 @@ def whole_report() -> Report:
     )
 
 
-def test_the_json_is_as_readers_expect_it() -> None:
+def test_the_json_has_its_documented_fields() -> None:
     found = json.loads(json.dumps(as_json(whole_report())))
     assert list(found) == ["machine", "engine", "served", "cost"]
     assert found["engine"] == [
@@ -79,7 +79,7 @@ def test_the_json_is_as_readers_expect_it() -> None:
     }
 
 
-def test_parts_that_were_not_measured_are_empty(tmp_path: Path) -> None:
+def test_unmeasured_parts_are_empty(tmp_path: Path) -> None:
     found = as_json(Report())
     assert (found["engine"], found["served"], found["cost"]) == ([], [], {})
     assert as_markdown(Report()).startswith("Machine: ")
@@ -102,13 +102,13 @@ def test_the_chart_names_both_engines(tmp_path: Path) -> None:
     assert "CTranslate2 p95" in chart
 
 
-def test_the_cpu_that_others_used_is_what_is_busy_and_not_ours() -> None:
+def test_the_share_of_others_is_the_busy_time_that_is_not_ours() -> None:
     before, after = CpuTimes(total=100, busy=40, own=10), CpuTimes(total=300, busy=220, own=150)
     assert share_of_others(before, after) == (180 - 140) / 200
     assert share_of_others(before, before._replace(total=101, busy=40.5, own=11)) == 0
 
 
-def test_the_clock_counts_our_own_work() -> None:
+def test_cpu_times_grow_with_our_own_work() -> None:
     before = cpu_times()
     while (after := cpu_times()).own == before.own:
         pass
@@ -116,7 +116,7 @@ def test_the_clock_counts_our_own_work() -> None:
     assert after.busy >= before.busy
 
 
-def test_medians_are_taken_figure_by_figure_and_errors_add_up() -> None:
+def test_medians_are_per_figure_and_errors_add_up() -> None:
     found = medians([figures(1, errors=1), figures(3), figures(2, errors=2)])
     assert found.sentences_per_second == 200
     assert found.p95_ms == 40

@@ -1,4 +1,4 @@
-"""A real gRPC server on a free port whose answers each test scripts, and both clients behind one face."""
+"""Scripted gRPC servers on free ports, and both clients with one interface."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Parts = Iterator[pb.TranslateTextProgressivelyResponse]
 
 
 def translated(text: str) -> pb.Translation:
-    """Translate as the scripted server does: into upper case."""
+    """Return the translation that scripted servers give by default: upper case."""
     reason = pb.FINISH_REASON_END_OF_SENTENCE
     return pb.Translation(hypotheses=[pb.Hypothesis(text=text.upper(), token_count=2, finish_reason=reason)])
 
@@ -59,33 +59,46 @@ def echo_in_parts(request: pb.TranslateTextProgressivelyRequest, context: grpc.S
 
 
 class Script(translation_pb2_grpc.TranslationServiceServicer):
-    """The service, with every method replaceable; it keeps the unary requests and their metadata."""
+    """The service with replaceable methods, which records every request and the metadata of every call."""
 
     def __init__(self) -> None:
         self.on_translate: Callable[[Any, Any], Any] = echo
         self.on_stream: Callable[[Any, Any], Any] = echo_stream
         self.on_progressive: Callable[[Any, Any], Any] = echo_in_parts
         self.models = pb.ListModelsResponse()
-        self.requests: list[pb.TranslateTextRequest] = []
+        self.requests: list[Any] = []
+        self.metadata: list[dict[str, str]] = []
         self.address = ""
 
     def TranslateText(self, request: Any, context: Any) -> Any:  # noqa: N802
-        self.requests.append(request)
+        self._record(context, request)
         return self.on_translate(request, context)
 
     def StreamTranslateText(self, request_iterator: Any, context: Any) -> Any:  # noqa: N802
-        return self.on_stream(request_iterator, context)
+        self._record(context)
+        return self.on_stream(self._recorded(request_iterator), context)
 
     def TranslateTextProgressively(self, request: Any, context: Any) -> Any:  # noqa: N802
+        self._record(context, request)
         return self.on_progressive(request, context)
 
     def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:  # noqa: N802
+        self._record(context, request)
         return self.models
+
+    def _record(self, context: Any, *requests: Any) -> None:
+        self.metadata.append(dict(context.invocation_metadata()))
+        self.requests += requests
+
+    def _recorded(self, requests: Requests) -> Requests:
+        for request in requests:
+            self.requests.append(request)
+            yield request
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Script]]:
-    """Start scripted servers on free ports, over TLS if credentials are given."""
+    """Return a function that starts a scripted server, over TLS if credentials are given."""
     servers: list[grpc.Server] = []
 
     def start(credentials: grpc.ServerCredentials | None = None) -> Script:
@@ -112,7 +125,7 @@ def script(serve: Callable[..., Script]) -> Script:
 
 
 class Blocking:
-    """Calls through TranslationClient."""
+    """TranslationClient, opened for each call."""
 
     def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None, client_id: str | None = None) -> None:
         self._open = partial(TranslationClient, address, tls=tls, timeout=20, client_id=client_id)
@@ -139,7 +152,7 @@ class Blocking:
 
 
 class Asyncio:
-    """The same calls through AsyncTranslationClient."""
+    """AsyncTranslationClient with the same blocking methods, opened for each call."""
 
     def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None, client_id: str | None = None) -> None:
         self._open = partial(AsyncTranslationClient, address, tls=tls, timeout=20, client_id=client_id)
@@ -185,7 +198,7 @@ Client = Blocking | Asyncio
 
 @pytest.fixture(params=[Blocking, Asyncio])
 def client_type(request: pytest.FixtureRequest) -> type[Client]:
-    """Either client: what a test says holds for both."""
+    """Return each client in turn, so that a test holds for both."""
     kind: type[Client] = request.param
     return kind
 

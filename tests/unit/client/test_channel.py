@@ -41,7 +41,7 @@ def test_addresses_become_one_target(address: Any, target: str) -> None:
         (["10.0.0.1:1", "[::1]:1"], "all IPv4 or all IPv6"),
     ],
 )
-def test_addresses_that_cannot_be_one_target_are_refused_with_the_reason(address: Any, reason: str) -> None:
+def test_addresses_that_form_no_target_are_refused_with_the_reason(address: Any, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         sdk.TranslationClient(address)
 
@@ -80,7 +80,7 @@ def test_a_server_with_the_right_certificate_is_trusted(
     assert client.translate_one("a").text == "A"
 
 
-def test_a_server_signed_by_somebody_else_is_not_reached(
+def test_a_certificate_of_another_authority_is_not_trusted(
     client_type: type[Client], serve: Serve, authority: trustme.CA
 ) -> None:
     script = serve(server_credentials(trustme.CA(), "127.0.0.1"))
@@ -89,7 +89,7 @@ def test_a_server_signed_by_somebody_else_is_not_reached(
         client.translate_one("a")
 
 
-def test_the_name_in_the_certificate_may_differ_from_the_address_if_it_is_given(
+def test_server_name_allows_a_certificate_for_another_name(
     client_type: type[Client], serve: Serve, authority: trustme.CA
 ) -> None:
     script = serve(server_credentials(authority, "translation.example"))
@@ -97,7 +97,7 @@ def test_the_name_in_the_certificate_may_differ_from_the_address_if_it_is_given(
     assert client_type(script.address, tls=tls).translate_one("a").text == "A"
 
 
-def test_a_server_that_asks_for_a_certificate_gets_ours(
+def test_the_client_certificate_is_sent_to_a_server_that_requires_one(
     client_type: type[Client], serve: Serve, authority: trustme.CA
 ) -> None:
     script = serve(server_credentials(authority, "127.0.0.1", ask_client=True))

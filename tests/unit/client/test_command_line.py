@@ -67,21 +67,21 @@ def test_lines_of_standard_input_stay_one_line_each(run: Run) -> None:
     assert run("translate", given="a\n\nb\r\nc") == (0, "A\n\nB\r\nC\n", "")
 
 
-def test_lines_of_a_file_are_written_in_their_order_to_another(run: Run, script: Script, tmp_path: Path) -> None:
+def test_lines_of_a_file_are_written_to_another_in_their_order(run: Run, script: Script, tmp_path: Path) -> None:
     script.on_stream = lambda requests, context: reversed(list(refuse_long(requests, context)))
     (tmp_path / "zh").write_text("".join(f"line {number}\n" for number in range(100)))
     assert run("translate", "-f", tmp_path / "zh", "-o", tmp_path / "en") == (0, "", "")
     assert (tmp_path / "en").read_text() == "".join(f"LINE {number}\n" for number in range(100))
 
 
-def test_a_refused_line_leaves_an_empty_one_and_is_named(run: Run, script: Script) -> None:
+def test_a_refused_line_leaves_an_empty_one_and_is_reported(run: Run, script: Script) -> None:
     script.on_stream = refuse_long
     code, output, errors = run("translate", given="a\nmuch too long\nc\n")
     assert (code, output) == (1, "A\n\nC\n")
     assert errors == "xuanzang: line 2: content is longer than 10\n"
 
 
-def test_json_holds_all_there_is_to_know_of_each_text(run: Run, script: Script) -> None:
+def test_json_holds_all_fields_of_each_result(run: Run, script: Script) -> None:
     script.on_stream = refuse_long
     code, output, _ = run("translate", "--json", "a", "much too long")
     assert code == 1
@@ -96,23 +96,19 @@ def test_json_holds_all_there_is_to_know_of_each_text(run: Run, script: Script) 
     ]
 
 
-def test_options_reach_the_server_and_scores_stand_before_the_text(run: Run, script: Script) -> None:
-    seen = []
+def test_scores_stand_before_the_text(run: Run, script: Script) -> None:
+    script.on_stream = refuse_long
+    assert run("translate", "--scores", "a") == (0, "-0.2500\tA\n", "")
 
-    def remember(requests: Any, context: Any) -> Iterator[Any]:
-        for request in requests:
-            seen.append(request)
-            yield from refuse_long([request], context)
 
-    script.on_stream = remember
+def test_flags_of_the_search_reach_the_server(run: Run, script: Script) -> None:
     options = "--source zh --target en --model m --beam-size 3 --num-hypotheses 1 --length-penalty 0.5"
     lengths = "--min-target-length 1 --max-target-length 9"
     against = "--coverage-penalty 0.25 --repetition-penalty 1.5 --no-repeat-ngram-size 3 --target-prefix I"
     never = "--suppressed-text cat --suppressed-text dog"
     given = [word for group in (options, lengths, against, never) for word in group.split()]
-    code, output, _ = run("translate", "--scores", *given, "a")
-    assert (code, output) == (0, "-0.2500\tA\n")
-    assert seen == [
+    assert run("translate", "--scores", *given, "a")[0] == 0
+    assert script.requests == [
         pb.StreamTranslateTextRequest(
             id="0",
             content="a",
@@ -152,22 +148,14 @@ def test_options_reach_the_server_and_scores_stand_before_the_text(run: Run, scr
         ([], pb.DecodingOptions()),
     ],
 )
-def test_draws_alternatives_and_details_are_asked_for_by_flags(
+def test_flags_request_sampling_alternatives_and_token_details(
     run: Run, script: Script, arguments: list[Any], options: pb.DecodingOptions
 ) -> None:
-    seen = []
-
-    def remember(requests: Any, context: Any) -> Iterator[Any]:
-        for request in requests:
-            seen.append(request.options)
-            yield from refuse_long([request], context)
-
-    script.on_stream = remember
     assert run("translate", *arguments, "a")[0] == 0
-    assert seen == [options]
+    assert [request.options for request in script.requests] == [options]
 
 
-def test_details_of_tokens_are_in_the_json(run: Run, script: Script) -> None:
+def test_json_holds_token_details(run: Run, script: Script) -> None:
     tokens = [pb.TokenDetail(text="A", score=-0.25, source_start=0, source_end=1)]
     translation = pb.Translation(hypotheses=[pb.Hypothesis(text="A", tokens=tokens)])
     script.on_stream = lambda requests, context: (
@@ -179,17 +167,9 @@ def test_details_of_tokens_are_in_the_json(run: Run, script: Script) -> None:
     assert hypothesis["tokens"] == [{"text": "A", "score": -0.25, "source_start": 0, "source_end": 1}]
 
 
-def test_the_name_of_the_caller_is_sent(run: Run, script: Script) -> None:
-    names = []
-    answer = script.on_stream
-
-    def remember(requests: Any, context: Any) -> Any:
-        names.append(dict(context.invocation_metadata())["x-client-id"])
-        return answer(requests, context)
-
-    script.on_stream = remember
+def test_the_client_id_is_sent(run: Run, script: Script) -> None:
     assert run("translate", "--client-id", "nightly", "a")[0] == 0
-    assert names == ["nightly"]
+    assert [metadata["x-client-id"] for metadata in script.metadata] == ["nightly"]
 
 
 def test_progressive_results_are_the_same_lines(run: Run) -> None:
@@ -197,7 +177,7 @@ def test_progressive_results_are_the_same_lines(run: Run) -> None:
     assert run("translate", "--progressive", given="a\n\nb\n") == (0, "A\n\nB\n", "")
 
 
-def test_a_part_is_written_before_the_next_is_known(start: Callable[..., Any], script: Script) -> None:
+def test_a_part_is_written_before_the_next_one_arrives(start: Callable[..., Any], script: Script) -> None:
     written = threading.Event()
 
     def half(request: Any, context: Any) -> Iterator[Any]:
@@ -216,7 +196,7 @@ def test_a_part_is_written_before_the_next_is_known(start: Callable[..., Any], s
     assert process.wait(30) == 0
 
 
-def test_a_line_that_is_refused_progressively_is_empty_and_named(run: Run, script: Script) -> None:
+def test_a_line_refused_in_progressive_mode_is_empty_and_reported(run: Run, script: Script) -> None:
     answer = script.on_progressive
 
     def refuse_b(request: Any, context: Any) -> Iterator[Any]:
@@ -228,14 +208,14 @@ def test_a_line_that_is_refused_progressively_is_empty_and_named(run: Run, scrip
     assert run("translate", "--progressive", given="a\nb\nc\n") == (1, "A\n\nC\n", "xuanzang: line 2: no b\n")
 
 
-def test_a_text_that_came_while_the_server_was_busy_gets_a_second_chance(run: Run, script: Script) -> None:
+def test_a_text_with_a_retryable_error_is_retried_in_its_own_call(run: Run, script: Script) -> None:
     def busy(requests: Any, context: Any) -> Iterator[Any]:
         for request in requests:
             yield pb.StreamTranslateTextResponse(id=request.id, error=status_pb2.Status(code=14, message="busy"))
 
     script.on_stream = busy
     assert run("translate", "a") == (0, "A\n", "")
-    assert len(script.requests) == 1
+    assert [type(request) for request in script.requests] == [pb.StreamTranslateTextRequest, pb.TranslateTextRequest]
 
 
 def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> None:
@@ -250,7 +230,7 @@ def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> No
     assert json.loads(run("models", "--json")[1])["source_languages"] == ["zh"]
 
 
-def test_an_unreachable_server_is_a_line_and_a_code_of_its_own(run: Run) -> None:
+def test_an_unreachable_server_is_reported_in_one_line_with_code_3(run: Run) -> None:
     code, output, errors = run("translate", "a", address="127.0.0.1:1")
     assert (code, output) == (3, "")
     assert errors.startswith("xuanzang: ")
@@ -274,7 +254,7 @@ def test_an_unreachable_server_is_a_line_and_a_code_of_its_own(run: Run) -> None
         ([], b"", "required: COMMAND"),
     ],
 )
-def test_wrong_use_is_explained_in_words_with_code_two(
+def test_wrong_usage_is_explained_without_traceback_with_code_2(
     run: Run, arguments: list[str], given: str | bytes, reason: str
 ) -> None:
     code, _, errors = run(*arguments, given=given)
@@ -283,12 +263,12 @@ def test_wrong_use_is_explained_in_words_with_code_two(
     assert "Traceback" not in errors
 
 
-def test_lines_before_one_that_is_no_text_are_translated(run: Run) -> None:
+def test_lines_before_an_undecodable_one_are_translated(run: Run) -> None:
     code, output, _ = run("translate", given=b"a\nb\n\xff\n")
     assert (code, output) == (2, "A\nB\n")
 
 
-def test_help_tells_the_exit_codes(run: Run) -> None:
+def test_help_lists_the_exit_codes(run: Run) -> None:
     code, output, _ = run("--help")
     assert code == 0
     for expected in ("0  ", "1  ", "2  ", "3  ", "130", "141"):
@@ -297,7 +277,7 @@ def test_help_tells_the_exit_codes(run: Run) -> None:
 
 @pytest.fixture
 def start(script: Script) -> Any:
-    """Start the command on pipes, and end it whatever the test does."""
+    """Return a function that starts the command on pipes; the fixture kills it at the end."""
     started, pipe = [], subprocess.PIPE
 
     def start(*arguments: Any) -> Any:
@@ -312,20 +292,27 @@ def start(script: Script) -> Any:
         process.communicate()
 
 
-def test_a_line_is_answered_before_the_next_is_typed_and_ctrl_c_ends_it(
-    start: Callable[..., Any],
-) -> None:
+def typed(process: Any, line: bytes) -> Any:
+    """Write a line to a running command and return the next line of its output."""
+    process.stdin.write(line)
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_a_line_is_answered_before_the_next_is_typed(start: Callable[..., Any]) -> None:
     process = start("translate")
-    for line in (b"a\n", b"b\n"):
-        process.stdin.write(line)
-        process.stdin.flush()
-        assert process.stdout.readline() == line.upper()
+    assert [typed(process, line) for line in (b"a\n", b"b\n")] == [b"A\n", b"B\n"]
+
+
+def test_ctrl_c_between_two_lines_ends_the_command(start: Callable[..., Any]) -> None:
+    process = start("translate")
+    assert typed(process, b"a\n") == b"A\n"
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == 130
     assert process.stderr.read() == b""
 
 
-def test_ctrl_c_while_an_answer_is_awaited_ends_it_and_the_call(start: Callable[..., Any], script: Script) -> None:
+def test_ctrl_c_during_a_call_ends_the_command_and_the_call(start: Callable[..., Any], script: Script) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def never(requests: Any, context: Any) -> Iterator[Any]:
@@ -343,7 +330,7 @@ def test_ctrl_c_while_an_answer_is_awaited_ends_it_and_the_call(start: Callable[
     assert process.stderr.read() == b""
 
 
-def test_a_reader_that_goes_away_ends_it_without_a_word(start: Callable[..., Any]) -> None:
+def test_a_closed_output_ends_the_command_silently_with_code_141(start: Callable[..., Any]) -> None:
     process = start("translate")
     process.stdout.close()
     process.stdin.write(b"a\n" * 10)

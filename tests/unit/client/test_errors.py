@@ -42,7 +42,7 @@ def number_of(code: grpc.StatusCode) -> int:
 
 
 def packed(*details: Any) -> Any:
-    """google.rpc details as the server writes them, with Google's own classes as the oracle."""
+    """Pack details as a server does, with Google's own classes as the oracle."""
     anys = []
     for detail in details:
         anys.append(any_pb2.Any())
@@ -51,7 +51,7 @@ def packed(*details: Any) -> Any:
 
 
 def refuse(script: Script, code: grpc.StatusCode, *details: Any, message: Any = "no", pushback: Any = "1") -> None:
-    """Let every call end with this status and these details; those that gRPC tries again, at once."""
+    """End every call with this status and these details; gRPC repeats retryable ones without delay."""
     status = status_pb2.Status(code=StatusCode[code.name].value, message=message, details=packed(*details))
 
     def abort(request: Any, context: Any) -> None:
@@ -77,14 +77,16 @@ def retry_info(seconds: float) -> Any:
     return error_details_pb2.RetryInfo(retry_delay=delay)
 
 
-def test_every_status_code_of_grpc_has_its_own_counterpart() -> None:
+def test_every_grpc_status_code_has_a_counterpart() -> None:
     ours = {code.name: code.value for code in StatusCode}
     assert ours == {code.name: number_of(code) for code in grpc.StatusCode if code is not grpc.StatusCode.OK}
     assert set(EXPECTED) == set(StatusCode)
 
 
 @pytest.mark.parametrize("code", StatusCode, ids=lambda code: code.name)
-def test_each_code_becomes_its_error_with_the_cause_chained(client: Client, script: Script, code: StatusCode) -> None:
+def test_each_code_becomes_its_error_with_the_grpc_error_as_cause(
+    client: Client, script: Script, code: StatusCode
+) -> None:
     refuse(script, grpc.StatusCode[code.name], message="the reason")
     with pytest.raises(sdk.TranslationError) as caught:
         client.translate(["a"])
@@ -116,7 +118,7 @@ def test_violations_name_the_fields_and_reasons(client: Client, script: Script) 
     assert not caught.value.retryable
 
 
-def test_an_overloaded_server_says_when_to_come_back(client: Client, script: Script) -> None:
+def test_the_retry_delay_of_an_overloaded_server_is_reported(client: Client, script: Script) -> None:
     refuse(
         script,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -130,7 +132,7 @@ def test_an_overloaded_server_says_when_to_come_back(client: Client, script: Scr
     assert len(script.requests) == 1
 
 
-def test_details_of_other_kinds_and_broken_details_are_passed_over(client: Client, script: Script) -> None:
+def test_unknown_and_broken_details_are_ignored(client: Client, script: Script) -> None:
     broken = any_pb2.Any(type_url="type.googleapis.com/google.rpc.RetryInfo", value=b"\xff\xff")
     status = status_pb2.Status(details=[broken, *packed(error_details_pb2.DebugInfo(detail="x"), retry_info(1))])
 
@@ -144,7 +146,7 @@ def test_details_of_other_kinds_and_broken_details_are_passed_over(client: Clien
     assert caught.value.retry_after == 1
 
 
-def test_a_details_header_that_is_no_status_does_no_harm(client: Client, script: Script) -> None:
+def test_an_undecodable_details_header_is_ignored(client: Client, script: Script) -> None:
     def abort(request: Any, context: Any) -> None:
         context.set_trailing_metadata((("grpc-status-details-bin", b"\xff\xff"),))
         context.abort(grpc.StatusCode.NOT_FOUND, "no such model")
@@ -154,15 +156,13 @@ def test_a_details_header_that_is_no_status_does_no_harm(client: Client, script:
         client.translate(["a"])
 
 
-def test_a_server_that_is_not_there_is_unavailable(client_type: type[Client]) -> None:
+def test_an_unreachable_server_is_unavailable(client_type: type[Client]) -> None:
     with pytest.raises(sdk.ServerUnavailableError) as caught:
         client_type("127.0.0.1:1").translate(["a"])
     assert caught.value.retryable
 
 
-def test_a_service_that_is_not_there_is_a_fault_of_the_server(
-    client_type: type[Client], serve: Callable[..., Script]
-) -> None:
+def test_an_unimplemented_method_is_a_server_fault(client_type: type[Client], serve: Callable[..., Script]) -> None:
     script = serve()
     script.on_translate = lambda request, context: context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
     with pytest.raises(sdk.ServerFaultError, match="UNIMPLEMENTED"):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.unit.client.conftest import Client, Script
 
 
-def test_the_parts_are_the_text_and_the_last_has_the_translation(client: Client) -> None:
+def test_the_parts_form_the_text_and_the_last_has_the_translation(client: Client) -> None:
     parts = client.translate_progressively("abc")
     assert [part.text_delta for part in parts] == ["A", "B", "C", ""]
     assert [part.translation is None for part in parts] == [True, True, True, False]
@@ -24,17 +24,9 @@ def test_the_parts_are_the_text_and_the_last_has_the_translation(client: Client)
     assert (parts[-1].translation.model, parts[-1].translation.model_version) == ("zh-en", "1")
 
 
-def test_languages_model_and_options_travel_with_the_text(client: Client, script: Script) -> None:
-    requests = []
-    answer = script.on_progressive
-
-    def remember(request: Any, context: Any) -> Any:
-        requests.append(request)
-        return answer(request, context)
-
-    script.on_progressive = remember
+def test_languages_model_and_options_are_sent_with_the_text(client: Client, script: Script) -> None:
     client.translate_progressively("a", source_language="zh", target_language="en", model="m", target_prefix="I")
-    assert requests == [
+    assert script.requests == [
         pb.TranslateTextProgressivelyRequest(
             content="a",
             source_language_code="zh",
@@ -45,7 +37,7 @@ def test_languages_model_and_options_travel_with_the_text(client: Client, script
     ]
 
 
-def test_each_part_comes_before_the_next_is_known(script: Script) -> None:
+def test_each_part_is_yielded_before_the_next_one_is_sent(script: Script) -> None:
     asked = threading.Semaphore(0)
 
     def when_asked(request: Any, context: Any) -> Iterator[Any]:
@@ -69,14 +61,14 @@ def test_a_refusal_is_raised_at_the_first_part(client: Client, script: Script) -
         client.translate_progressively("a")
 
 
-def test_a_text_that_cannot_be_written_on_the_wire_is_refused_by_name(client: Client) -> None:
+def test_a_text_that_cannot_be_encoded_is_refused_with_its_field(client: Client) -> None:
     with pytest.raises(sdk.InvalidRequestError) as caught:
         client.translate_progressively("\ud800")
     assert [violation.field for violation in caught.value.violations] == ["content"]
 
 
 @pytest.mark.parametrize("answers", [[], [pb.TranslateTextProgressivelyResponse(text_delta="A")]])
-def test_an_end_without_translation_is_a_fault_of_the_server(
+def test_an_end_without_translation_is_a_server_fault(
     client: Client, script: Script, answers: list[pb.TranslateTextProgressivelyResponse]
 ) -> None:
     script.on_progressive = lambda request, context: iter(answers)
@@ -84,7 +76,7 @@ def test_an_end_without_translation_is_a_fault_of_the_server(
         client.translate_progressively("a")
 
 
-def test_a_call_refused_before_its_first_part_is_made_again(client: Client, script: Script) -> None:
+def test_a_call_refused_before_its_first_part_is_retried(client: Client, script: Script) -> None:
     refusals = iter(range(2))
     answer = script.on_progressive
 
@@ -99,7 +91,7 @@ def test_a_call_refused_before_its_first_part_is_made_again(client: Client, scri
 
 
 def endless(ended: threading.Event) -> Any:
-    """Send one part, then wait until the client leaves."""
+    """Send one part, then wait until the client cancels."""
 
     def respond(request: Any, context: Any) -> Iterator[Any]:
         context.add_callback(ended.set)
@@ -109,7 +101,7 @@ def endless(ended: threading.Event) -> Any:
     return respond
 
 
-def test_the_timeout_is_for_the_whole_call(client: Client, script: Script) -> None:
+def test_the_timeout_applies_to_the_whole_call(client: Client, script: Script) -> None:
     ended = threading.Event()
     script.on_progressive = endless(ended)
     with pytest.raises(sdk.DeadlineExceededError):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def fail_first(times: int, code: grpc.StatusCode, metadata: Any = ()) -> Any:
-    """Refuse so many calls, then translate."""
+    """Refuse this many calls, then translate."""
     left = iter(range(times))
 
     def respond(request: Any, context: Any) -> Any:
@@ -30,23 +30,21 @@ def fail_first(times: int, code: grpc.StatusCode, metadata: Any = ()) -> Any:
 @pytest.mark.parametrize(
     "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.CANCELLED]
 )
-def test_calls_that_were_refused_before_any_work_are_tried_again(
-    client: Client, script: Script, code: grpc.StatusCode
-) -> None:
+def test_calls_refused_before_any_work_are_retried(client: Client, script: Script, code: grpc.StatusCode) -> None:
     script.on_translate = fail_first(2, code, metadata=(("grpc-retry-pushback-ms", "1"),))
     assert client.translate_one("a").text == "late"
     assert len(script.requests) == 3
 
 
 @pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT])
-def test_other_failures_are_not_tried_again(client: Client, script: Script, code: grpc.StatusCode) -> None:
+def test_other_failures_are_not_retried(client: Client, script: Script, code: grpc.StatusCode) -> None:
     script.on_translate = fail_first(1, code)
     with pytest.raises(sdk.TranslationError):
         client.translate_one("a")
     assert len(script.requests) == 1
 
 
-def test_five_tries_are_enough(client: Client, script: Script) -> None:
+def test_a_call_has_at_most_five_attempts(client: Client, script: Script) -> None:
     pushback = (("grpc-retry-pushback-ms", "1"),)
     script.on_translate = fail_first(100, grpc.StatusCode.RESOURCE_EXHAUSTED, metadata=pushback)
     with pytest.raises(sdk.OverloadedError):
@@ -54,9 +52,7 @@ def test_five_tries_are_enough(client: Client, script: Script) -> None:
     assert len(script.requests) == 5
 
 
-def test_the_wait_that_the_server_asks_for_is_obeyed_and_counts_against_the_timeout(
-    client: Client, script: Script
-) -> None:
+def test_the_retry_delay_of_the_server_counts_against_the_timeout(client: Client, script: Script) -> None:
     # An hour: with the client's own backoff of a tenth of a second there would be more than one call in a second.
     pushback = (("grpc-retry-pushback-ms", "3600000"),)
     script.on_translate = fail_first(100, grpc.StatusCode.RESOURCE_EXHAUSTED, metadata=pushback)
@@ -65,14 +61,14 @@ def test_the_wait_that_the_server_asks_for_is_obeyed_and_counts_against_the_time
     assert len(script.requests) == 1
 
 
-def test_a_large_request_is_tried_again_too(client: Client, script: Script) -> None:
+def test_a_large_request_is_retried_too(client: Client, script: Script) -> None:
     script.on_translate = fail_first(1, grpc.StatusCode.UNAVAILABLE)
     text = "a" * (2 * 1024 * 1024)  # gRPC's own retry buffer ends at a quarter of a megabyte
     assert client.translate_one(text).text == "late"
     assert [len(request.contents[0]) for request in script.requests] == [len(text)] * 2
 
 
-def test_a_stream_refused_before_its_first_answer_is_opened_again(client: Client, script: Script) -> None:
+def test_a_stream_refused_before_its_first_answer_is_reopened(client: Client, script: Script) -> None:
     refusals = iter(range(2))
     echo = script.on_stream
 
@@ -86,7 +82,7 @@ def test_a_stream_refused_before_its_first_answer_is_opened_again(client: Client
     assert [each.translation.text for each in client.translate_stream(["a", "b"])] == ["A", "B"]
 
 
-def test_a_call_without_an_answer_ends_at_its_timeout_and_the_server_is_told(client: Client, script: Script) -> None:
+def test_a_call_that_times_out_is_cancelled_on_the_server(client: Client, script: Script) -> None:
     ended = threading.Event()
 
     def never(request: Any, context: Any) -> Any:
@@ -102,6 +98,6 @@ def test_a_call_without_an_answer_ends_at_its_timeout_and_the_server_is_told(cli
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
-def test_a_timeout_that_is_none_is_refused(client: Client, client_type: type[Client], timeout: float) -> None:
+def test_a_timeout_must_be_positive_and_finite(client: Client, client_type: type[Client], timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
         client.translate_one("a", timeout=timeout)

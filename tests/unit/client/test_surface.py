@@ -59,14 +59,14 @@ def test_every_error_is_a_translation_error() -> None:
 
 
 @pytest.mark.parametrize("call", ["translate_one", "list_models", "translate_stream", "translate_progressively"])
-def test_a_closed_client_says_so(script: Script, call: str) -> None:
+def test_calls_of_a_closed_client_raise(script: Script, call: str) -> None:
     client = sdk.TranslationClient(script.address)
     client.close()
     with pytest.raises(RuntimeError, match="the client is closed"):
         getattr(client, call)(*["a"] * (call != "list_models"))
 
 
-async def test_a_closed_asynchronous_client_says_so(script: Script) -> None:
+async def test_calls_of_a_closed_asynchronous_client_raise(script: Script) -> None:
     client = sdk.AsyncTranslationClient(script.address)
     await client.close()
     with pytest.raises(RuntimeError, match="the client is closed"):

@@ -1,4 +1,4 @@
-"""The command line: `xuanzang translate` and `xuanzang models`."""
+"""Entry point of the `xuanzang` command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Args:
-        argv: Arguments after the program's name; None: those of the process.
+        argv: Arguments without the program name; None: those of the process.
 
     Returns:
         The exit code.
@@ -34,14 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Python flushes stdout once more at its end; give it somewhere to go.
+        # Python flushes stdout once more at exit; the flush must find an open file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except TranslationError as error:
-        _complain(error.message)
+        _report(error.message)
         return 3 if error.retryable or isinstance(error, DeadlineExceededError) else 1
     except (InputError, OSError, ValueError) as error:
-        _complain(str(error))
+        _report(str(error))
         return 2
 
 
@@ -51,7 +51,7 @@ def _translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     texts = arguments.texts or read_lines(_input(arguments))
     with _output(arguments.output) as output, _progress(arguments) as advance:
         run = translate_progressively if arguments.progressive else translate
-        failures = run(client, texts, options, layout=layout, output=output, complain=_complain, advance=advance)
+        failures = run(client, texts, options, layout=layout, output=output, report=_report, advance=advance)
     return 1 if failures else 0
 
 
@@ -69,7 +69,7 @@ def _from_file(arguments: argparse.Namespace) -> bool:
 def _input(arguments: argparse.Namespace) -> IO[bytes]:
     if _from_file(arguments):
         return Path(arguments.file).open("rb")
-    # Not sys.stdin: a thread of gRPC reads it, and Python aborts at exit if that still holds the lock of sys.stdin.
+    # Not sys.stdin: a gRPC thread reads it, and Python aborts at exit if that thread still holds the lock of sys.stdin.
     return open(0, "rb", closefd=False)
 
 
@@ -81,7 +81,7 @@ def _output(path: Path | None) -> TextIO:
 
 @contextmanager
 def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
-    """Draw progress for a file, unless nobody watches or the results run over the same screen."""
+    """Draw progress for a file, unless standard error is no terminal or the results go to the same screen."""
     results_on_screen = arguments.output is None and sys.stdout.isatty()
     if not _from_file(arguments) or not sys.stderr.isatty() or results_on_screen:
         yield lambda: None
@@ -92,7 +92,7 @@ def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
         yield progress.advance
 
 
-def _complain(message: str) -> None:
+def _report(message: str) -> None:
     sys.stderr.write(f"xuanzang: {message}\n")
 
 

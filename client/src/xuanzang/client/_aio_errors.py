@@ -1,4 +1,4 @@
-"""Tells the two meanings of CancelledError apart."""
+"""Error mapping for grpc.aio, whose CancelledError has two meanings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from xuanzang.client._status import mapped_errors
 
 @contextmanager
 def aio_mapped_errors() -> Iterator[None]:
-    """Turn a gRPC error raised inside into one of ours, as `mapped_errors` does.
+    """Raise gRPC errors as errors of this package, as `mapped_errors` does.
 
-    grpc.aio raises asyncio.CancelledError where the call was cancelled, as when the client is closed. That looks like
-    a cancellation of the caller's own task, which it is not; only the latter passes.
+    grpc.aio also raises asyncio.CancelledError when the call was cancelled, for example because the client was closed.
+    That becomes CallCancelledError; a cancellation of the current task passes through unchanged.
     """
     try:
         with mapped_errors():

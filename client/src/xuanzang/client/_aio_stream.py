@@ -1,4 +1,4 @@
-"""The asyncio stream: a task reads the caller's texts, the caller's task reads the answers."""
+"""Asyncio stream: a task sends the caller's texts, the caller's own task receives the answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 _Call = grpc.aio.StreamStreamCall[pb.StreamTranslateTextRequest, pb.StreamTranslateTextResponse]
 
 
-# What grpc.aio puts in place of the true status when a write meets the end of the call.
+# Message that grpc.aio substitutes for the real status when a write meets the end of the call.
 _WRITE_MET_THE_END = "Internal error from Core"
 
 
@@ -30,7 +30,7 @@ class AsyncStream:
         self._state = state
         self._timeout = timeout
         self._room = asyncio.Semaphore(max_in_flight)
-        self._limit: asyncio.Timeout | None = None  # of the read under way
+        self._limit: asyncio.Timeout | None = None  # of the current read
 
     async def run(self, rpc: Callable[[], _Call]) -> AsyncGenerator[StreamedTranslation, None]:
         """Open the stream and yield results until every text has one."""
@@ -60,7 +60,7 @@ class AsyncStream:
         await self._write(call, None)
 
     async def _read(self, call: _Call) -> bool:
-        """Take in one answer; True at the end of the stream."""
+        """Receive one answer; return True at the end of the stream."""
         seconds = self._timeout if self._state.waits_for_answer else None
         try:
             async with asyncio.timeout(seconds) as self._limit:
@@ -82,7 +82,7 @@ class AsyncStream:
         return True
 
     async def _write(self, call: _Call, request: pb.StreamTranslateTextRequest | None) -> None:
-        """Send a message, or the end of the stream; if the call is over, the reading side tells the caller."""
+        """Send a message, or half-close the stream; if the call has ended, the receiving side raises its error."""
         try:
             if request is None:
                 await call.done_writing()
@@ -92,7 +92,7 @@ class AsyncStream:
             return
 
     def _expect_answer(self) -> None:
-        # A read that began when there was nothing to wait for has no limit yet.
+        # A read that began with no text unanswered has no time limit yet.
         if self._limit is not None and self._limit.when() is None:
             self._limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 

@@ -1,4 +1,4 @@
-"""The arguments of the command line: what may be given, and what it means."""
+"""Command line parser, and the client and options that its arguments describe."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from xuanzang.client._client import TranslationClient
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
 Command = Callable[[TranslationClient, argparse.Namespace], int]
-"""Runs a command and returns the exit code."""
+"""Function that runs a command and returns the exit code."""
 
 _EXIT_CODES = """\
 exit codes:
   0    all texts were translated
   1    the server refused some texts, or the request, or failed; results of the other texts were written
   2    wrong arguments, or a file that cannot be read or written
-  3    no server was reached, or it had no time: try again later
+  3    no server could be reached, or it was overloaded or too slow: try again later
   130  interrupted with Ctrl-C
-  141  whoever read the output went away
+  141  the reader of the output closed it
 """
 
 
 def parser(environment: Mapping[str, str], *, translate: Command, models: Command) -> argparse.ArgumentParser:
-    """Make the parser.
+    """Build the parser.
 
     Args:
-        environment: May hold XUANZANG_ADDRESS.
-        translate: That command.
-        models: That command.
+        environment: Environment variables; XUANZANG_ADDRESS is the default address.
+        translate: Implementation of `xuanzang translate`.
+        models: Implementation of `xuanzang models`.
 
     Returns:
-        A parser that puts the command that was called for into `command`.
+        Parser that stores the implementation of the chosen command in `command`.
     """
     top = argparse.ArgumentParser(
         prog="xuanzang",
@@ -46,17 +46,17 @@ def parser(environment: Mapping[str, str], *, translate: Command, models: Comman
     shared = _shared_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     _add_translate(commands, shared).set_defaults(command=translate)
     listing = commands.add_parser("models", help="list the models that the server offers", parents=[shared])
-    listing.add_argument("--json", action="store_true", help="one JSON object per model")
+    listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)
     return top
 
 
 def open_client(arguments: argparse.Namespace) -> TranslationClient:
-    """Open the client that the arguments ask for.
+    """Open a client with the address, timeout, name and TLS settings of the arguments.
 
     Raises:
         OSError: A PEM file cannot be read.
-        ValueError: An address, the timeout or a name makes no sense.
+        ValueError: One of these settings is invalid.
     """
     addresses = arguments.address.split(",")
     address = addresses if len(addresses) > 1 else arguments.address
@@ -73,10 +73,10 @@ def open_client(arguments: argparse.Namespace) -> TranslationClient:
 
 
 def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
-    """Collect the options of a translation.
+    """Return the options of a translation.
 
     Raises:
-        ValueError: Arguments that do not go together.
+        ValueError: Two arguments contradict each other, or one needs another.
     """
     if arguments.progressive and (arguments.json or arguments.scores):
         raise ValueError("--progressive writes nothing but text: leave out --json and --scores")
@@ -116,14 +116,18 @@ def _shared_options(default_address: str) -> argparse.ArgumentParser:
         "--address",
         default=default_address,
         metavar="HOST:PORT",
-        help="the server, or several as ip:port,ip:port; default: $XUANZANG_ADDRESS, else localhost:50051",
+        help="server, or several as ip:port,ip:port (default: $XUANZANG_ADDRESS, else localhost:50051)",
     )
-    group.add_argument("--timeout", type=float, default=60.0, metavar="SECONDS", help="longest wait for an answer (60)")
-    group.add_argument("--client-id", metavar="NAME", help="who calls, for a server that shares itself out fairly")
+    group.add_argument(
+        "--timeout", type=float, default=60.0, metavar="SECONDS", help="maximum wait for an answer (default: 60)"
+    )
+    group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
     group.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
-    group.add_argument("--tls-ca", type=Path, metavar="PEM", help="who may sign the server's certificate")
-    group.add_argument("--tls-cert", type=Path, metavar="PEM", help="our own certificate, if the server asks for one")
-    group.add_argument("--tls-key", type=Path, metavar="PEM", help="key of our own certificate")
+    group.add_argument(
+        "--tls-ca", type=Path, metavar="PEM", help="authorities trusted to sign the server's certificate"
+    )
+    group.add_argument("--tls-cert", type=Path, metavar="PEM", help="client certificate, if the server asks for one")
+    group.add_argument("--tls-key", type=Path, metavar="PEM", help="private key of the client certificate")
     group.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate, if not the host")
     return shared
 
@@ -134,13 +138,13 @@ def _add_translate(
     command = commands.add_parser(
         "translate",
         help="translate texts, a file or standard input",
-        description="Translates each TEXT; without any, each line of a file or of standard input. Results come in the "
-        "same order, one line per hypothesis. All text is UTF-8.",
+        description="Translates each TEXT or, if none is given, each line of a file or of standard input. Results keep "
+        "the order of the texts, one line per hypothesis. All text is UTF-8.",
         parents=[shared],
     )
     source = command.add_mutually_exclusive_group()
     source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text to translate")
-    source.add_argument("-f", "--file", metavar="FILE", help="translate its lines; - is standard input")
+    source.add_argument("-f", "--file", metavar="FILE", help="file whose lines to translate; - is standard input")
     _add_search(command.add_argument_group("translation"))
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
@@ -150,40 +154,52 @@ def _add_translate(
 def _add_search(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--source", metavar="CODE", help='language of the texts, such as "zh"')
     group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
-    group.add_argument("--model", metavar="NAME", help="model to use, as `xuanzang models` lists it")
+    group.add_argument("--model", metavar="NAME", help="name of a model, as listed by `xuanzang models`")
     group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
-    group.add_argument("--num-hypotheses", type=int, metavar="N", help="hypotheses to write per text")
+    group.add_argument("--num-hypotheses", type=int, metavar="N", help="hypotheses written per text")
     group.add_argument("--length-penalty", type=float, metavar="X", help="exponent on the length that divides scores")
-    group.add_argument("--min-target-length", type=int, metavar="N", help="least tokens per sentence")
-    group.add_argument("--max-target-length", type=int, metavar="N", help="most tokens per sentence")
-    group.add_argument("--coverage-penalty", type=float, metavar="X", help="against leaving out parts of the source")
-    group.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: against tokens that were used")
-    group.add_argument("--no-repeat-ngram-size", type=int, metavar="N", help="no N tokens twice in a sentence")
-    group.add_argument("--target-prefix", metavar="TEXT", help="begin every hypothesis with it")
+    group.add_argument("--min-target-length", type=int, metavar="N", help="minimum number of tokens per sentence")
+    group.add_argument("--max-target-length", type=int, metavar="N", help="maximum number of tokens per sentence")
+    group.add_argument("--coverage-penalty", type=float, metavar="X", help="penalty on leaving out parts of the source")
+    group.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: penalty on repeated tokens")
+    group.add_argument("--no-repeat-ngram-size", type=int, metavar="N", help="let no sequence of N tokens occur twice")
+    group.add_argument("--target-prefix", metavar="TEXT", help="text that every hypothesis starts with")
     group.add_argument(
-        "--suppressed-text", dest="suppressed_texts", action="append", metavar="TEXT", help="never write it; repeatable"
+        "--suppressed-text",
+        dest="suppressed_texts",
+        action="append",
+        metavar="TEXT",
+        help="text that no hypothesis may contain; repeatable",
     )
     group.add_argument(
-        "--alternatives", action="store_true", help="hypotheses that differ right after the target prefix"
+        "--alternatives", action="store_true", help="write hypotheses that differ right after the target prefix"
     )
     group.add_argument(
         "--partial-on-deadline",
         action="store_true",
-        help="with --progressive: when time runs out, end with what there is",
+        help="with --progressive: when time runs out, end with the best translation so far",
     )
 
 
 def _add_sampling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--sample", action="store_true", help="draw tokens at random; implied by the options below")
-    group.add_argument("--top-k", type=int, metavar="N", help="among so many likeliest tokens")
-    group.add_argument("--top-p", type=float, metavar="X", help="among the likeliest that reach this probability")
-    group.add_argument("--temperature", type=float, metavar="X", help="below 1 for likelier, above 1 for rarer tokens")
-    group.add_argument("--seed", type=int, metavar="N", help="draw as the last time with this seed")
+    group.add_argument("--top-k", type=int, metavar="N", help="draw among the N most likely tokens")
+    group.add_argument(
+        "--top-p", type=float, metavar="X", help="draw among the most likely tokens that together reach probability X"
+    )
+    group.add_argument(
+        "--temperature", type=float, metavar="X", help="below 1: more likely tokens; above 1: rarer tokens"
+    )
+    group.add_argument("--seed", type=int, metavar="N", help="repeat the draws of an earlier call with the same seed")
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="write here instead of to standard output")
-    group.add_argument("--scores", action="store_true", help="put the score in nats and a tab before each hypothesis")
-    group.add_argument("--json", action="store_true", help="one JSON object per text")
-    group.add_argument("--token-details", action="store_true", help="with --json: score and source of every token")
-    group.add_argument("--progressive", action="store_true", help="write each part as soon as it is certain")
+    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write instead of standard output")
+    group.add_argument("--scores", action="store_true", help="write the score in nats and a tab before each hypothesis")
+    group.add_argument("--json", action="store_true", help="write one JSON object per text")
+    group.add_argument(
+        "--token-details", action="store_true", help="with --json: write score and source span of every token"
+    )
+    group.add_argument(
+        "--progressive", action="store_true", help="write each part of a translation as soon as it is final"
+    )

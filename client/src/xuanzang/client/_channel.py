@@ -1,4 +1,4 @@
-"""How both clients reach the servers: target, channel options, credentials."""
+"""Settings of the gRPC channel: target, options, credentials, metadata."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _SERVICE_CONFIG = {
                 "initialBackoff": "0.1s",
                 "maxBackoff": "5s",
                 "backoffMultiplier": 2,
-                # The first two mean that no work was begun. With RESOURCE_EXHAUSTED the server sends
-                # grpc-retry-pushback-ms, which gRPC obeys in place of the backoff above. CANCELLED is what a stopping
-                # server's gRPC says to a call that it has not looked at; what the caller cancels is not tried again.
+                # The first two mean that no work was started. With RESOURCE_EXHAUSTED the server sends
+                # grpc-retry-pushback-ms, which gRPC obeys in place of the backoff above. A stopping server's gRPC gives
+                # CANCELLED to calls that it has not dispatched; calls cancelled on this side are not retried.
                 "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED"],
             },
         }
@@ -36,10 +36,10 @@ _SERVICE_CONFIG = {
 
 
 def target(address: str | Sequence[str]) -> str:
-    """Name the servers in gRPC's way.
+    """Return the gRPC target that stands for the servers.
 
     Args:
-        address: What gRPC takes ("host:50051", "dns:///host:50051", "unix:/path"), or several "ip:port".
+        address: One gRPC target ("host:50051", "dns:///host:50051", "unix:/path"), or a sequence of "ip:port".
 
     Raises:
         ValueError: No address, or several that are not all of the form IPv4:port or all [IPv6]:port.
@@ -56,7 +56,7 @@ def target(address: str | Sequence[str]) -> str:
 
 
 def options(*, max_message_bytes: int, tls: TLSConfig | None) -> list[tuple[str, str | int]]:
-    """List the channel's settings: balancing, retries, keepalive, message sizes."""
+    """Return the channel options: load balancing, retries, keepalive, message sizes."""
     settings: list[tuple[str, str | int]] = [
         ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
         ("grpc.primary_user_agent", f"xuanzang-client/{version('xuanzang-client')}"),
@@ -64,10 +64,10 @@ def options(*, max_message_bytes: int, tls: TLSConfig | None) -> list[tuple[str,
         ("grpc.max_receive_message_length", max_message_bytes),
         # A request that does not fit in this buffer is sent once and never retried.
         ("grpc.per_rpc_retry_buffer_size", max_message_bytes),
-        # A peer that vanished without a word is noticed while calls wait for it, not at their deadline.
+        # A dead connection is noticed while calls wait on it, not at their deadline.
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 10_000),
-        # A server that restarts is found again within seconds; gRPC's own limit is two minutes.
+        # A restarted server is found again within seconds; gRPC's own maximum is two minutes.
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 5_000),
     ]
@@ -77,18 +77,18 @@ def options(*, max_message_bytes: int, tls: TLSConfig | None) -> list[tuple[str,
 
 
 def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
-    """Make the channel's TLS credentials."""
+    """Return the TLS credentials of the channel."""
     return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
 
 
 def metadata(client_id: str | None) -> tuple[tuple[str, str], ...]:
-    """Make what is sent along with every call.
+    """Return the metadata that every call carries.
 
     Args:
-        client_id: What the caller calls itself, or None.
+        client_id: Name of the caller, or None.
 
     Raises:
-        ValueError: The name cannot be sent, or is too long.
+        ValueError: The name is empty, too long or not printable ASCII.
     """
     if client_id is None:
         return ()
@@ -98,10 +98,10 @@ def metadata(client_id: str | None) -> tuple[tuple[str, str], ...]:
 
 
 def positive_timeout(timeout: float) -> float:
-    """Check a timeout.
+    """Check and return a timeout.
 
     Raises:
-        ValueError: It is not a positive number of seconds.
+        ValueError: The timeout is not a positive, finite number of seconds.
     """
     if not 0 < timeout < float("inf"):
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")

@@ -1,4 +1,4 @@
-"""The client for ordinary, blocking Python."""
+"""Blocking client."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 
 class TranslationClient:
-    """Translates through one or several xuanzang servers; threads may share it.
+    """Client of one or several xuanzang servers; threads may share it.
 
-    Calls that no server has begun to work on are tried again, up to five times, within their timeout.
+    Calls that no server has started to process are retried within their timeout, with at most five attempts in all.
 
     Args:
-        address: "host:port", whose addresses are used in turn if the name has several, or a sequence of "ip:port".
-        tls: How to secure the connection; None: plain text.
-        timeout: Seconds that a call may take, retries included, where it is not told otherwise.
-        client_id: Who calls, for a server that gives every caller an equal share, such as "nightly-import"; None: who
-            shares our network address is the same caller.
-        max_message_bytes: Largest message to send or take.
+        address: Server as "host:port", or several as a sequence of "ip:port". If the host name has several addresses,
+            all of them are used in turn.
+        tls: TLS settings; None: no encryption.
+        timeout: Default time limit of a call in seconds, retries included.
+        client_id: Name of the caller, such as "nightly-import", by which a busy server divides its time; None: the
+            server goes by the network address.
+        max_message_bytes: Maximum size of a message, sent or received.
 
     Raises:
-        ValueError: An address, the timeout or the client_id makes no sense.
+        ValueError: An address, the timeout or the client_id is invalid.
     """
 
     def __init__(
@@ -78,18 +79,19 @@ class TranslationClient:
     def translate(
         self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> list[Translation]:
-        """Translate some texts, all or none.
+        """Translate texts, all or none.
 
         Args:
-            texts: At most 1024; for more, and for files, there is `translate_stream`.
-            timeout: Seconds for the whole call; None: the client's.
-            options: See TranslateOptions.
+            texts: Texts in the source language, at most 1024; `translate_stream` takes any number.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
 
         Returns:
             One translation per text, in the same order.
 
         Raises:
-            TranslationError: The server refused or failed, or could not be reached in time.
+            TranslationError: The server refused the request, failed or could not be reached in time.
+            TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
         """
         request = _requests.translate_request(texts, **options)
         if not request.contents:
@@ -107,17 +109,18 @@ class TranslationClient:
     def translate_progressively(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
     ) -> Iterator[ProgressiveTranslation]:
-        """Translate one text and yield each part of the translation as soon as it is certain.
+        """Translate one text and yield each part of the translation as soon as it is final.
 
-        The call is made when the first part is asked for; leaving early cancels it.
+        The call starts when the first part is requested; closing the iterator early cancels it.
 
         Args:
-            text: In the source language; it may hold many sentences.
-            timeout: Seconds for the whole call; None: the client's.
-            options: See TranslateOptions.
+            text: Text in the source language, of one or several sentences.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
 
         Raises:
-            TranslationError: The server refused or failed, or could not be reached in time; what was yielded stands.
+            TranslationError: The server refused the request, failed or could not be reached in time. Parts already
+                yielded remain valid.
         """
         request = _requests.progressive_request(text, **options)
         rpc = self._stub.TranslateTextProgressively
@@ -132,20 +135,22 @@ class TranslationClient:
         timeout: float | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Iterator[StreamedTranslation]:
-        """Translate texts as they come, however many; the stream opens when the first result is asked for.
+        """Translate any number of texts over one stream, which opens when the first result is requested.
 
         A text that the server refuses yields a result with `error`, and the stream goes on.
 
         Args:
-            texts: Read from another thread, only as far ahead as `max_in_flight`. What it raises is raised here, after
-                the results of the texts before.
+            texts: Texts in the source language, read by another thread. An exception of the iterable is raised here
+                after the results of the texts before it.
             ordered: Whether results come in the order of the texts instead of as they finish.
-            max_in_flight: Most texts read and not yet given back.
-            timeout: Seconds to wait for the next answer while a text is unanswered; None: the client's.
-            options: See TranslateOptions.
+            max_in_flight: Maximum number of texts sent whose results have not been yielded.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's. Waiting for the next text
+                does not count.
+            options: Keyword arguments listed in TranslateOptions.
 
         Raises:
             TranslationError: The stream as a whole failed.
+            ValueError: `max_in_flight` or `timeout` is out of range.
         """
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")

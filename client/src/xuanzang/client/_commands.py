@@ -1,4 +1,4 @@
-"""What the commands do once their arguments are read: texts in, lines out."""
+"""The commands themselves, apart from their arguments: translate texts, list models."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, Trans
 
 
 class InputError(Exception):
-    """What was given to read is no text."""
+    """The input is not UTF-8 text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How results are written."""
+    """Format of the results."""
 
     json: bool
-    """One JSON object per text, instead of one line per hypothesis."""
+    """One JSON object per text instead of one line per hypothesis."""
     scores: bool
-    """Put each hypothesis's score and a tab before it."""
+    """Score and a tab before each hypothesis."""
     by_line: bool
-    """The texts are lines: results stay one line each, and a text without a translation leaves an empty one."""
+    """One line per result, because texts are lines; a text without a translation leaves an empty one."""
 
 
 def translate(
@@ -35,32 +35,32 @@ def translate(
     *,
     layout: Layout,
     output: TextIO,
-    complain: Callable[[str], None],
+    report: Callable[[str], None],
     advance: Callable[[], None],
 ) -> int:
     """Translate texts and write the results in the same order.
 
     Args:
-        client: Where to translate.
-        texts: However many; they are read as fast as results are written.
-        options: For all of them.
-        layout: How results are written.
-        output: Where to.
-        complain: Told of each text that has no translation, and why.
-        advance: Called after each text.
+        client: Client to translate with.
+        texts: Any number of texts, read only as fast as results are written.
+        options: Options of every text.
+        layout: Format of the results.
+        output: Destination of the results.
+        report: Callback for a message about each text without a translation.
+        advance: Callback after each text.
 
     Returns:
-        How many texts have no translation.
+        Number of texts without a translation.
 
     Raises:
         TranslationError: The server could not be reached, or failed.
     """
     failures = 0
     for item in client.translate_stream(texts, ordered=True, **options):
-        result = _second_chance(client, item, options)
+        result = _result_or_retry(client, item, options)
         if isinstance(result, TranslationError):
             failures += 1
-            complain(_complaint(item.index, result, layout))
+            report(_failure_message(item.index, result, layout))
         output.writelines(line + "\n" for line in _lines(item, result, layout))
         output.flush()
         advance()
@@ -74,22 +74,22 @@ def translate_progressively(
     *,
     layout: Layout,
     output: TextIO,
-    complain: Callable[[str], None],
+    report: Callable[[str], None],
     advance: Callable[[], None],
 ) -> int:
-    """Translate one text after the other and write each part of a result as soon as it is certain.
+    """Translate one text after another and write each part of a result as soon as it is final.
 
     Args:
-        client: Where to translate.
-        texts: However many.
-        options: For all of them.
-        layout: How results are written; as lines of text.
-        output: Where to.
-        complain: Told of each text that has no translation, and why.
-        advance: Called after each text.
+        client: Client to translate with.
+        texts: Any number of texts.
+        options: Options of every text.
+        layout: Format of the results; only `by_line` applies.
+        output: Destination of the results.
+        report: Callback for a message about each refused text.
+        advance: Callback after each text.
 
     Returns:
-        How many texts have no translation.
+        Number of refused texts.
 
     Raises:
         TranslationError: The server could not be reached, or failed.
@@ -104,7 +104,7 @@ def translate_progressively(
                     output.writelines("\n" + _plain(other, layout) for other in part.translation.hypotheses[1:])
         except InvalidRequestError as error:
             failures += 1
-            complain(_complaint(index, error, layout))
+            report(_failure_message(index, error, layout))
         output.write("\n")
         output.flush()
         advance()
@@ -112,9 +112,9 @@ def translate_progressively(
 
 
 def read_lines(file: IO[bytes]) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file without their "\n"; everything else is kept, a "\r" before it too.
+    r"""Yield the lines of a UTF-8 file without their "\n"; a "\r" before it is kept, a byte order mark is not.
 
-    The file is closed here, by the thread that reads it: another would wait for a read that may never return.
+    The file is closed here, by the thread that reads it: another thread would block on a read that may never return.
 
     Raises:
         InputError: A line is not UTF-8.
@@ -128,7 +128,7 @@ def read_lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> None:
-    """Write a table of models, or a JSON object per model."""
+    """Write a table of models, or one JSON object per model."""
     if as_json:
         output.writelines(json.dumps(asdict(model), ensure_ascii=False) + "\n" for model in models)
         return
@@ -142,10 +142,10 @@ def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> N
     output.writelines(line + "\n" for line in lines)
 
 
-def _second_chance(
+def _result_or_retry(
     client: TranslationClient, item: StreamedTranslation, options: TranslateOptions
 ) -> Translation | TranslationError:
-    """Ask once more for a text that came at a bad moment; a call of its own is retried as the server asks."""
+    """Return the result of a text, after one more call if its error is retryable; gRPC retries only whole calls."""
     if item.error is None or not item.error.retryable:
         return item.result
     try:
@@ -171,7 +171,7 @@ def _one_line(text: str, layout: Layout) -> str:
     return text.replace("\n", " ") if layout.by_line else text
 
 
-def _complaint(index: int, error: TranslationError, layout: Layout) -> str:
+def _failure_message(index: int, error: TranslationError, layout: Layout) -> str:
     return f"{'line' if layout.by_line else 'text'} {index + 1}: {error.message}"
 
 

@@ -1,10 +1,10 @@
-"""Everything that can go wrong with a call.
+"""Errors of the package.
 
     TranslationError                 every error of this package; .code .message .retryable .retry_after .violations
     ├── InvalidRequestError          the request itself is wrong; .violations names the fields
     ├── ModelNotFoundError           no such model, or none for the language pair
     ├── AccessDeniedError            a server or proxy wants credentials that this client lacks
-    ├── OverloadedError              the server has too much work; .retry_after says when to come back
+    ├── OverloadedError              the server has too much work; .retry_after says when to retry
     ├── ServerUnavailableError       no server could be reached, or it is shutting down
     ├── DeadlineExceededError        no answer within the timeout
     ├── CallCancelledError           the client was closed, or a server ended the call, before the answer came
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 
 class StatusCode(enum.Enum):
-    """The canonical status codes, by their numbers on the wire."""
+    """Canonical status codes with their numbers on the wire."""
 
     CANCELLED = 1
     UNKNOWN = 2
@@ -47,11 +47,11 @@ class FieldViolation:
     field: str
     """Path to the field, such as "contents[3]" or "options.beam_size"."""
     description: str
-    """What is wrong with it and what the limit is."""
+    """Description of the fault and the limit."""
 
 
 class TranslationError(Exception):
-    """Something went wrong with a call; the base of every error of this package."""
+    """Base class of every error of this package."""
 
     def __init__(
         self,
@@ -65,13 +65,13 @@ class TranslationError(Exception):
         self.message = message
         self.code = code
         self.retry_after = retry_after
-        """Seconds that the server asks to wait before the next try; None: it did not say."""
+        """Delay in seconds that the server asks for before a retry; None: it gave none."""
         self.violations = violations
-        """The faulty fields, where the server named them."""
+        """Faulty fields, if the server named them."""
 
     @property
     def retryable(self) -> bool:
-        """Tell whether the same call may succeed later: the server said when, or could not be reached."""
+        """Whether the same call may succeed later: the server gave a delay, or could not be reached."""
         return self.code is StatusCode.UNAVAILABLE or self.retry_after is not None
 
 
@@ -88,7 +88,7 @@ class AccessDeniedError(TranslationError):
 
 
 class OverloadedError(TranslationError):
-    """The server has too much work, or the message is larger than it takes; retryable if `retry_after` is given."""
+    """The server has too much work, or the message is too large for it; retryable only with `retry_after`."""
 
 
 class ServerUnavailableError(TranslationError):

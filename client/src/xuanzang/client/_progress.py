@@ -1,4 +1,4 @@
-"""A progress line on a terminal."""
+"""Progress line on a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INTERVAL = 0.1  # seconds between two drawings
 
 
 class Progress:
-    """Counts lines done out of a known number and draws bar, speed and time left."""
+    """Counter of finished lines that draws a bar, the speed and the time left."""
 
     def __init__(self, total: int, stream: TextIO) -> None:
         self._total = total
@@ -27,7 +27,7 @@ class Progress:
             self._draw(self._done / max(now - self._begun, 1e-9))
 
     def close(self) -> None:
-        """Leave the line to whatever is written next."""
+        """End the line, so that later output starts on a new one."""
         if self._done:
             self._stream.write("\n")
 

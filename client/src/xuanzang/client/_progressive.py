@@ -1,4 +1,4 @@
-"""A translation in parts: the answers of a call as they come, the last with the whole."""
+"""Progressive translation: the parts of one call, the last of which holds the whole translation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AsyncCall = grpc.aio.UnaryStreamCall[pb.TranslateTextProgressivelyRequest, _Res
 
 
 class _Call(Protocol):
-    """What gRPC returns for a call that is answered in parts, as far as it is used here."""
+    """Subset of the gRPC call object that is used here."""
 
     def __next__(self) -> pb.TranslateTextProgressivelyResponse: ...
 
@@ -27,7 +27,7 @@ class _Call(Protocol):
 
 
 def read_parts(rpc: Callable[[], _Call]) -> Iterator[ProgressiveTranslation]:
-    """Make the call and yield the parts of its answer; leaving early cancels it.
+    """Start the call and yield the parts of its answer; closing the generator early cancels it.
 
     Raises:
         TranslationError: The call failed.
@@ -48,7 +48,7 @@ def read_parts(rpc: Callable[[], _Call]) -> Iterator[ProgressiveTranslation]:
 
 
 async def aio_read_parts(rpc: Callable[[], _AsyncCall]) -> AsyncGenerator[ProgressiveTranslation, None]:
-    """Make the call and yield the parts of its answer; leaving early cancels it.
+    """Start the call and yield the parts of its answer; closing the generator early cancels it.
 
     Raises:
         TranslationError: The call failed.

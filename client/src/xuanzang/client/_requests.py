@@ -1,4 +1,4 @@
-"""From what callers give to the messages of the wire."""
+"""Conversion of arguments to protobuf requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
-    """Build the request for some texts.
+    """Build the request for a list of texts.
 
     Raises:
         InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A lone text instead of a sequence, a value of the wrong type, or an option that does not exist.
+        TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
     """
     if isinstance(texts, str | bytes):
         raise TypeError("texts is a sequence of str; for a single text call translate_one")
@@ -46,18 +46,18 @@ def stream_request(template: pb.TranslateTextRequest, *, index: int, text: str) 
 
 
 def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.TranslateTextProgressivelyRequest:
-    """Build the request for a text whose translation is to come in parts.
+    """Build the request for a progressive translation.
 
     Raises:
         InvalidRequestError: A value cannot be written on the wire.
-        TypeError: A value of the wrong type, or an option that does not exist.
+        TypeError: A value of the wrong type, or an unknown option.
     """
     _check_text(text, path="content")
     return pb.TranslateTextProgressivelyRequest(content=text, **_shared(translate_request((), **options)))
 
 
 def _shared(template: pb.TranslateTextRequest) -> dict[str, Any]:
-    """What every request has under the same names, apart from its texts."""
+    """Return the fields that all requests share, which are all but the texts."""
     return {field.name: value for field, value in template.ListFields() if field.name != "contents"}
 
 
@@ -74,7 +74,7 @@ def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:
 
 
 def _set_sampling(message: pb.SamplingOptions, sampling: SamplingOptions, *, path: str) -> None:
-    # All defaults is sampling, too.
+    # Present even if empty: SamplingOptions() means sampling with the defaults.
     message.SetInParent()
     for name, value in dataclasses.asdict(sampling).items():
         if value is not None:
@@ -86,7 +86,7 @@ def _set(message: pb.DecodingOptions | pb.SamplingOptions, name: str, value: Any
         _check_text(value, path=path)
     try:
         setattr(message, name, value)
-    except ValueError as error:  # outside 32 bits; every narrower limit is the server's to judge
+    except ValueError as error:  # outside 32 bits; the server checks every narrower range
         raise _invalid(path, f"is out of range: {value}") from error
 
 

@@ -1,4 +1,4 @@
-"""From the messages of the wire to the values of this package."""
+"""Conversion of protobuf responses to the values of this package."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def translations(response: pb.TranslateTextResponse, *, expected: int) -> list[T
     """Read the translations of a response.
 
     Raises:
-        ServerFaultError: Not one translation for each of the `expected` texts.
+        ServerFaultError: The number of translations is not `expected`, or one has no hypothesis.
     """
     if len(response.translations) != expected:
         raise _fault(f"the server answered {expected} texts with {len(response.translations)} translations")
@@ -30,14 +30,14 @@ def translations(response: pb.TranslateTextResponse, *, expected: int) -> list[T
 
 
 def streamed_result(response: pb.StreamTranslateTextResponse) -> Translation | TranslationError:
-    """Read what became of one text of a stream."""
+    """Read the result of one text of a stream."""
     if response.WhichOneof("result") == "error":
         return error_from_status(response.error)
     return _translation(response.translation, response.model, response.model_version)
 
 
 def progressive_translation(response: pb.TranslateTextProgressivelyResponse) -> ProgressiveTranslation:
-    """Read one part of the answer to a text."""
+    """Read one part of a progressive translation."""
     translation = None
     if response.HasField("translation"):
         translation = _translation(response.translation, response.model, response.model_version)

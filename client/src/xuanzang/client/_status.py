@@ -1,4 +1,4 @@
-"""From gRPC's failures and the service's Status messages to the errors of this package."""
+"""Conversion of gRPC errors and Status messages to the errors of this package."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ERROR_TYPES: Mapping[StatusCode, type[errors.TranslationError]] = MappingProxyT
 
 
 def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
-    """Make the error that a Status message stands for; unknown codes and details do no harm."""
+    """Return the error that a Status message describes; unknown codes become UNKNOWN, unknown details are ignored."""
     try:
         code = StatusCode(status.code)
     except ValueError:
@@ -43,7 +43,7 @@ def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
 
 @contextmanager
 def mapped_errors() -> Iterator[None]:
-    """Turn a gRPC error raised inside into one of ours, with the original as its cause."""
+    """Raise gRPC errors as errors of this package, with the original as the cause."""
     try:
         yield
     except grpc.RpcError as error:
@@ -59,7 +59,7 @@ def _status_of(error: grpc.RpcError) -> status_pb2.Status:
             try:
                 status.details.extend(status_pb2.Status.FromString(value).details)
             except DecodeError:
-                break  # a proxy may have written something else; the code and message stand without it
+                break  # a proxy may have replaced it; code and message are valid without it
     return status
 
 
@@ -67,7 +67,7 @@ def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.Fiel
     retry_after: float | None = None
     violations: list[errors.FieldViolation] = []
     for detail in status.details:
-        # The type names on the wire are google.rpc's; only their bytes are ours to read.
+        # On the wire these are google.rpc types; our messages have the same encoding.
         kind = detail.type_url.rpartition("/")[2]
         try:
             if kind == "google.rpc.RetryInfo":

@@ -1,4 +1,4 @@
-"""The blocking stream: gRPC's thread reads the caller's texts, the caller's thread reads the answers."""
+"""Blocking stream: a gRPC thread sends the caller's texts, the caller's own thread receives the answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 
 
 class _Call(Protocol):
-    """What gRPC returns for a stream, as far as it is used here."""
+    """Subset of the gRPC call object that is used here."""
 
     def __next__(self) -> pb.StreamTranslateTextResponse: ...
 
@@ -32,8 +32,8 @@ class BlockingStream:
         self._timeout = timeout
         self._room = threading.Semaphore(max_in_flight)
         self._closed = threading.Event()
-        # The two clocks of the watchdog, each written by one thread: since when the caller has been waiting for
-        # an answer (None: it is not), and since when there has been one to wait for.
+        # Times that the watchdog reads, each written by one thread: start of the caller's current wait for an answer
+        # (None: it is not waiting), and when the oldest run of unanswered texts began.
         self._waiting_since: float | None = None
         self._sent_since = 0.0
         self._timed_out = False
@@ -52,7 +52,7 @@ class BlockingStream:
             self._state.finish()
         finally:
             self._closed.set()
-            self._room.release()  # wakes the feeding thread, which sees that it is over
+            self._room.release()  # wakes the sending thread, which then sees that the stream is closed
             call.cancel()
 
     def _requests(self) -> Iterator[pb.StreamTranslateTextRequest]:
@@ -68,7 +68,7 @@ class BlockingStream:
                     yield request
 
     def _read(self, call: _Call) -> bool:
-        """Take in one answer; True at the end of the stream."""
+        """Receive one answer; return True at the end of the stream."""
         with self._waiting(), mapped_errors():
             response = next(call, None)
         if response is not None:
@@ -89,15 +89,15 @@ class BlockingStream:
             self._waiting_since = None
 
     def _watch(self, call: _Call) -> None:
-        # gRPC's own deadline would count from the first text to the last; this one counts from answer to answer.
-        while not self._closed.wait(self._patience()):
-            if self._patience() <= 0:
+        # gRPC's own deadline covers the whole stream; this one restarts with every answer.
+        while not self._closed.wait(self._remaining()):
+            if self._remaining() <= 0:
                 self._timed_out = True
                 call.cancel()
                 return
 
-    def _patience(self) -> float:
-        """Seconds until the caller has waited too long, if nothing happens."""
+    def _remaining(self) -> float:
+        """Return the seconds until the current wait times out."""
         since = self._waiting_since
         if since is None or not self._state.waits_for_answer:
             return self._timeout

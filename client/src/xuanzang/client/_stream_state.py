@@ -1,4 +1,4 @@
-"""The bookkeeping of one stream, the same for both clients; it neither waits nor speaks gRPC."""
+"""State of one stream, shared by both clients and free of waiting and gRPC calls."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 
 
 class StreamState:
-    """Which texts are on their way, which results wait for their turn, and whether anything got lost.
+    """Texts in flight, results that wait for their turn, and the check that none was lost.
 
-    The feeding side (`feeding`, `admit`) and the reading side (`settle`, `take`, `finish`) may be two threads: each
-    attribute is written by one of them, or passed on by single atomic operations of a dict or deque.
+    The sending side (`feeding`, `admit`) and the receiving side (`settle`, `take`, `finish`) may be two threads: each
+    attribute is written by one of them, or changed by single atomic operations of a dict or deque.
     """
 
     def __init__(self, template: pb.TranslateTextRequest, *, ordered: bool) -> None:
@@ -27,26 +27,26 @@ class StreamState:
         self._exhausted = False
         self._source_error: Exception | None = None
         self._pending: dict[str, tuple[int, str]] = {}  # by id on the wire: index and text
-        self._refused: deque[StreamedTranslation] = deque()  # never sent: they cannot be written on the wire
+        self._refused: deque[StreamedTranslation] = deque()  # never sent, because they cannot be encoded
         self._done: dict[int, StreamedTranslation] = {}
         self._taken = 0
 
     @property
     def waits_for_answer(self) -> bool:
-        """Whether a text was sent and not yet answered."""
+        """Whether a text has been sent and not yet answered."""
         return bool(self._pending)
 
     @contextmanager
     def feeding(self) -> Iterator[None]:
-        """Surround the loop over the caller's iterable: what it raises is kept for the reading side."""
+        """Keep an exception of the caller's iterable for `finish`."""
         try:
             yield
             self._exhausted = True
-        except Exception as error:  # noqa: BLE001 - it is the caller's own; gRPC would swallow it, `finish` raises it
+        except Exception as error:  # noqa: BLE001 - the caller's own; gRPC would swallow it, `finish` raises it
             self._source_error = error
 
     def admit(self, text: str) -> pb.StreamTranslateTextRequest | None:
-        """Number a text and make its message; None if it cannot be written on the wire."""
+        """Number a text and return its message, or None if the text cannot be encoded."""
         index = self._admitted
         self._admitted += 1
         try:
@@ -58,10 +58,10 @@ class StreamState:
         return request
 
     def settle(self, response: pb.StreamTranslateTextResponse) -> None:
-        """Take in an answer.
+        """Record an answer.
 
         Raises:
-            ServerFaultError: Nobody asked for it.
+            ServerFaultError: No text with this id is waiting for an answer, or the answer is empty.
         """
         result: Translation | TranslationError = streamed_result(response)
         index, source = self._pending.pop(response.id, (None, ""))
@@ -70,7 +70,7 @@ class StreamState:
         self._done[index] = StreamedTranslation(index=index, source=source, result=result)
 
     def take(self) -> Iterator[StreamedTranslation]:
-        """Hand out the results whose turn it is."""
+        """Yield the results whose turn has come."""
         while self._refused:
             refused = self._refused.popleft()
             self._done[refused.index] = refused
@@ -82,10 +82,10 @@ class StreamState:
             yield self._done.pop(index)
 
     def finish(self) -> None:
-        """Check, once the server has ended the stream, that nothing got lost.
+        """Check, after the server has ended the stream, that every text was answered.
 
         Raises:
-            Exception: What the caller's iterable raised; every text before it has been answered.
+            Exception: An exception of the caller's iterable; every text before it has been answered.
             ServerFaultError: The server ended the stream too early.
         """
         if self._pending or not (self._exhausted or self._source_error):

@@ -1,4 +1,4 @@
-"""What callers give and get: frozen values, free of gRPC and protobuf types."""
+"""Options and results: frozen values without gRPC or protobuf types."""
 
 from __future__ import annotations
 
@@ -12,74 +12,74 @@ from xuanzang.client._errors import TranslationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingOptions:
-    """How tokens are drawn at random; what is left out or None is the server's default."""
+    """Settings of random sampling; those left out or None have the default of the server."""
 
     top_k: int | None = None
-    """Draw among so many tokens, the likeliest, 1 to 256; None: 256."""
+    """Number of most likely tokens to draw from, 1 to 256; None: 256."""
     top_p: float | None = None
-    """Of those, draw among the likeliest whose probabilities reach this sum, above 0 to 1; None: 1, all of them."""
+    """Probability that the most likely of these tokens must reach together, above 0 to 1; None: 1, all of them."""
     temperature: float | None = None
-    """Below 1 likely tokens are drawn even more often, above 1 less often; above 0 to 10; None: 1."""
+    """Divisor of log-probabilities, above 0 to 10: below 1 favours likely tokens, above 1 rare ones; None: 1."""
     seed: int | None = None
-    """Equal requests with equal seeds get equal draws, 0 to 2147483647; None: another for every request."""
+    """Seed, 0 to 2147483647; equal requests with equal seeds give equal draws. None: a new one for every request."""
 
 
 class TranslateOptions(TypedDict, total=False):
-    """Keyword arguments that every translate method takes; what is left out or None is the server's default."""
+    """Keyword arguments of every translate method; those left out or None have the default of the server."""
 
     source_language: str | None
     """BCP-47 code of the texts' language, such as "zh"."""
     target_language: str | None
     """BCP-47 code of the language to translate into, such as "en"."""
     model: str | None
-    """Name of a model, as `list_models` gives it."""
+    """Name of a model, as listed by `list_models`, or "name/version"."""
     beam_size: int | None
-    """Hypotheses kept per sentence at each step, 1 to 16; 1 is greedy search, and what `sampling` needs and gets."""
+    """Hypotheses kept per sentence at each step, 1 to 16. 1 is greedy search and the only value with `sampling`."""
     num_hypotheses: int | None
     """Hypotheses returned per text: 1 to `beam_size`, with `sampling` or `return_alternatives` 1 to 16; more than 1
     only for texts of a single sentence."""
     length_penalty: float | None
     """Exponent on the target length that divides the summed log-probability, 0 to 10; 0 is none."""
     min_target_length: int | None
-    """Least number of target tokens per sentence, the end token not counted."""
+    """Minimum number of target tokens per sentence, end token not counted."""
     max_target_length: int | None
-    """Most target tokens per sentence, the end token counted."""
+    """Maximum number of target tokens per sentence, end token counted."""
     return_scores: bool | None
     """Whether hypotheses carry their score."""
     coverage_penalty: float | None
-    """Weight of the penalty on hypotheses that leave out a part of the source, 0 to 10; 0 is none."""
+    """Weight of the penalty on hypotheses that leave out part of the source, 0 to 10; 0 is none."""
     repetition_penalty: float | None
-    """Makes tokens that a hypothesis already has less likely if above 1, more likely if below; 0.1 to 10, 1 is none."""
+    """Factor against tokens that the hypothesis already has, 0.1 to 10: above 1 they become less likely; 1 is none."""
     no_repeat_ngram_size: int | None
-    """No sequence of so many tokens occurs twice in a sentence, 0 to 16; 0: any may."""
+    """Length of token sequences that may not occur twice in a sentence, 0 to 16; 0: no restriction."""
     target_prefix: str | None
-    """What every hypothesis begins with, at most 2000 characters; only for texts of a single sentence."""
+    """Text that every hypothesis starts with, at most 2000 characters; only for texts of a single sentence."""
     suppressed_texts: Sequence[str] | None
-    """What no hypothesis may hold, at most 64, each of 1 to 100 characters, in their usual spelling as tokens."""
+    """Texts that no hypothesis may contain, at most 64 of 1 to 100 characters each, in their usual tokenisation."""
     sampling: SamplingOptions | None
-    """Draw each token at random instead of searching; several hypotheses are several draws."""
+    """Settings for drawing tokens at random instead of searching; several hypotheses are several draws."""
     return_alternatives: bool | None
     """Whether the hypotheses differ in the token right after `target_prefix`, each continued by a search of its own."""
     token_details: bool | None
-    """Whether hypotheses carry their tokens with scores and places in the source."""
+    """Whether hypotheses carry their tokens with scores and source spans."""
     partial_on_deadline: bool | None
-    """Whether to answer shortly before the timeout with the best found so far, finish reason DEADLINE; without effect
-    in `translate_stream`, whose texts have no timeout of their own."""
+    """Whether to answer shortly before the timeout with the best hypotheses so far, finish reason DEADLINE; without
+    effect in `translate_stream`, whose texts have no timeout of their own."""
 
 
 class FinishReason(enum.Enum):
-    """Why the search for a hypothesis stopped."""
+    """Reason why the search for a hypothesis stopped."""
 
     UNSPECIFIED = 0
-    """The server gave no reason, or one that this version does not know."""
+    """The server gave no reason, or one unknown to this version."""
     END_OF_SENTENCE = 1
     """The model ended the sentence."""
     MAX_LENGTH = 2
     """`max_target_length` was reached: the text may be incomplete."""
     COPIED = 3
-    """Nothing to translate: the text is empty or white space."""
+    """There was nothing to translate: the text is empty or white space."""
     DEADLINE = 4
-    """Time ran out, and `partial_on_deadline` was set: the text is what had been found by then."""
+    """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,13 +87,13 @@ class TokenDetail:
     """One token of a hypothesis."""
 
     text: str
-    """What it adds to its sentence, spaces included; empty for the end token and for an incomplete character."""
+    """Text that the token adds to its sentence, spaces included; empty for the end token and incomplete characters."""
     score: float
     """Log-probability in nats, at most 0."""
     source_start: int
-    """First character of the source text that it attends to most."""
+    """Index in the source text of the first character that the token attends to most."""
     source_end: int
-    """The character after the last one; equal to `source_start` if it attends to the end of its sentence."""
+    """Index after the last such character; equal to `source_start` if the token attends to no character of the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,13 +103,13 @@ class Hypothesis:
     text: str
     """The text in the target language."""
     score: float | None
-    """Length-normalised log-probability in nats, at most 0; None unless `return_scores` was asked for."""
+    """Length-normalised log-probability in nats, at most 0; None unless `return_scores` is set."""
     token_count: int
-    """Target tokens generated, end tokens counted; 0 for texts that were answered as they are."""
+    """Number of target tokens, end tokens counted; 0 for texts that are answered unchanged."""
     finish_reason: FinishReason
-    """Why the search stopped."""
+    """Reason why the search stopped."""
     tokens: tuple[TokenDetail, ...] = ()
-    """In the order of the text, end tokens too; empty unless `token_details` was asked for."""
+    """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,32 +125,32 @@ class Translation:
 
     @property
     def text(self) -> str:
-        """Give the text of the best hypothesis."""
+        """Text of the best hypothesis."""
         return self.hypotheses[0].text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamedTranslation:
-    """What became of one text of a stream: a translation, or an error that concerns this text alone."""
+    """Result of one text of a stream: a translation, or an error of this text alone."""
 
     index: int
-    """Position of the text in the iterable that was given, from 0."""
+    """Position of the text in the iterable, counted from 0."""
     source: str
     """The text in the source language."""
     result: Translation | TranslationError
-    """The translation, or why there is none."""
+    """The translation, or the error instead of one."""
 
     @property
     def error(self) -> TranslationError | None:
-        """Give the reason why there is no translation, or None."""
+        """The error, or None if there is a translation."""
         return self.result if isinstance(self.result, TranslationError) else None
 
     @property
     def translation(self) -> Translation:
-        """Give the translation.
+        """The translation.
 
         Raises:
-            TranslationError: This text has none; the same object as `error`.
+            TranslationError: The text has none; the same object as `error`.
         """
         if isinstance(self.result, TranslationError):
             raise self.result
@@ -159,17 +159,17 @@ class StreamedTranslation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressiveTranslation:
-    """What became certain of a translation since the one before."""
+    """One part of a progressive translation."""
 
     text_delta: str
-    """To be appended to those before; nothing of it changes later. All together are the text of the best hypothesis."""
+    """Text to append to the parts before; it never changes later. The parts together are the best text."""
     translation: Translation | None
-    """The whole translation with the last one, before it None."""
+    """The whole translation in the last part, None in all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingDefaults:
-    """What a model does where a request leaves an option out; None where that depends on the text."""
+    """Values of the options that a request leaves out; None for those that depend on the text."""
 
     beam_size: int | None
     num_hypotheses: int | None
@@ -186,39 +186,39 @@ class Model:
     """A model that the server offers."""
 
     name: str
-    """Name to use in requests, such as "zh-en"."""
+    """Name for requests, such as "zh-en"."""
     version: str
-    """Version, a positive whole number as text."""
+    """Version, a positive integer as text."""
     source_languages: tuple[str, ...]
-    """BCP-47 codes that it translates from."""
+    """BCP-47 codes of the languages that the model translates from."""
     target_languages: tuple[str, ...]
-    """BCP-47 codes that it translates into."""
+    """BCP-47 codes of the languages that the model translates into."""
     precision: str
     """Number format of the weights: "float32", "float16" or "int8"."""
     manifest_sha256: str
-    """Digest of the bundle's manifest: the same digest on two servers means the same translations."""
+    """Hexadecimal SHA-256 of the bundle's manifest; equal digests mean equal bundles."""
     is_default: bool
-    """Whether requests get this version."""
+    """Whether requests that name no version get this one."""
     defaults: DecodingDefaults
-    """What it does where a request leaves an option out."""
+    """Values of the options that a request leaves out."""
     max_source_length: int
-    """Most source tokens per sentence; a longer sentence is refused."""
+    """Maximum number of source tokens per sentence; a longer sentence is refused."""
     max_target_length: int
-    """Most target tokens per sentence, the end token counted."""
+    """Maximum number of target tokens per sentence, end token counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TLSConfig:
-    """How to reach a server over TLS. All parts are PEM bytes; `TLSConfig()` checks the server against public roots."""
+    """TLS settings; certificates and keys are PEM bytes. `TLSConfig()` trusts the public certificate authorities."""
 
     root_certificates: bytes | None = None
-    """Authorities that may sign the server's certificate; None: the public ones."""
+    """Authorities trusted to sign the server's certificate; None: the public ones."""
     certificate_chain: bytes | None = None
-    """The client's own certificate, for servers that ask for one; needs `private_key`."""
+    """Client certificate for servers that ask for one; needs `private_key`."""
     private_key: bytes | None = None
-    """Key of the client's own certificate; needs `certificate_chain`."""
+    """Private key of the client certificate; needs `certificate_chain`."""
     server_name: str | None = None
-    """Name that the server's certificate must bear, where it differs from the address."""
+    """Name in the server's certificate, if it differs from the address."""
 
     def __post_init__(self) -> None:
         if (self.certificate_chain is None) != (self.private_key is None):

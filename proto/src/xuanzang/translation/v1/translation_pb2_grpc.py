@@ -28,11 +28,11 @@ if _version_not_supported:
 class TranslationServiceStub(object):
     """Translates text with the models that the server has loaded.
 
-    Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
-    RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+    Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the fields, RESOURCE_EXHAUSTED a RetryInfo
+    with the estimated wait, if there is one.
 
-    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
-    characters, or else the network address. Lengths in characters are in Unicode code points.
+    A busy server serves its callers in turn. A caller is identified by the metadata `x-client-id`, at most 128
+    characters, or else by its network address. Lengths in characters are Unicode code points.
     """
 
     def __init__(self, channel):
@@ -66,31 +66,30 @@ class TranslationServiceStub(object):
 class TranslationServiceServicer(object):
     """Translates text with the models that the server has loaded.
 
-    Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
-    RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+    Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the fields, RESOURCE_EXHAUSTED a RetryInfo
+    with the estimated wait, if there is one.
 
-    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
-    characters, or else the network address. Lengths in characters are in Unicode code points.
+    A busy server serves its callers in turn. A caller is identified by the metadata `x-client-id`, at most 128
+    characters, or else by its network address. Lengths in characters are Unicode code points.
     """
 
     def TranslateText(self, request, context):
-        """Translates up to 1024 texts; answers when all of them are done, in the order they came.
+        """Translates up to 1024 texts and answers when all are done, in their order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamTranslateText(self, request_iterator, context):
-        """Translates texts as they arrive. Answers come as each finishes, in any order, tagged with the caller's id.
-        A text that cannot be translated gets an answer with `error`; the stream goes on.
+        """Translates texts as they arrive. Each is answered as soon as it is done, in any order, tagged with its id.
+        A text that cannot be translated is answered with `error`; the stream continues.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TranslateTextProgressively(self, request, context):
-        """Translates one text and sends each part of the best hypothesis as soon as it is certain, then the whole
-        translation.
+        """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -137,11 +136,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
 class TranslationService(object):
     """Translates text with the models that the server has loaded.
 
-    Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the field,
-    RESOURCE_EXHAUSTED a RetryInfo with the estimated wait.
+    Errors carry google.rpc details: INVALID_ARGUMENT a BadRequest that names the fields, RESOURCE_EXHAUSTED a RetryInfo
+    with the estimated wait, if there is one.
 
-    Callers get equal shares of a busy server. Who calls is what the metadata `x-client-id` says, at most 128
-    characters, or else the network address. Lengths in characters are in Unicode code points.
+    A busy server serves its callers in turn. A caller is identified by the metadata `x-client-id`, at most 128
+    characters, or else by its network address. Lengths in characters are Unicode code points.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Start a server, translate through the client, show what the server counted, and end it as an operator would.
+"""A tour of the service: start a server, translate through the Python client, read metrics, stop the server.
 
 Run it with `make demo`.
 """
@@ -56,7 +56,7 @@ def main() -> int:
     """Run the demonstration.
 
     Returns:
-        Exit status: 0 if every sentence was translated and the server ended well.
+        Exit status of the server: 0 after a clean shutdown.
     """
     address, metrics_address = free_address(), free_address()
     with running_server(address, metrics_address) as server:
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def free_address() -> str:
-    """Find a port of this machine that nobody listens on.
+    """Find a free port on the loopback interface.
 
     Returns:
         "127.0.0.1:port".
@@ -83,11 +83,11 @@ def free_address() -> str:
 
 @contextmanager
 def running_server(address: str, metrics_address: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a server and wait until it answers; on any failure show its log and end it.
+    """Start a server and wait until it is ready; on any failure, kill it and print its log.
 
     Args:
-        address: Where it serves gRPC.
-        metrics_address: Where it serves its metrics.
+        address: Host and port of the gRPC service.
+        metrics_address: Host and port of the metrics endpoint.
 
     Yields:
         The server's process.
@@ -108,14 +108,14 @@ def running_server(address: str, metrics_address: str) -> Iterator[subprocess.Po
 
 
 def wait_until_serving(server: subprocess.Popen[bytes], address: str) -> None:
-    """Ask the standard health service until it says SERVING.
+    """Poll the standard health service until its status is SERVING.
 
     Args:
         server: The server's process.
-        address: Where it serves.
+        address: Host and port of the gRPC service.
 
     Raises:
-        SystemExit: It ended, or was not ready in time.
+        SystemExit: The server exited or was not ready in time.
     """
     deadline = time.monotonic() + START_SECONDS
     with grpc.insecure_channel(address) as channel:
@@ -132,10 +132,10 @@ def wait_until_serving(server: subprocess.Popen[bytes], address: str) -> None:
 
 
 def translate_one_by_one(client: TranslationClient) -> None:
-    """Translate each sentence in a request of its own and print it with its score and time.
+    """Translate each sentence in its own request and print the result with score and time.
 
     Args:
-        client: Connected to the server.
+        client: A client of the running server.
     """
     for sentence in SENTENCES:
         started = time.perf_counter()
@@ -149,7 +149,7 @@ def translate_together(client: TranslationClient) -> None:
     """Translate all sentences in one request, which the server runs as one batch.
 
     Args:
-        client: Connected to the server.
+        client: A client of the running server.
     """
     started = time.perf_counter()
     client.translate(SENTENCES, source_language="zh", target_language="en")
@@ -161,7 +161,7 @@ def show_metrics(address: str) -> None:
     """Print a few of the metrics that Prometheus would scrape.
 
     Args:
-        address: Where the server serves them.
+        address: Host and port of the metrics endpoint.
     """
     url = f"http://{address}/metrics"
     print(f"\n$ curl {url}")
@@ -175,7 +175,7 @@ def show_log(log: IO[bytes]) -> None:
     """Print what the server logged.
 
     Args:
-        log: The file it logged to.
+        log: The file that holds the server's standard error.
     """
     log.seek(0)
     sys.stderr.write(log.read().decode(errors="replace"))
