@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "loops.h"
+#include "simd.h"
 
 namespace xuanzang {
 namespace {

@@ -1,7 +1,7 @@
 // Attention of the decoder: few queries of each sentence over its own keys and values.
 #pragma once
 
-#include "operator.h"
+#include "custom_op.h"
 
 namespace xuanzang {
 

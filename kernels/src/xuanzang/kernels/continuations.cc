@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "loops.h"
+#include "simd.h"
 
 namespace xuanzang {
 namespace {

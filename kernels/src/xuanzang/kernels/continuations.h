@@ -1,7 +1,7 @@
 // The end of a decoder step: from logits to the best continuations of each sentence.
 #pragma once
 
-#include "operator.h"
+#include "custom_op.h"
 
 namespace xuanzang {
 

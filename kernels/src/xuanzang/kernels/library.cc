@@ -2,9 +2,9 @@
 
 #include "attention.h"
 #include "continuations.h"
-#include "norm.h"
-#include "operator.h"
-#include "projection.h"
+#include "add_norm_quantize.h"
+#include "custom_op.h"
+#include "chosen_logits.h"
 
 #if defined(_WIN32)
 #define XUANZANG_EXPORT __declspec(dllexport)

@@ -1,6 +1,6 @@
-#include "projection.h"
+#include "chosen_logits.h"
 
-#include "loops.h"
+#include "simd.h"
 
 namespace xuanzang {
 

@@ -1,4 +1,4 @@
-#include "loops.h"
+#include "simd.h"
 
 #include <cstdint>
 #include <cstring>
@@ -11,7 +11,7 @@
 #pragma GCC target("arch=x86-64-v4,avx512vnni")
 #define XUANZANG_LANES 16
 namespace xuanzang::v4_vnni {
-#include "loops.inc"
+#include "simd.inc"
 }
 #undef XUANZANG_LANES
 #pragma GCC pop_options
@@ -20,7 +20,7 @@ namespace xuanzang::v4_vnni {
 #pragma GCC target("arch=x86-64-v4")
 #define XUANZANG_LANES 16
 namespace xuanzang::v4 {
-#include "loops.inc"
+#include "simd.inc"
 }
 #undef XUANZANG_LANES
 #pragma GCC pop_options
@@ -29,7 +29,7 @@ namespace xuanzang::v4 {
 #pragma GCC target("arch=x86-64-v3")
 #define XUANZANG_LANES 8
 namespace xuanzang::v3 {
-#include "loops.inc"
+#include "simd.inc"
 }
 #undef XUANZANG_LANES
 #pragma GCC pop_options
@@ -39,7 +39,7 @@ namespace xuanzang::v3 {
 
 #define XUANZANG_LANES 4
 namespace xuanzang::any {
-#include "loops.inc"
+#include "simd.inc"
 }
 #undef XUANZANG_LANES
 

@@ -1,7 +1,7 @@
 // What stands between two linear layers: a residual sum, its normalisation, and 8-bit integers of it.
 #pragma once
 
-#include "operator.h"
+#include "custom_op.h"
 
 namespace xuanzang {
 

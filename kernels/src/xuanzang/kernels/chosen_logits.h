@@ -1,7 +1,7 @@
 // The end of the output projection, onto the pieces that each sentence may choose from.
 #pragma once
 
-#include "operator.h"
+#include "custom_op.h"
 
 namespace xuanzang {
 

@@ -1,8 +1,8 @@
-#include "norm.h"
+#include "add_norm_quantize.h"
 
 #include <vector>
 
-#include "loops.h"
+#include "simd.h"
 
 namespace xuanzang {
 namespace {
