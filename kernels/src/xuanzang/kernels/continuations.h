@@ -7,11 +7,11 @@ namespace xuanzang {
 
 struct BestContinuations {
   static constexpr const char* kName = "BestContinuations";
-  // logits [batch, beam, vocab]; scores of the hypotheses [batch, beam]; how many continuations [1]; ids that are not
-  // chosen while there are others [banned].
+  // logits [batch, beam, vocab]; scores of the hypotheses [batch, beam]; number of continuations [1]; ids to choose
+  // only if no others are left [banned].
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64};
-  // Summed log-probabilities, the ids that they add, and the hypotheses that they continue; best first, [batch,
-  // continuation].
+  // Summed log-probabilities, the ids that they add, and the hypotheses that they continue; best first,
+  // [batch, continuation].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64};
   static constexpr std::array<InPlace, 0> kInPlace{};
   static void compute(const Context& context);

@@ -1,68 +1,103 @@
 #include "simd.h"
 
-#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
-// Each version is compiled from the same lines, for another kind of processor. These lines use no inline function of
-// the standard library: the linker would keep one of its versions for all.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4,avx512vnni")
-#define XUANZANG_LANES 16
-namespace xuanzang::v4_vnni {
-#include "simd.inc"
-}
-#undef XUANZANG_LANES
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v4")
-#define XUANZANG_LANES 16
-namespace xuanzang::v4 {
-#include "simd.inc"
-}
-#undef XUANZANG_LANES
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("arch=x86-64-v3")
-#define XUANZANG_LANES 8
-namespace xuanzang::v3 {
-#include "simd.inc"
-}
-#undef XUANZANG_LANES
-#pragma GCC pop_options
-
-#define XUANZANG_VERSIONS
+#if defined(__x86_64__)
+#include <immintrin.h>
 #endif
 
-#define XUANZANG_LANES 4
-namespace xuanzang::any {
+// Each instruction set is compiled from the same lines. These use no inline function of the standard library: the
+// linker would keep one of its versions for all.
+#define XUANZANG_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define XUANZANG_BEGIN(features) \
+  XUANZANG_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define XUANZANG_END XUANZANG_PRAGMA(clang attribute pop)
+#else
+#define XUANZANG_BEGIN(features) XUANZANG_PRAGMA(GCC push_options) XUANZANG_PRAGMA(GCC target(features))
+#define XUANZANG_END XUANZANG_PRAGMA(GCC pop_options)
+#endif
+
+#if defined(__x86_64__)
+
+XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni")
+#define XUANZANG_WIDTH 16
+#define XUANZANG_VNNI
+#define XUANZANG_ISA "avx512_vnni"
+namespace xuanzang::avx512_vnni {
 #include "simd.inc"
 }
-#undef XUANZANG_LANES
+#undef XUANZANG_VNNI
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
+XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")
+#define XUANZANG_WIDTH 16
+#define XUANZANG_ISA "avx512"
+namespace xuanzang::avx512 {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
+XUANZANG_BEGIN("avx2,fma")
+#define XUANZANG_WIDTH 8
+#define XUANZANG_ISA "avx2"
+namespace xuanzang::avx2 {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
+#endif
+
+#define XUANZANG_WIDTH 4
+#define XUANZANG_ISA "generic"
+namespace xuanzang::generic {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
 
 namespace xuanzang {
 namespace {
 
-const Loops& best() {
-#if defined(XUANZANG_LOOPS)  // Tests want a certain version.
-  return XUANZANG_LOOPS::kLoops;
-#elif defined(XUANZANG_VERSIONS)
-  if (__builtin_cpu_supports("x86-64-v4")) {
-    return __builtin_cpu_supports("avx512vnni") ? v4_vnni::kLoops : v4::kLoops;
-  }
-  if (__builtin_cpu_supports("x86-64-v3")) return v3::kLoops;
+constexpr const char* kForcedIsa = "XUANZANG_KERNELS_ISA";
+
+std::vector<const Simd*> find_supported() {
+  std::vector<const Simd*> supported;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  if (has_avx512 && __builtin_cpu_supports("avx512vnni")) supported.push_back(&avx512_vnni::kSimd);
+  if (has_avx512) supported.push_back(&avx512::kSimd);
+  if (has_avx2) supported.push_back(&avx2::kSimd);
 #endif
-  return any::kLoops;
+  supported.push_back(&generic::kSimd);
+  return supported;
 }
 
 }  // namespace
 
-const Loops& loops() {
-  static const Loops& chosen = best();
-  return chosen;
+const std::vector<const Simd*>& supported_simd() {
+  static const std::vector<const Simd*> supported = find_supported();
+  return supported;
+}
+
+const Simd* chosen_simd() {
+  const char* const forced = std::getenv(kForcedIsa);
+  if (!forced || !*forced) return supported_simd().front();
+  for (const Simd* simd : supported_simd()) {
+    if (!std::strcmp(simd->isa, forced)) return simd;
+  }
+  return nullptr;
 }
 
 }  // namespace xuanzang
