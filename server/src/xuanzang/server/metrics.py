@@ -132,6 +132,16 @@ class Metrics:
             self._models[labels] = ModelMetrics(**series)
         return self._models[labels]
 
+    def set_build_info(self, *, kernels: str, reason: str) -> None:
+        """Show what the server was built with; called once.
+
+        Args:
+            kernels: Instruction set of the kernels, such as "avx2"; "none" without kernels.
+            reason: Why there are no kernels, one of `xuanzang.kernels.Reason`; empty with kernels.
+        """
+        version = distribution_version("xuanzang-server")
+        self.build_info.labels(version=version, kernels=kernels, reason=reason).set(1)
+
     def _declare_rpcs(self) -> None:
         # Names and labels of go-grpc-prometheus, so that dashboards made for it work here.
         registry = self.registry
@@ -220,9 +230,11 @@ class Metrics:
             registry=self.registry,
         )
         self.build_info = Gauge(
-            "nmt_build_info", "1, with the version of the server.", ("version",), registry=self.registry
+            "nmt_build_info",
+            "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
+            ("version", "kernels", "reason"),
+            registry=self.registry,
         )
-        self.build_info.labels(version=distribution_version("xuanzang-server")).set(1)
         self._gauge("model_ready", "1 while a model is warm and answers requests, else 0.")
         self._gauge("model_load_duration_seconds", "Time to verify a bundle and open its graphs.")
         self._gauge("warmup_duration_seconds", "Time to warm a model up and replay its samples.")

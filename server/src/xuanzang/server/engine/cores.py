@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""The number of cores that this process may use."""
 
 from __future__ import annotations
 
@@ -7,22 +7,29 @@ import os
 from pathlib import Path
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""Of a container: microseconds of CPU time, or "max", in each period of so many microseconds."""
+"""CPU quota of a container: microseconds of CPU time, or "max", and the microseconds of each period."""
 
 
 def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
-    """Count the cores that the process may use: by its affinity, and by the quota of its container.
+    """Count the cores that the process may use, by its affinity and by the quota of its container.
 
     Args:
-        quota_file: As the kernel shows it; it need not exist.
+        quota_file: File in which the kernel shows the quota; it may be missing.
 
     Returns:
-        At least 1.
+        Number of cores, >= 1.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = _cores_by_affinity()
     try:
         quota, period = quota_file.read_text().split()
         return min(cores, max(1, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError):
         # No container, another kind of container, or no quota ("max").
         return cores
+
+
+def _cores_by_affinity() -> int:
+    # macOS has no affinity.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

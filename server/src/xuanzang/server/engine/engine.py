@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from xuanzang.kernels import library
+from xuanzang.kernels import Kernels, find_kernels
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import routing
@@ -113,8 +113,7 @@ class Engine:
         for model in models:
             # Every series is there at 0 from now on.
             self._metrics.of(model.labels)
-        if self._settings.kernels and self._provider == "cpu" and not library():
-            _LOGGER.warning("no kernels", extra={"reason": "xuanzang-kernels was installed without a C++ compiler"})
+        self._report_kernels()
         opened, failures = await open_models(
             models, self._open_graphs, metrics=self._metrics, executor=self._tokenizing
         )
@@ -123,6 +122,21 @@ class Engine:
             Worker(number, decoders=opened, scheduler=self._scheduler, metrics=self._metrics)
             for number in range(self._worker_count)
         ]
+
+    def _report_kernels(self) -> None:
+        """Log the kernels that the graphs get, or why they get none."""
+        if self._provider != "cpu":
+            kernels = Kernels(reason="provider", detail=f"kernels are for CPUs, the provider is {self._provider}")
+        elif not self._settings.kernels:
+            kernels = Kernels(reason="disabled", detail="disabled by the setting kernels (--no-kernels)")
+        else:
+            kernels = find_kernels()
+        if kernels.library:
+            _LOGGER.info("kernels", extra={"isa": kernels.isa})
+        else:
+            level = logging.INFO if kernels.reason in {"provider", "disabled"} else logging.WARNING
+            _LOGGER.log(level, "no kernels", extra={"reason": kernels.reason, "detail": kernels.detail})
+        self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
 
     def _open_graphs(self, bundle: Bundle) -> NewDecoder:
         settings = self._settings
