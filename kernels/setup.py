@@ -23,7 +23,7 @@ class BuildKernels(build_ext):
         except (BaseError, CCompilerError) as error:
             library.unlink(missing_ok=True)
             library.parent.mkdir(parents=True, exist_ok=True)
-            record.write_text(f"{self._reason()}\n{error}\n", encoding="utf-8")
+            record.write_text(self._reason(), encoding="utf-8")
             self.warn(f"the kernels were not built: {error}")
 
     def copy_extensions_to_source(self) -> None:
@@ -38,8 +38,11 @@ class BuildKernels(build_ext):
             self.copy_file(str(_record(library)), str(PACKAGE))
 
     def _reason(self) -> str:
-        command = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)
-        return "compile_error" if shutil.which(command[0]) else "no_compiler"
+        """Return one of the reasons of xuanzang.kernels.Reason, and a line of detail."""
+        [command, *_] = getattr(self.compiler, "compiler_so_cxx", self.compiler.compiler_so)
+        if shutil.which(command):
+            return f"compile_error\n{command} failed; `pip install --verbose` shows its messages\n"
+        return f"no_compiler\nthere is no C++ compiler {command}\n"
 
 
 def _record(library: Path) -> Path:

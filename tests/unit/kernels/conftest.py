@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,8 @@ from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.kernels import find_kernels, supported_isas
 
 Arrays = dict[str, np.ndarray]
+LIBRARY = Path(os.environ["KERNELS_LIBRARY"]) if "KERNELS_LIBRARY" in os.environ else None
+"""Another build of the library, such as the one of `make sanitize`."""
 
 
 class Operator:
@@ -25,7 +28,7 @@ class Operator:
         self.names = list(function.output)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XUANZANG_KERNELS_ISA", self.isa)
-            self.kernel = _open(function, inputs, operators=find_kernels().library, threads=threads)
+            self.kernel = _open(function, inputs, operators=LIBRARY or find_kernels().library, threads=threads)
         self.function = _open(function, inputs, operators=None, threads=threads)
 
     def run(self, inputs: Arrays) -> Arrays:

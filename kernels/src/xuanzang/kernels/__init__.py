@@ -25,8 +25,8 @@ Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntim
 """Why there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
 
 _FOLDER = Path(__file__).parent
-_NOT_BUILT = _FOLDER / "not_built.txt"
-"""What the build leaves behind if it fails: the reason, and a line of detail."""
+_NOT_BUILT = "not_built.txt"
+"""Text in the package of a failed build: the reason, and a line of detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def _built_library() -> Path | None:
 
 def _why_not_built() -> Kernels:
     try:
-        reason, _, detail = _NOT_BUILT.read_text(encoding="utf-8").partition("\n")
+        reason, _, detail = (_FOLDER / _NOT_BUILT).read_text(encoding="utf-8").partition("\n")
     except OSError:
         reason, detail = "not_loadable", "the library is missing from the installed package"
     known: dict[str, Reason] = {"no_compiler": "no_compiler", "compile_error": "compile_error"}
