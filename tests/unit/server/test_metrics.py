@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, MetricsEndpoint, ModelMetrics
 
 ALLOWED_LABELS = {
-    *("model", "version", "reason", "finish_reason", "sha256", "precision", "provider"),
+    *("model", "version", "reason", "finish_reason", "sha256", "precision", "provider", "kernels"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
 }
 

@@ -3,19 +3,104 @@
 A bundle defines these operators in terms of standard ones, so that every onnxruntime can run it. Sessions that have
 this library run each of them as one kernel instead: attention then reads only the keys and values that hypotheses
 see, where they lie.
+
+The library holds the kernels for several instruction sets and uses the best that the processor has. The environment
+variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "avx512" or "avx512_vnni".
 """
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import dataclass
 from importlib.machinery import EXTENSION_SUFFIXES
+from itertools import count, takewhile
 from pathlib import Path
+from typing import Literal
+
+import onnxruntime
+
+__all__ = ["Kernels", "Reason", "find_kernels", "library", "supported_isas"]
+
+Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntime", "isa", "disabled", "provider"]
+"""Why there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
+
+_FOLDER = Path(__file__).parent
+_NOT_BUILT = "not_built.txt"
+"""Text in the package of a failed build: the reason, and a line of detail."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """The kernels that new sessions can use, or why there are none."""
+
+    library: Path | None = None
+    """File for `onnxruntime.SessionOptions.register_custom_ops_library`; None without kernels."""
+    isa: str = "none"
+    """Instruction set: "generic", "avx2", "avx512" or "avx512_vnni"; "none" without kernels."""
+    reason: Reason = ""
+    """Why there are none; empty with kernels."""
+    detail: str = ""
+    """The reason in words."""
+
+
+def find_kernels() -> Kernels:
+    """Find the library and check it against the onnxruntime of this process."""
+    built = _built_library()
+    if built is None:
+        return _why_not_built()
+    try:
+        functions = _functions(built)
+    except OSError as error:
+        return Kernels(reason="not_loadable", detail=str(error))
+    isa = functions.XuanzangChosenIsa()
+    if isa is None:
+        usable = ", ".join(supported_isas())
+        return Kernels(reason="isa", detail=f"XUANZANG_KERNELS_ISA is not one of {usable}, which can be used here")
+    fault = _registration_fault(built) or functions.XuanzangLastFault().decode()
+    if fault:
+        return Kernels(reason="onnxruntime", detail=fault)
+    return Kernels(library=built, isa=isa.decode())
 
 
 def library() -> Path | None:
-    """Return the file for `onnxruntime.SessionOptions.register_custom_ops_library`.
+    """Return the file for `onnxruntime.SessionOptions.register_custom_ops_library`; None without kernels."""
+    return find_kernels().library
 
-    Returns:
-        None where it was not built, because there was no C++ compiler.
-    """
-    names = (Path(__file__).with_name(f"_operators{suffix}") for suffix in EXTENSION_SUFFIXES)
+
+def supported_isas() -> tuple[str, ...]:
+    """Return the instruction sets that the library holds and the processor has, best first; none if not built."""
+    built = _built_library()
+    if built is None:
+        return ()
+    names = map(_functions(built).XuanzangSupportedIsa, count())
+    return tuple(name.decode() for name in takewhile(lambda name: name is not None, names))
+
+
+def _built_library() -> Path | None:
+    names = (_FOLDER / f"_operators{suffix}" for suffix in EXTENSION_SUFFIXES)
     return next((name for name in names if name.exists()), None)
+
+
+def _why_not_built() -> Kernels:
+    try:
+        reason, _, detail = (_FOLDER / _NOT_BUILT).read_text(encoding="utf-8").partition("\n")
+    except OSError:
+        reason, detail = "not_loadable", "the library is missing from the installed package"
+    known: dict[str, Reason] = {"no_compiler": "no_compiler", "compile_error": "compile_error"}
+    return Kernels(reason=known.get(reason, "not_loadable"), detail=" ".join(detail.split()))
+
+
+def _functions(built: Path) -> ctypes.CDLL:
+    functions = ctypes.CDLL(str(built))
+    for function in (functions.XuanzangLastFault, functions.XuanzangChosenIsa, functions.XuanzangSupportedIsa):
+        function.restype = ctypes.c_char_p
+    functions.XuanzangSupportedIsa.argtypes = [ctypes.c_size_t]
+    return functions
+
+
+def _registration_fault(built: Path) -> str:
+    try:
+        onnxruntime.SessionOptions().register_custom_ops_library(str(built))
+    except Exception as error:  # noqa: BLE001 - onnxruntime's errors have no base class of their own
+        return str(error)
+    return ""

@@ -2,68 +2,68 @@
 
 #include <vector>
 
-#include "loops.h"
-
 namespace xuanzang {
 namespace {
 
-// What the hypotheses of a sentence see.
-class Sight {
+// The positions that the hypotheses of a sentence see.
+class Positions {
  public:
-  std::vector<size_t> rows;  // Where key and value of each position begin, for the first head.
+  std::vector<size_t> offsets;  // Where key and value of each position begin, for the first head.
 
-  // Shows every position of `rows`, until `hide`.
+  // Makes every position of `offsets` visible, until `hide`.
   void show(size_t beam) {
-    constexpr size_t kPositions = kVector / kQueries;
-    width_ = (rows.size() + kPositions - 1) / kPositions * kPositions;
-    bias_.assign((beam + kQueries - 1) / kQueries * width_ * kQueries, kHidden);
+    constexpr size_t kPerVector = kMaxWidth / kQueries;
+    padded_ = (offsets.size() + kPerVector - 1) / kPerVector * kPerVector;
+    bias_.assign((beam + kQueries - 1) / kQueries * padded_ * kQueries, kHidden);
     for (size_t i = 0; i < beam; ++i) {
-      for (size_t position = 0; position < rows.size(); ++position) bias_[place(i, position)] = 0.0f;
+      for (size_t position = 0; position < offsets.size(); ++position) bias_[index(i, position)] = 0.0f;
     }
   }
 
-  void hide(size_t hypothesis, size_t position) { bias_[place(hypothesis, position)] = kHidden; }
+  void hide(size_t hypothesis, size_t position) { bias_[index(hypothesis, position)] = kHidden; }
 
-  // Of the bias or weight of a hypothesis.
-  size_t place(size_t hypothesis, size_t position) const {
-    return (hypothesis / kQueries * width_ + position) * kQueries + hypothesis % kQueries;
+  // The index of a hypothesis' bias or weight at a position.
+  size_t index(size_t hypothesis, size_t position) const {
+    return (hypothesis / kQueries * padded_ + position) * kQueries + hypothesis % kQueries;
   }
 
+  // The number of weights.
   size_t weights() const { return bias_.size(); }
 
-  Memory of(const float* keys, const float* values, size_t head_stride, size_t d_head) const {
-    return {keys, values, head_stride, d_head, rows.data(), rows.size(), bias_.data(), width_};
+  KeyValues of(const float* keys, const float* values, size_t head_stride, size_t d_head) const {
+    return {keys, values, head_stride, d_head, offsets.data(), offsets.size(), bias_.data(), padded_};
   }
 
  private:
-  size_t width_ = 0;
+  size_t padded_ = 0;
   std::vector<float> bias_;
 };
 
-// Room that a thread keeps, so that it need not ask for memory for every sentence.
-struct Room {
-  Sight sight;
-  std::vector<size_t> columns;  // Where each position of `sight` stands among those of the sentence.
+// Buffers that a thread keeps from one sentence to the next.
+struct Buffers {
+  Positions positions;
+  std::vector<size_t> columns;  // The column in `visible` of each position.
   std::vector<float> weights;
 };
 
-Room& room() {
-  thread_local Room mine;
-  return mine;
+Buffers& thread_buffers() {
+  thread_local Buffers buffers;
+  return buffers;
 }
 
-// Attention of all hypotheses of a sentence with all heads; `seen` is called after each head, whose weights are in
-// room.
-template <typename Seen>
-void attend_sentence(const Queries& queries, const Memory& memory, Room& room, float* mixed, const Seen& seen) {
-  room.weights.resize(room.sight.weights());
+// Attention of all hypotheses of a sentence with all heads; `observe` is called after each head, whose weights are in
+// the buffers.
+template <typename Observe>
+void attend_sentence(const Simd& simd, const Queries& queries, const KeyValues& seen, Buffers& buffers, float* mixed,
+                     const Observe& observe) {
+  buffers.weights.resize(buffers.positions.weights());
   for (size_t head = 0; head < queries.heads; ++head) {
-    loops().attend(queries, memory, head, room.weights.data(), mixed);
-    seen();
+    simd.attend(queries, seen, head, buffers.weights.data(), mixed);
+    observe();
   }
 }
 
-// Keys and values in pages, and which of them belong to which sentence.
+// Keys and values in pages, and the table of the pages of each sentence.
 struct Pages {
   Pages(const Context& context, size_t first_state, size_t first_index)
       : keys(context.input<float>(first_state)),
@@ -72,25 +72,25 @@ struct Pages {
     require(keys.rank == 4 && values.rank == 4, "a state has the wrong dimensions");
     require(table.rank == 2, "an index has the wrong dimensions");
     require(values.shape == keys.shape, "keys and values differ in shape");
-    batch = table.size(0), places = table.size(1);
+    batch = table.size(0), entries = table.size(1);
     pages = keys.size(0), heads = keys.size(1), slots = keys.size(2), d_head = keys.size(3);
   }
 
-  // Slots of a sentence.
-  size_t width() const { return places * slots; }
+  // The number of slots of a sentence.
+  size_t width() const { return entries * slots; }
   size_t head_stride() const { return slots * d_head; }
 
-  // The page at a place of a sentence; not below `pages` if there is none.
-  size_t page(size_t sentence, size_t place) const {
-    return static_cast<size_t>(table.data[sentence * places + place]);
+  // The page of an entry of the table; not below `pages` if there is none.
+  size_t page(size_t sentence, size_t entry) const {
+    return static_cast<size_t>(table.data[sentence * entries + entry]);
   }
 
   // Where key and value of a slot begin, for the first head.
-  size_t row(size_t page, size_t slot) const { return (page * heads * slots + slot) * d_head; }
+  size_t offset(size_t page, size_t slot) const { return (page * heads * slots + slot) * d_head; }
 
   Tensor<const float> keys, values;
   Tensor<const int64_t> table;
-  size_t batch, places, pages, heads, slots, d_head;
+  size_t batch, entries, pages, heads, slots, d_head;
 };
 
 struct PagedInputs : Pages {
@@ -133,8 +133,8 @@ struct SourceInputs : Pages {
     require(queries.size(0) == batch && lengths.size(0) == batch, "batches differ");
     for (size_t sentence = 0; sentence < batch; ++sentence) {
       require(length(sentence) <= width(), "a source is longer than its pages");
-      for (size_t place = 0; place * slots < length(sentence); ++place) {
-        require(page(sentence, place) < pages, "a page of a source does not exist");
+      for (size_t entry = 0; entry * slots < length(sentence); ++entry) {
+        require(page(sentence, entry) < pages, "a page of a source does not exist");
       }
     }
   }
@@ -146,46 +146,49 @@ struct SourceInputs : Pages {
   size_t beam;
 };
 
-// Writes keys and values of a hypothesis' new token.
+// Writes the keys and values of a hypothesis' new token.
 void write(const PagedInputs& in, size_t hypothesis, float* keys, float* values) {
-  const size_t d_model = in.heads * in.d_head, row = in.row(in.own_page(hypothesis), in.own_slot(hypothesis));
+  const size_t d_model = in.heads * in.d_head, first = in.offset(in.own_page(hypothesis), in.own_slot(hypothesis));
   const float* const states = in.projected.data + hypothesis * 3 * d_model;
   for (size_t head = 0; head < in.heads; ++head) {
-    const size_t target = row + head * in.head_stride();
+    const size_t target = first + head * in.head_stride();
     std::copy_n(states + d_model + head * in.d_head, in.d_head, keys + target);
     std::copy_n(states + 2 * d_model + head * in.d_head, in.d_head, values + target);
   }
 }
 
-// Finds the slots that any hypothesis of a sentence sees, in the order of its places.
-void find_slots(const PagedInputs& in, size_t sentence, Room& room) {
+// Finds the slots that any hypothesis of a sentence sees, in the order of its page table.
+void find_positions(const PagedInputs& in, size_t sentence, Buffers& buffers) {
   const size_t width = in.width();
   const bool* const visible = in.visible.data + sentence * in.beam * width;
-  room.columns.clear();
-  room.sight.rows.clear();
-  for (size_t place = 0; place < in.places; ++place) {
-    const size_t page = in.page(sentence, place);
+  auto& [positions, columns, weights] = buffers;
+  columns.clear();
+  positions.offsets.clear();
+  for (size_t entry = 0; entry < in.entries; ++entry) {
+    const size_t page = in.page(sentence, entry);
     for (size_t slot = 0; slot < in.slots && page < in.pages; ++slot) {
+      const size_t column = entry * in.slots + slot;
       bool seen = false;
-      for (size_t i = 0; i < in.beam; ++i) seen |= visible[i * width + place * in.slots + slot];
+      for (size_t i = 0; i < in.beam; ++i) seen |= visible[i * width + column];
       if (!seen) continue;
-      room.columns.push_back(place * in.slots + slot);
-      room.sight.rows.push_back(in.row(page, slot));
+      columns.push_back(column);
+      positions.offsets.push_back(in.offset(page, slot));
     }
   }
-  room.sight.show(in.beam);
+  positions.show(in.beam);
   for (size_t i = 0; i < in.beam; ++i) {
-    for (size_t position = 0; position < room.columns.size(); ++position) {
-      if (!visible[i * width + room.columns[position]]) room.sight.hide(i, position);
+    for (size_t position = 0; position < columns.size(); ++position) {
+      if (!visible[i * width + columns[position]]) positions.hide(i, position);
     }
   }
 }
 
-// Adds the mean of the weights that the heads give to each slot, for which it is called once per head.
-void observe(const SourceInputs& in, size_t sentence, const Room& room, float* attention) {
+// Adds one head's share of the mean weight of each slot.
+void add_weights(const SourceInputs& in, size_t sentence, const Buffers& buffers, float* attention) {
   for (size_t i = 0; i < in.beam; ++i) {
     for (size_t slot = 0; slot < in.length(sentence); ++slot) {
-      attention[i * in.width() + slot] += room.weights[room.sight.place(i, slot)] / static_cast<float>(in.heads);
+      attention[i * in.width() + slot] +=
+          buffers.weights[buffers.positions.index(i, slot)] / static_cast<float>(in.heads);
     }
   }
 }
@@ -198,36 +201,39 @@ void PagedAttention::compute(const Context& context) {
   const auto mixed = context.output<float>(0, {in.batch, in.beam, d_model});
   const auto keys = context.output<float>(1, {in.pages, in.heads, in.slots, in.d_head});
   const auto values = context.output<float>(2, {in.pages, in.heads, in.slots, in.d_head});
+  require(keys.data && values.data, "present keys and values are not used");
   if (keys.data != in.keys.data) std::copy_n(in.keys.data, in.keys.elements(), keys.data);
   if (values.data != in.values.data) std::copy_n(in.values.data, in.values.elements(), values.data);
   context.parallel(in.batch, in.batch * in.beam * d_model * in.width(), [&](size_t sentence) {
     const size_t first = sentence * in.beam;
     for (size_t i = 0; i < in.beam; ++i) write(in, first + i, keys.data, values.data);
-    find_slots(in, sentence, room());
-    const Memory memory = room().sight.of(keys.data, values.data, in.head_stride(), in.d_head);
+    Buffers& buffers = thread_buffers();
+    find_positions(in, sentence, buffers);
+    const KeyValues seen = buffers.positions.of(keys.data, values.data, in.head_stride(), in.d_head);
     const Queries queries{in.projected.data + first * 3 * d_model, 3 * d_model, in.beam, in.heads};
-    attend_sentence(queries, memory, room(), mixed.data + first * d_model, [] {});
+    attend_sentence(context.simd(), queries, seen, buffers, mixed.data + first * d_model, [] {});
   });
 }
 
 void CrossAttention::compute(const Context& context) {
   const SourceInputs in(context);
-  const size_t d_model = in.heads * in.d_head, seen = in.beam * in.width();
+  const size_t d_model = in.heads * in.d_head, size = in.beam * in.width();
   const auto mixed = context.output<float>(0, {in.batch, in.beam, d_model});
   const auto attention = context.output<float>(1, {in.batch, in.beam, in.width()});
   context.parallel(in.batch, in.batch * in.beam * d_model * in.width(), [&](size_t sentence) {
-    Sight& sight = room().sight;
-    sight.rows.clear();
+    Buffers& buffers = thread_buffers();
+    Positions& positions = buffers.positions;
+    positions.offsets.clear();
     for (size_t slot = 0; slot < in.length(sentence); ++slot) {
-      sight.rows.push_back(in.row(in.page(sentence, slot / in.slots), slot % in.slots));
+      positions.offsets.push_back(in.offset(in.page(sentence, slot / in.slots), slot % in.slots));
     }
-    sight.show(in.beam);
-    const Memory memory = sight.of(in.keys.data, in.values.data, in.head_stride(), in.d_head);
+    positions.show(in.beam);
+    const KeyValues seen = positions.of(in.keys.data, in.values.data, in.head_stride(), in.d_head);
     const Queries queries{in.queries.data + sentence * in.beam * d_model, d_model, in.beam, in.heads};
-    float* const given = attention.data ? attention.data + sentence * seen : nullptr;
-    if (given) std::fill_n(given, seen, 0.0f);
-    attend_sentence(queries, memory, room(), mixed.data + sentence * in.beam * d_model, [&] {
-      if (given) observe(in, sentence, room(), given);
+    float* const weights = attention.data ? attention.data + sentence * size : nullptr;
+    if (weights) std::fill_n(weights, size, 0.0f);
+    attend_sentence(context.simd(), queries, seen, buffers, mixed.data + sentence * in.beam * d_model, [&] {
+      if (weights) add_weights(in, sentence, buffers, weights);
     });
   });
 }

@@ -1,7 +1,7 @@
-// Attention of the decoder: few queries of each sentence over its own keys and values.
+// Attention of the decoder: few queries of each sentence to the keys and values that lie in its pages.
 #pragma once
 
-#include "operator.h"
+#include "custom_op.h"
 
 namespace xuanzang {
 
@@ -11,8 +11,8 @@ namespace xuanzang {
 struct PagedAttention {
   static constexpr const char* kName = "PagedAttention";
   // projected [batch, beam, 3 * heads * head]: queries, keys and values side by side; past keys and values
-  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, place]; page_places, which only
-  // the function needs; visible [batch, beam, place * slot].
+  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, entry]; page_places, which only
+  // the ONNX function needs; visible [batch, beam, entry * slot].
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64,
                                                kOrtInt64, kOrtInt64, kOrtBool};
   // mixed [batch, beam, heads * head]; present keys and values, which may be the past ones.
@@ -24,11 +24,10 @@ struct PagedAttention {
 // Attention to the source.
 struct CrossAttention {
   static constexpr const char* kName = "CrossAttention";
-  // queries [batch, beam, heads * head]; keys and values [page, heads, slot, head]; page_table [batch, place];
-  // page_places, which only the function needs; source_lengths [batch], which says how many slots of a sentence are
-  // used.
+  // queries [batch, beam, heads * head]; keys and values [page, heads, slot, head]; page_table [batch, entry];
+  // page_places, which only the ONNX function needs; source_lengths [batch]: used slots of each sentence.
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64};
-  // mixed [batch, beam, heads * head]; what the heads give to each slot on average, [batch, beam, place * slot].
+  // mixed [batch, beam, heads * head]; the mean weight that the heads give to each slot, [batch, beam, entry * slot].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat};
   static constexpr std::array<InPlace, 0> kInPlace{};
   static void compute(const Context& context);

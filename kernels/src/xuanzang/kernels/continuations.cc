@@ -4,24 +4,22 @@
 #include <limits>
 #include <vector>
 
-#include "loops.h"
-
 namespace xuanzang {
 namespace {
 
-// Log-probability of what is banned.
-constexpr float kNever = -1.0e9f;
+// Log-probability of banned ids.
+constexpr float kBanned = -1.0e9f;
 
 struct Choice {
   float value;
   size_t index;
-  // Better than: greater, or equal and first.
+  // Better: greater, or equal and of a lower index.
   bool operator<(const Choice& other) const {
     return value > other.value || (value == other.value && index < other.index);
   }
 };
 
-// Keeps the best of the values that it is given, best first.
+// The best of the choices added so far, best first.
 class Best {
  public:
   void start(size_t count) {
@@ -29,8 +27,8 @@ class Best {
     choices_.clear();
   }
 
-  // Values below this are none of the best.
-  float least() const {
+  // Values below this are not among the best.
+  float threshold() const {
     return choices_.size() < count_ ? std::numeric_limits<float>::lowest() : choices_.back().value;
   }
 
@@ -49,38 +47,39 @@ class Best {
   std::vector<Choice> choices_;
 };
 
-// Room that a thread keeps, so that it need not ask for memory for every row.
-struct Room {
+// Buffers that a thread keeps from one row to the next.
+struct Buffers {
   std::vector<float> maxima;
   Best groups, row, all;
   std::vector<int64_t> ids;
 };
 
-// Finds the best log-probabilities of a row and their ids: room.row.
+// Finds the best log-probabilities of a row and their ids: buffers.row.
 //
 // The best n of a row lie in the n groups with the greatest maxima, so only these are searched.
-void search_row(const float* logits, size_t vocabulary, size_t count, const Tensor<const int64_t>& banned, Room& room) {
-  room.maxima.resize((vocabulary + kBlock - 1) / kBlock * kVector);
-  const float most = loops().find_maxima(logits, vocabulary, room.maxima.data());
-  const float norm = most + std::log(loops().sum_exponentials(logits, vocabulary, most));
+void search_row(const Simd& simd, const float* logits, size_t vocab_size, size_t count,
+                const Tensor<const int64_t>& banned, Buffers& buffers) {
+  buffers.maxima.resize((vocab_size + kBlock - 1) / kBlock * kMaxWidth);
+  const float maximum = simd.find_maxima(logits, vocab_size, buffers.maxima.data());
+  const float norm = maximum + std::log(simd.sum_exponentials(logits, vocab_size, maximum));
   // Banned ids may be among the best.
-  room.groups.start(count + banned.elements());
-  for (size_t group = 0; group < room.maxima.size(); ++group) {
-    if (room.maxima[group] >= room.groups.least()) room.groups.add({room.maxima[group], group});
+  buffers.groups.start(count + banned.elements());
+  for (size_t group = 0; group < buffers.maxima.size(); ++group) {
+    if (buffers.maxima[group] >= buffers.groups.threshold()) buffers.groups.add({buffers.maxima[group], group});
   }
-  const float least = room.groups.least();
+  const float threshold = buffers.groups.threshold();
   const int64_t* const last = banned.data + banned.elements();
-  room.row.start(count);
-  for (const Choice& group : room.groups.choices()) {
-    const size_t first = group.index / kVector * kBlock + group.index % kVector;
-    for (size_t id = first; id < std::min(first / kBlock * kBlock + kBlock, vocabulary); id += kVector) {
-      if (logits[id] < least) continue;
-      const bool never = std::find(banned.data, last, static_cast<int64_t>(id)) != last;
-      room.row.add({never ? kNever : logits[id] - norm, id});
+  buffers.row.start(count);
+  for (const Choice& group : buffers.groups.choices()) {
+    const size_t first = group.index / kMaxWidth * kBlock + group.index % kMaxWidth;
+    for (size_t id = first; id < std::min(first / kBlock * kBlock + kBlock, vocab_size); id += kMaxWidth) {
+      if (logits[id] < threshold) continue;
+      const bool is_banned = std::find(banned.data, last, static_cast<int64_t>(id)) != last;
+      buffers.row.add({is_banned ? kBanned : logits[id] - norm, id});
     }
   }
-  // Infinite logits, or such as are no numbers, may have been passed over; callers count on `count` choices.
-  for (size_t id = 0; room.row.choices().size() < count; ++id) room.row.add({kNever, id});
+  // Logits that are infinite or no numbers may have been skipped; callers count on `count` choices.
+  for (size_t id = 0; buffers.row.choices().size() < count; ++id) buffers.row.add({kBanned, id});
 }
 
 }  // namespace
@@ -90,33 +89,34 @@ void BestContinuations::compute(const Context& context) {
   const auto wanted = context.input<int64_t>(2), banned = context.input<int64_t>(3);
   require(logits.rank == 3 && scores.rank == 2 && banned.rank == 1, "an input has the wrong dimensions");
   require(wanted.elements() == 1 && wanted.data[0] > 0, "the number of continuations is not a positive number");
-  const size_t batch = logits.size(0), beam = logits.size(1), vocabulary = logits.size(2);
-  require(beam && vocabulary, "there is nothing to choose from");
+  const size_t batch = logits.size(0), beam = logits.size(1), vocab_size = logits.size(2);
+  require(beam && vocab_size, "there is nothing to choose from");
   require(scores.size(0) == batch && scores.size(1) == beam, "there is not one score for each hypothesis");
-  const size_t per_row = std::min(static_cast<size_t>(wanted.data[0]), vocabulary);
+  const size_t per_row = std::min(static_cast<size_t>(wanted.data[0]), vocab_size);
   const size_t count = std::min(static_cast<size_t>(wanted.data[0]), beam * per_row);
 
   const auto totals = context.output<float>(0, {batch, count});
   const auto ids = context.output<int64_t>(1, {batch, count});
   const auto parents = context.output<int64_t>(2, {batch, count});
-  // An exponential is worth ten multiplications.
-  context.parallel(batch, batch * beam * vocabulary * 10, [&](size_t sentence) {
-    thread_local Room room;
-    room.all.start(count);
-    room.ids.clear();
+  require(ids.data && parents.data, "an output is not used");
+  // An exponential takes as long as ten multiplications.
+  context.parallel(batch, batch * beam * vocab_size * 10, [&](size_t sentence) {
+    thread_local Buffers buffers;
+    buffers.all.start(count);
+    buffers.ids.clear();
     for (size_t i = 0; i < beam; ++i) {
       const size_t row = sentence * beam + i;
-      search_row(logits.data + row * vocabulary, vocabulary, per_row, banned, room);
-      for (const Choice& choice : room.row.choices()) {
-        room.all.add({scores.data[row] + choice.value, room.ids.size()});
-        room.ids.push_back(static_cast<int64_t>(choice.index));
+      search_row(context.simd(), logits.data + row * vocab_size, vocab_size, per_row, banned, buffers);
+      for (const Choice& choice : buffers.row.choices()) {
+        buffers.all.add({scores.data[row] + choice.value, buffers.ids.size()});
+        buffers.ids.push_back(static_cast<int64_t>(choice.index));
       }
     }
-    for (size_t place = 0; place < count; ++place) {
-      const Choice& choice = room.all.choices()[place];
-      totals.data[sentence * count + place] = choice.value;
-      ids.data[sentence * count + place] = room.ids[choice.index];
-      parents.data[sentence * count + place] = static_cast<int64_t>(choice.index / per_row);
+    for (size_t position = 0; position < count; ++position) {
+      const Choice& choice = buffers.all.choices()[position];
+      totals.data[sentence * count + position] = choice.value;
+      ids.data[sentence * count + position] = buffers.ids[choice.index];
+      parents.data[sentence * count + position] = static_cast<int64_t>(choice.index / per_row);
     }
   });
 }

@@ -1,55 +1,120 @@
-// What onnxruntime calls when a session is given this library.
+// The functions that the library exports: onnxruntime's entry point, and facts for the Python package.
 
+#include <deque>
+#include <stdexcept>
+#include <string>
+
+#include "add_norm_quantize.h"
 #include "attention.h"
+#include "chosen_logits.h"
 #include "continuations.h"
-#include "norm.h"
-#include "operator.h"
-#include "projection.h"
+#include "custom_op.h"
+#include "onnxruntime_check.h"
+#include "simd.h"
 
-#if defined(_WIN32)
-#define XUANZANG_EXPORT __declspec(dllexport)
-#else
-#define XUANZANG_EXPORT __attribute__((visibility("default")))
-#endif
+#define XUANZANG_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace xuanzang {
 namespace {
 
 constexpr const char* kDomain = "xuanzang";
 
-template <typename Operator>
-OrtStatus* add(const OrtApi& api, OrtCustomOpDomain* domain) {
-  static const Description<Operator> description(api);
-  return api.CustomOpDomain_Add(domain, &description);
-}
-
-// The operators, made once and kept as long as the process: sessions share them, and any of them may be the last.
+// The operators for one instruction set.
 class Operators {
  public:
-  explicit Operators(const OrtApi& api) {
-    status_ = api.CreateCustomOpDomain(kDomain, &domain_);
-    if (!status_) status_ = add<PagedAttention>(api, domain_);
-    if (!status_) status_ = add<CrossAttention>(api, domain_);
-    if (!status_) status_ = add<BestContinuations>(api, domain_);
-    if (!status_) status_ = add<AddNormQuantize>(api, domain_);
-    if (!status_) status_ = add<ChosenLogits>(api, domain_);
+  Operators(const OrtApi& api, const Simd& simd)
+      : paged_attention_(api, simd),
+        cross_attention_(api, simd),
+        best_continuations_(api, simd),
+        add_norm_quantize_(api, simd),
+        chosen_logits_(api, simd),
+        simd_(&simd),
+        domain_(nullptr, api.ReleaseCustomOpDomain) {
+    OrtCustomOpDomain* domain = nullptr;
+    check(api, api.CreateCustomOpDomain(kDomain, &domain));
+    domain_.reset(domain);
+    for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
+             &paged_attention_, &cross_attention_, &best_continuations_, &add_norm_quantize_, &chosen_logits_}) {
+      check(api, api.CustomOpDomain_Add(domain, op));
+    }
   }
 
-  OrtStatus* add_to(const OrtApi& api, OrtSessionOptions* options) const {
-    if (status_) return api.CreateStatus(kOrtFail, "xuanzang's operators could not be made");
-    return api.AddCustomOpDomain(options, domain_);
+  Operators(const Operators&) = delete;
+
+  const Simd* simd() const { return simd_; }
+  OrtCustomOpDomain* domain() const { return domain_.get(); }
+
+ private:
+  const CustomOp<PagedAttention> paged_attention_;
+  const CustomOp<CrossAttention> cross_attention_;
+  const CustomOp<BestContinuations> best_continuations_;
+  const CustomOp<AddNormQuantize> add_norm_quantize_;
+  const CustomOp<ChosenLogits> chosen_logits_;
+  const Simd* simd_;
+  Owned<OrtCustomOpDomain> domain_;
+};
+
+// The operators for each instruction set. They live as long as the process: sessions share them, and any session may be
+// the last one.
+class Library {
+ public:
+  static const Library& of(const OrtApiBase& base) {
+    static const Library* const library = new Library(checked_api(base));
+    return *library;
+  }
+
+  void add_to(OrtSessionOptions* options, const Simd& simd) const {
+    for (const Operators& operators : operators_) {
+      if (operators.simd() == &simd) check(api_, api_.AddCustomOpDomain(options, operators.domain()));
+    }
   }
 
  private:
-  OrtCustomOpDomain* domain_ = nullptr;
-  OrtStatus* status_ = nullptr;
+  explicit Library(const OrtApi& api) : api_(api) {
+    for (const Simd* simd : supported_simd()) operators_.emplace_back(api, *simd);
+  }
+
+  const OrtApi& api_;
+  std::deque<Operators> operators_;
 };
+
+// Why the last registration in this thread failed; empty if it did not.
+std::string& last_fault() {
+  thread_local std::string fault;
+  return fault;
+}
 
 }  // namespace
 }  // namespace xuanzang
 
-extern "C" XUANZANG_EXPORT OrtStatus* RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
-  const OrtApi* const api = base->GetApi(kOrtApiVersion);
-  static const xuanzang::Operators operators(*api);
-  return operators.add_to(*api, options);
+// Adds the operators to the options of a session, for the chosen instruction set. onnxruntime calls this.
+XUANZANG_EXPORT OrtStatus* RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
+  using namespace xuanzang;
+  if (!base) return nullptr;
+  try {
+    last_fault().clear();
+    const Simd* const simd = chosen_simd();
+    if (!simd) throw std::invalid_argument("XUANZANG_KERNELS_ISA names no instruction set that can be used here");
+    Library::of(*base).add_to(options, *simd);
+    return nullptr;
+  } catch (const std::exception& error) {
+    last_fault() = error.what();
+    return status_of(*base, kOrtFail, error.what());
+  }
+}
+
+// Returns why the last `RegisterCustomOps` in this thread failed; empty if it did not. An onnxruntime that is too
+// different to be given a status does not report it.
+XUANZANG_EXPORT const char* XuanzangLastFault() { return xuanzang::last_fault().c_str(); }
+
+// Returns the name of the instruction set that sessions would use from now on; null if XUANZANG_KERNELS_ISA is wrong.
+XUANZANG_EXPORT const char* XuanzangChosenIsa() {
+  const xuanzang::Simd* const simd = xuanzang::chosen_simd();
+  return simd ? simd->isa : nullptr;
+}
+
+// Returns the name of a supported instruction set, best first; null beyond the last.
+XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
+  const auto& supported = xuanzang::supported_simd();
+  return index < supported.size() ? supported[index]->isa : nullptr;
 }

@@ -1,7 +1,8 @@
-// What this library uses of onnxruntime's C interface for custom operators.
+// The part of onnxruntime's C interface that custom operators need.
 //
-// onnxruntime is installed without its headers. The interface is a table of functions that only ever grows at its end,
-// so the places of these functions are the same in every version since 1.18.
+// No package carries onnxruntime's header. The interface is a table of functions that only grows at its end, so the
+// slots of these functions are the same in every version 1.x since 1.18. `checked_api` of onnxruntime_check.h holds the
+// table against the running library before anything else uses it.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@ struct OrtCustomOp;
 struct OrtCustomOpDomain;
 struct OrtKernelContext;
 struct OrtKernelInfo;
+struct OrtMemoryInfo;
 struct OrtSessionOptions;
 struct OrtShapeInferContext;
 struct OrtStatus;
@@ -23,36 +25,58 @@ enum OrtErrorCode { kOrtFail = 1, kOrtInvalidArgument = 2 };
 enum OrtElementType { kOrtFloat = 1, kOrtUint8 = 2, kOrtInt8 = 3, kOrtInt64 = 7, kOrtBool = 9 };
 enum OrtCharacteristic { kOrtRequired = 0, kOrtOptional = 1 };
 enum OrtMemoryType { kOrtDefaultMemory = 0 };
+enum OrtAllocatorType { kOrtDeviceAllocator = 0 };
 
 struct OrtApi {
   OrtStatus* (*CreateStatus)(OrtErrorCode, const char* message);
-  void* unused_1[25];
+  void* unused_1;
+  const char* (*GetErrorMessage)(const OrtStatus*);
+  void* unused_3[23];
   OrtStatus* (*CreateCustomOpDomain)(const char* domain, OrtCustomOpDomain**);
   OrtStatus* (*CustomOpDomain_Add)(OrtCustomOpDomain*, const OrtCustomOp*);
   OrtStatus* (*AddCustomOpDomain)(OrtSessionOptions*, OrtCustomOpDomain*);
-  void* unused_29[22];
+  void* unused_29[20];
+  OrtStatus* (*CreateTensorWithDataAsOrtValue)(const OrtMemoryInfo*, void* data, size_t bytes, const int64_t* shape,
+                                               size_t rank, OrtElementType, OrtValue**);
+  void* unused_50;
   OrtStatus* (*GetTensorMutableData)(OrtValue*, void**);
-  void* unused_52[9];
+  void* unused_52[8];
+  OrtStatus* (*GetTensorElementType)(const OrtTensorTypeAndShapeInfo*, OrtElementType*);
   OrtStatus* (*GetDimensionsCount)(const OrtTensorTypeAndShapeInfo*, size_t*);
   OrtStatus* (*GetDimensions)(const OrtTensorTypeAndShapeInfo*, int64_t*, size_t count);
   void* unused_63[2];
   OrtStatus* (*GetTensorTypeAndShape)(const OrtValue*, OrtTensorTypeAndShapeInfo**);
-  void* unused_66[24];
+  void* unused_66[3];
+  OrtStatus* (*CreateCpuMemoryInfo)(OrtAllocatorType, OrtMemoryType, OrtMemoryInfo**);
+  void* unused_70[20];
   OrtStatus* (*KernelContext_GetInput)(const OrtKernelContext*, size_t index, const OrtValue**);
   OrtStatus* (*KernelContext_GetOutput)(OrtKernelContext*, size_t index, const int64_t* shape, size_t rank, OrtValue**);
-  void* unused_92[7];
+  void* unused_92;
+  void (*ReleaseStatus)(OrtStatus*);
+  void (*ReleaseMemoryInfo)(OrtMemoryInfo*);
+  void* unused_95;
+  void (*ReleaseValue)(OrtValue*);
+  void* unused_97[2];
   void (*ReleaseTensorTypeAndShapeInfo)(OrtTensorTypeAndShapeInfo*);
-  void* unused_100[174];
+  void* unused_100;
+  void (*ReleaseCustomOpDomain)(OrtCustomOpDomain*);
+  void* unused_102[172];
   OrtStatus* (*KernelContext_ParallelFor)(const OrtKernelContext*, void (*)(void* work, size_t index), size_t count,
                                           size_t batches, void* work);
 };
 
+static_assert(offsetof(OrtApi, GetErrorMessage) == 2 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateCustomOpDomain) == 26 * sizeof(void*));
+static_assert(offsetof(OrtApi, CreateTensorWithDataAsOrtValue) == 49 * sizeof(void*));
 static_assert(offsetof(OrtApi, GetTensorMutableData) == 51 * sizeof(void*));
-static_assert(offsetof(OrtApi, GetDimensionsCount) == 61 * sizeof(void*));
+static_assert(offsetof(OrtApi, GetTensorElementType) == 60 * sizeof(void*));
 static_assert(offsetof(OrtApi, GetTensorTypeAndShape) == 65 * sizeof(void*));
+static_assert(offsetof(OrtApi, CreateCpuMemoryInfo) == 69 * sizeof(void*));
 static_assert(offsetof(OrtApi, KernelContext_GetInput) == 90 * sizeof(void*));
+static_assert(offsetof(OrtApi, ReleaseStatus) == 93 * sizeof(void*));
+static_assert(offsetof(OrtApi, ReleaseValue) == 96 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseTensorTypeAndShapeInfo) == 99 * sizeof(void*));
+static_assert(offsetof(OrtApi, ReleaseCustomOpDomain) == 101 * sizeof(void*));
 static_assert(offsetof(OrtApi, KernelContext_ParallelFor) == 274 * sizeof(void*));
 
 struct OrtApiBase {

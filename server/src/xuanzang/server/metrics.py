@@ -210,11 +210,23 @@ class Metrics:
             registry=self.registry,
         )
         self.build_info = Gauge(
-            "nmt_build_info", "1, with the version of the server.", ("version",), registry=self.registry
+            "nmt_build_info",
+            "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
+            ("version", "kernels", "reason"),
+            registry=self.registry,
         )
-        self.build_info.labels(version=distribution_version("xuanzang-server")).set(1)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
+
+    def set_build_info(self, *, kernels: str, reason: str) -> None:
+        """Show the version of the server and its kernels; called once.
+
+        Args:
+            kernels: Instruction set of the kernels, such as "avx2"; "none" without kernels.
+            reason: Why there are no kernels, one of `xuanzang.kernels.Reason`; empty with kernels.
+        """
+        version = distribution_version("xuanzang-server")
+        self.build_info.labels(version=version, kernels=kernels, reason=reason).set(1)
 
     def of(self, labels: tuple[str, str]) -> ModelMetrics:
         """Return the series of a model; the first call creates them at 0.

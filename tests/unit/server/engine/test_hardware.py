@@ -11,7 +11,7 @@ import pytest
 
 from xuanzang.server.engine.hardware import flush_denormals, usable_cores
 
-AFFINITY = len(os.sched_getaffinity(0))
+AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,14 @@ def test_a_quota_lowers_the_cores_and_never_below_one(tmp_path: Path, quota: str
 
 def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
     assert usable_cores(tmp_path / "missing") == AFFINITY
+
+
+def test_without_affinity_as_on_macos_all_cores_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    assert usable_cores(tmp_path / "missing") == 7
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert usable_cores(tmp_path / "missing") == 1
 
 
 def _smallest() -> float:

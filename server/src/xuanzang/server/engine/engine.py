@@ -11,7 +11,6 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from xuanzang.kernels import library
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
@@ -20,6 +19,7 @@ from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
+from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
@@ -104,8 +104,9 @@ class Engine:
         Raises:
             BundleError: No bundle can be served, or none of a model with a required shortlist.
         """
-        if self._settings.kernels and self._provider == "cpu" and not library():
-            _LOGGER.warning("no kernels", extra={"reason": "xuanzang-kernels was installed without a C++ compiler"})
+        kernels = choose_kernels(self._provider, enabled=self._settings.kernels)
+        log_kernels(kernels)
+        self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing)
         self._serve(models, refusals)
         self._workers = [

@@ -27,13 +27,20 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     Returns:
         At least 1.
     """
-    cores = len(os.sched_getaffinity(0))
+    cores = _cores_by_affinity()
     try:
         quota, period = quota_file.read_text().split()
         return min(cores, max(1, math.ceil(int(quota) / int(period))))
     except (OSError, ValueError):
         # No container, another kind of container, or no quota ("max").
         return cores
+
+
+def _cores_by_affinity() -> int:
+    # macOS has no affinity.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def flush_denormals() -> bool:

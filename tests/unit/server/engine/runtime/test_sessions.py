@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import logging
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from xuanzang.kernels import Kernels
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DeadlineExceededError
@@ -126,18 +129,36 @@ async def test_a_listed_file_that_is_no_graph_refuses_the_bundle(
     assert await engine.join(0)
 
 
-async def test_a_server_that_lacks_the_kernels_it_should_use_says_so(
+@pytest.mark.parametrize(
+    ("wanted", "found", "message", "level", "labels"),
+    [
+        (True, Kernels(library=Path("x.so"), isa="avx2"), "kernels", logging.INFO, ("avx2", "")),
+        (True, Kernels(reason="no_compiler", detail="d"), "no kernels", logging.WARNING, ("none", "no_compiler")),
+        (True, Kernels(reason="onnxruntime", detail="d"), "no kernels", logging.WARNING, ("none", "onnxruntime")),
+        (False, Kernels(library=Path("x.so"), isa="avx2"), "no kernels", logging.INFO, ("none", "disabled")),
+    ],
+)
+async def test_the_log_and_nmt_build_info_say_which_kernels_are_used_or_why_none(
     tiny_bundle_repository: Path,
     settings: EngineSettings,
     metrics: Metrics,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    *,
+    wanted: bool,
+    found: Kernels,
+    message: str,
+    level: int,
+    labels: tuple[str, str],
 ) -> None:
-    monkeypatch.setattr("xuanzang.server.engine.engine.library", lambda: None)
-    for wanted in (False, True):
-        caplog.clear()
-        cpu = settings.model_copy(update={"provider": "cpu", "kernels": wanted})
-        engine = Engine(tiny_bundle_repository, settings=cpu, metrics=metrics)
-        await engine.start()
-        await engine.join(0)
-        assert ("no kernels" in caplog.messages) == wanted
+    monkeypatch.setattr("xuanzang.server.engine.runtime.kernels.find_kernels", lambda: found)
+    caplog.set_level(logging.INFO)
+    cpu = settings.model_copy(update={"provider": "cpu", "kernels": wanted})
+    engine = Engine(tiny_bundle_repository, settings=cpu, metrics=metrics)
+    await engine.start()
+    await engine.join(0)
+    [record] = [record for record in caplog.records if record.message.endswith("kernels")]
+    assert (record.message, record.levelno) == (message, level)
+    facts = {"version": version("xuanzang-server"), "kernels": labels[0], "reason": labels[1]}
+    assert metrics.registry.get_sample_value("nmt_build_info", facts) == 1
+    assert record.__dict__["isa" if message == "kernels" else "reason"] == (labels[1] or labels[0])

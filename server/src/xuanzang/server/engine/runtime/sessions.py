@@ -10,12 +10,12 @@ import numpy.typing as npt
 import onnxruntime
 from onnxruntime import OrtValue
 
-from xuanzang.kernels import library
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.engine.runtime.kernels import choose_kernels
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.page_pool import PageShape, Tensor
 
@@ -73,7 +73,7 @@ class Sessions:
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
         extra = [manifest.shortlist.suggestions] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
-        operators = library() if kernels and self._device == "cpu" else None
+        operators = choose_kernels(self._device, enabled=kernels).library
         sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [

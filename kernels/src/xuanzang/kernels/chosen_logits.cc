@@ -1,6 +1,4 @@
-#include "projection.h"
-
-#include "loops.h"
+#include "chosen_logits.h"
 
 namespace xuanzang {
 
@@ -13,21 +11,22 @@ void ChosenLogits::compute(const Context& context) {
   const size_t batch = x.size(0), beam = x.size(1), width = x.size(2), count = ids.size(1);
   require(ids.size(0) == batch, "batches differ");
   require(integers.size(1) == width, "x and columns differ in width");
-  const size_t vocabulary = integers.size(0);
-  require(scale.elements() == vocabulary && bias.elements() == vocabulary, "a column has no scale or no bias");
-  const auto exists = [&](int64_t id) { return id >= 0 && static_cast<size_t>(id) < vocabulary; };
+  const size_t vocab_size = integers.size(0);
+  require(scale.elements() == vocab_size && bias.elements() == vocab_size, "a column has no scale or no bias");
+  const auto exists = [&](int64_t id) { return id >= 0 && static_cast<size_t>(id) < vocab_size; };
   require(std::all_of(ids.data, ids.data + ids.elements(), exists), "a piece does not exist");
 
   const auto logits = context.output<float>(0, {batch, beam, count});
   const Columns columns{integers.data, scale.data, bias.data, width};
-  // Columns that a thread takes at once.
+  // Columns of one piece of work.
   constexpr size_t kPart = 128;
   const size_t parts = (count + kPart - 1) / kPart;
-  // Sixty-four products of integers are worth one of floats.
+  // Sixty-four products of integers take as long as one of floats.
   context.parallel(batch * parts, batch * beam * count * width / 64, [&](size_t index) {
     const size_t sentence = index / parts, first = index % parts * kPart;
-    loops().project(columns, x.data + sentence * beam * width, beam, ids.data + sentence * count + first,
-                    std::min(kPart, count - first), logits.data + sentence * beam * count + first, count);
+    context.simd().multiply_columns(columns, x.data + sentence * beam * width, beam,
+                                    ids.data + sentence * count + first, std::min(kPart, count - first),
+                                    logits.data + sentence * beam * count + first, count);
   });
 }
 

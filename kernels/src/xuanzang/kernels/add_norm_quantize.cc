@@ -1,13 +1,11 @@
-#include "norm.h"
+#include "add_norm_quantize.h"
 
 #include <vector>
-
-#include "loops.h"
 
 namespace xuanzang {
 namespace {
 
-// Which row of the addend belongs to a row of x, whose dimensions are [outer, inner, model].
+// The row of the addend that belongs to each row of x [outer, inner, model].
 class Addend {
  public:
   Addend(const Tensor<const float>& x, const Tensor<const float>& delta) {
@@ -21,7 +19,7 @@ class Addend {
   size_t row(size_t row) const { return row / inner_ * outer_step_ + row % inner_ * inner_step_; }
 
  private:
-  // Counted from the last dimension, which is 1.
+  // The size of an axis, counted from the last, which is 1.
   static size_t axis(const Tensor<const float>& tensor, size_t number) {
     return tensor.rank < number ? 1 : tensor.size(tensor.rank - number);
   }
@@ -50,12 +48,12 @@ void AddNormQuantize::compute(const Context& context) {
   const Norm norm{weight.data, bias.data, width, 1.0f / scale.data[0], static_cast<float>(zero.data[0])};
   constexpr size_t kOperations = 10;
   context.parallel(rows, rows * width * kOperations, [&](size_t row) {
-    thread_local std::vector<float> room;
-    if (!sums.data) room.resize(width);
-    float* const sum = sums.data ? sums.data + row * width : room.data();
+    thread_local std::vector<float> buffer;
+    if (!sums.data) buffer.resize(width);
+    float* const sum = sums.data ? sums.data + row * width : buffer.data();
     float* const kept = normed.data ? normed.data + row * width : nullptr;
-    loops().add_norm_quantize(norm, x.data + row * width, delta.data + addend.row(row) * width, sum, kept,
-                              quantized.data + row * width);
+    context.simd().add_norm_quantize(norm, x.data + row * width, delta.data + addend.row(row) * width, sum, kept,
+                                     quantized.data + row * width);
   });
 }
 

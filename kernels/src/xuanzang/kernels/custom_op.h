@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
-#include "onnxruntime_abi.h"
+#include "onnxruntime_check.h"
+#include "simd.h"
 
 namespace xuanzang {
 
@@ -41,28 +44,30 @@ inline void require(bool holds, const char* what) {
   if (!holds) throw InvalidInput(what);
 }
 
-// Inputs, outputs and threads of one call of an operator.
+// Inputs, outputs, arithmetic and threads of one call of an operator.
 class Context {
  public:
-  Context(const OrtApi& api, OrtKernelContext* context) : api_(api), context_(context) {}
+  Context(const OrtApi& api, const Simd& simd, OrtKernelContext* context) : api_(api), simd_(simd), context_(context) {}
+
+  const Simd& simd() const { return simd_; }
 
   template <typename T>
   Tensor<const T> input(size_t index) const {
     const OrtValue* value = nullptr;
-    check(api_.KernelContext_GetInput(context_, index, &value));
-    Tensor<const T> tensor;
+    check(api_, api_.KernelContext_GetInput(context_, index, &value));
+    require(value, "an input is missing");
     OrtTensorTypeAndShapeInfo* info = nullptr;
-    check(api_.GetTensorTypeAndShape(value, &info));
-    check(api_.GetDimensionsCount(info, &tensor.rank));
-    const bool fits = tensor.rank <= kMaxRank;
-    if (fits) check(api_.GetDimensions(info, tensor.shape.data(), tensor.rank));
-    api_.ReleaseTensorTypeAndShapeInfo(info);
-    require(fits, "an input has too many dimensions");
+    check(api_, api_.GetTensorTypeAndShape(value, &info));
+    const Owned<OrtTensorTypeAndShapeInfo> owned(info, api_.ReleaseTensorTypeAndShapeInfo);
+    Tensor<const T> tensor;
+    check(api_, api_.GetDimensionsCount(info, &tensor.rank));
+    require(tensor.rank <= kMaxRank, "an input has too many dimensions");
+    check(api_, api_.GetDimensions(info, tensor.shape.data(), tensor.rank));
     tensor.data = data<const T>(const_cast<OrtValue*>(value));
     return tensor;
   }
 
-  // Returns no data if nobody wants the output.
+  // Allocates an output; its data is null if the graph does not use it.
   template <typename T>
   Tensor<T> output(size_t index, std::initializer_list<size_t> shape) const {
     Tensor<T> tensor;
@@ -70,7 +75,7 @@ class Context {
     return allocated(index, tensor);
   }
 
-  // Of the shape of another tensor.
+  // Allocates an output of the shape of another tensor.
   template <typename T, typename Other>
   Tensor<T> output(size_t index, const Tensor<Other>& like) const {
     return allocated(index, Tensor<T>{nullptr, like.shape, like.rank});
@@ -78,7 +83,7 @@ class Context {
 
   // Calls work(index) for every index below count, on several threads if the session has them and it pays.
   //
-  // operations: multiplications of all calls together; threads are not worth waking for few.
+  // operations: multiplications of all calls together; waking threads for few of them costs more than it gains.
   template <typename Work>
   void parallel(size_t count, size_t operations, const Work& work) const {
     constexpr size_t kWorthwhile = 1'000'000;
@@ -86,20 +91,34 @@ class Context {
       for (size_t index = 0; index < count; ++index) work(index);
       return;
     }
-    const auto call = [](void* work, size_t index) { (*static_cast<const Work*>(work))(index); };
-    check(api_.KernelContext_ParallelFor(context_, call, count, 0, const_cast<Work*>(&work)));
+    Parallel<Work> parallel{work};
+    check(api_, api_.KernelContext_ParallelFor(context_, &Parallel<Work>::call, count, 0, &parallel));
+    if (parallel.error) std::rethrow_exception(parallel.error);
   }
 
  private:
-  // onnxruntime fails here only if an operator is not what it says of itself.
-  static void check(OrtStatus* status) {
-    if (status) throw std::runtime_error("onnxruntime refused a call of an operator");
-  }
+  // Work on several threads. No exception may pass through onnxruntime: the first is kept, and ends the work.
+  template <typename Work>
+  struct Parallel {
+    const Work& work;
+    std::atomic<bool> failed{false};
+    std::exception_ptr error{};
+
+    static void call(void* self, size_t index) noexcept {
+      auto& parallel = *static_cast<Parallel*>(self);
+      if (parallel.failed) return;
+      try {
+        parallel.work(index);
+      } catch (...) {
+        if (!parallel.failed.exchange(true)) parallel.error = std::current_exception();
+      }
+    }
+  };
 
   template <typename T>
   Tensor<T> allocated(size_t index, Tensor<T> tensor) const {
     OrtValue* value = nullptr;
-    check(api_.KernelContext_GetOutput(context_, index, tensor.shape.data(), tensor.rank, &value));
+    check(api_, api_.KernelContext_GetOutput(context_, index, tensor.shape.data(), tensor.rank, &value));
     if (value) tensor.data = data<T>(value);
     return tensor;
   }
@@ -107,11 +126,12 @@ class Context {
   template <typename T>
   T* data(OrtValue* value) const {
     void* pointer = nullptr;
-    check(api_.GetTensorMutableData(value, &pointer));
+    check(api_, api_.GetTensorMutableData(value, &pointer));
     return static_cast<T*>(pointer);
   }
 
   const OrtApi& api_;
+  const Simd& simd_;
   OrtKernelContext* context_;
 };
 
@@ -121,12 +141,12 @@ struct InPlace {
   int output;
 };
 
-// Describes an operator to onnxruntime. An Operator has kName, kInputs and kOutputs (types), kInPlace, and
-// compute(Context&).
+// An operator as onnxruntime sees it. `Operator` has kName, kInputs and kOutputs (types), kInPlace, and
+// compute(const Context&).
 template <typename Operator>
-class Description : public OrtCustomOp {
+class CustomOp : public OrtCustomOp {
  public:
-  explicit Description(const OrtApi& api) : OrtCustomOp{}, api_(api) {
+  CustomOp(const OrtApi& api, const Simd& simd) : OrtCustomOp{}, api_(api), simd_(simd) {
     version = kOrtApiVersion;
     GetName = [](const OrtCustomOp*) { return Operator::kName; };
     GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return "CPUExecutionProvider"; };
@@ -145,35 +165,50 @@ class Description : public OrtCustomOp {
       return nullptr;
     };
     KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
-      return static_cast<const Description*>(static_cast<OrtCustomOp*>(kernel))->compute(context);
+      return static_cast<const CustomOp*>(static_cast<OrtCustomOp*>(kernel))->compute(context);
     };
     GetStartVersion = [](const OrtCustomOp*) { return 1; };
     GetEndVersion = [](const OrtCustomOp*) { return std::numeric_limits<int>::max(); };
     GetMayInplace = [](int** inputs, int** outputs) -> size_t {
-      static std::array<int, Operator::kInPlace.size()> from, to;
-      for (size_t i = 0; i < from.size(); ++i)
-        from[i] = Operator::kInPlace[i].input, to[i] = Operator::kInPlace[i].output;
-      *inputs = from.data(), *outputs = to.data();
+      static auto from = in_place(&InPlace::input), to = in_place(&InPlace::output);
+      *inputs = from.data();
+      *outputs = to.data();
       return from.size();
     };
     ReleaseMayInplace = [](int*, int*) {};
   }
 
  private:
+  static std::array<int, Operator::kInPlace.size()> in_place(int InPlace::* side) {
+    std::array<int, Operator::kInPlace.size()> indices{};
+    for (size_t i = 0; i < indices.size(); ++i) indices[i] = Operator::kInPlace[i].*side;
+    return indices;
+  }
+
   // No exception may reach onnxruntime, which may be built by another compiler.
-  OrtStatus* compute(OrtKernelContext* context) const {
-    const auto name = [](const std::exception& error) { return std::string(Operator::kName) + ": " + error.what(); };
+  OrtStatus* compute(OrtKernelContext* context) const noexcept {
     try {
-      Operator::compute(Context(api_, context));
+      Operator::compute(Context(api_, simd_, context));
       return nullptr;
     } catch (const InvalidInput& error) {
-      return api_.CreateStatus(kOrtInvalidArgument, name(error).c_str());
+      return status(kOrtInvalidArgument, error.what());
     } catch (const std::exception& error) {
-      return api_.CreateStatus(kOrtFail, name(error).c_str());
+      return status(kOrtFail, error.what());
+    } catch (...) {
+      return status(kOrtFail, "an unknown exception");
+    }
+  }
+
+  OrtStatus* status(OrtErrorCode code, const char* message) const noexcept {
+    try {
+      return api_.CreateStatus(code, (std::string(Operator::kName) + ": " + message).c_str());
+    } catch (const std::exception&) {  // No memory for a longer message.
+      return api_.CreateStatus(code, message);
     }
   }
 
   const OrtApi& api_;
+  const Simd& simd_;
 };
 
 }  // namespace xuanzang

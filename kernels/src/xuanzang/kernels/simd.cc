@@ -1,0 +1,103 @@
+#include "simd.h"
+
+#include <cstdlib>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// Each instruction set is compiled from the same lines. These use no inline function of the standard library: the
+// linker would keep one of its versions for all.
+#define XUANZANG_PRAGMA(text) _Pragma(#text)
+#if defined(__clang__)
+#define XUANZANG_BEGIN(features) \
+  XUANZANG_PRAGMA(clang attribute push(__attribute__((target(features))), apply_to = function))
+#define XUANZANG_END XUANZANG_PRAGMA(clang attribute pop)
+#else
+#define XUANZANG_BEGIN(features) XUANZANG_PRAGMA(GCC push_options) XUANZANG_PRAGMA(GCC target(features))
+#define XUANZANG_END XUANZANG_PRAGMA(GCC pop_options)
+#endif
+
+#if defined(__x86_64__)
+
+XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni")
+#define XUANZANG_WIDTH 16
+#define XUANZANG_VNNI
+#define XUANZANG_ISA "avx512_vnni"
+namespace xuanzang::avx512_vnni {
+#include "simd.inc"
+}
+#undef XUANZANG_VNNI
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
+XUANZANG_BEGIN("avx2,fma,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")
+#define XUANZANG_WIDTH 16
+#define XUANZANG_ISA "avx512"
+namespace xuanzang::avx512 {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
+XUANZANG_BEGIN("avx2,fma")
+#define XUANZANG_WIDTH 8
+#define XUANZANG_ISA "avx2"
+namespace xuanzang::avx2 {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+XUANZANG_END
+
+#endif
+
+#define XUANZANG_WIDTH 4
+#define XUANZANG_ISA "generic"
+namespace xuanzang::generic {
+#include "simd.inc"
+}
+#undef XUANZANG_ISA
+#undef XUANZANG_WIDTH
+
+namespace xuanzang {
+namespace {
+
+constexpr const char* kForcedIsa = "XUANZANG_KERNELS_ISA";
+
+std::vector<const Simd*> find_supported() {
+  std::vector<const Simd*> supported;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  const bool has_avx512 = has_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                          __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                          __builtin_cpu_supports("avx512vl");
+  if (has_avx512 && __builtin_cpu_supports("avx512vnni")) supported.push_back(&avx512_vnni::kSimd);
+  if (has_avx512) supported.push_back(&avx512::kSimd);
+  if (has_avx2) supported.push_back(&avx2::kSimd);
+#endif
+  supported.push_back(&generic::kSimd);
+  return supported;
+}
+
+}  // namespace
+
+const std::vector<const Simd*>& supported_simd() {
+  static const std::vector<const Simd*> supported = find_supported();
+  return supported;
+}
+
+const Simd* chosen_simd() {
+  const char* const forced = std::getenv(kForcedIsa);
+  if (!forced || !*forced) return supported_simd().front();
+  for (const Simd* simd : supported_simd()) {
+    if (!std::strcmp(simd->isa, forced)) return simd;
+  }
+  return nullptr;
+}
+
+}  // namespace xuanzang

@@ -1,0 +1,91 @@
+// The arithmetic of the kernels, compiled once for each instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace xuanzang {
+
+// Floats of the widest vector of any instruction set: buffers are padded to multiples of it.
+constexpr size_t kMaxWidth = 16;
+// Hypotheses are compared with keys and values four at a time: as many sums as the registers of AVX-512 hold. Their
+// weights lie side by side, [position, 4], so that one vector holds those of several positions.
+constexpr size_t kQueries = 4;
+// Far below any score: hidden positions get no weight.
+constexpr float kHidden = -1.0e9f;
+// Logits are searched in blocks. Those of a block whose ids are equal modulo 16 are a group.
+constexpr size_t kBlock = kMaxWidth * kMaxWidth;
+
+// The keys and values that the hypotheses of a sentence see.
+struct KeyValues {
+  const float* keys;
+  const float* values;
+  size_t head_stride;  // Floats from a head to the next.
+  size_t d_head;
+  const size_t* offsets;  // Where key and value of each position begin, for the first head.
+  size_t count;           // Positions.
+  const float* bias;      // 0 for visible positions, else kHidden: [beam / 4, padded, 4].
+  size_t padded;          // Positions, padded to whole vectors of weights.
+};
+
+// The queries of a sentence for all heads, [beam, heads, head], `stride` floats from one hypothesis to the next.
+struct Queries {
+  const float* data;
+  size_t stride;
+  size_t beam;
+  size_t heads;
+};
+
+// A normalisation of rows and the integers that follow it.
+struct Norm {
+  const float* weight;
+  const float* bias;
+  size_t size;     // Floats of a row.
+  float per_unit;  // Integers per 1.0.
+  float zero;      // The integer that stands for 0.0.
+};
+
+// The columns of a matrix of 8-bit integers, [column, size].
+struct Columns {
+  const int8_t* integers;
+  const float* scale;  // Of the products with each column.
+  const float* bias;   // Added to the scaled products.
+  size_t size;
+};
+
+// The functions of one instruction set.
+struct Simd {
+  const char* isa;
+
+  // Computes attention of all hypotheses of a sentence with one head.
+  //
+  // weights: buffer as large as the bias; holds the weights afterwards. mixed: [beam, heads, head] of the sentence.
+  void (*attend)(const Queries&, const KeyValues&, size_t head, float* weights, float* mixed);
+
+  // Finds the maximum of each group of logits, [block, 16], and returns the maximum of all.
+  float (*find_maxima)(const float* logits, size_t vocab_size, float* maxima);
+
+  // Returns the sum of the exponentials of the logits minus their maximum.
+  float (*sum_exponentials)(const float* logits, size_t vocab_size, float maximum);
+
+  // Adds two rows, normalises the sum (Ba et al. 2016, arXiv:1607.06450) and rounds it to integers; `normed` may be
+  // null.
+  void (*add_norm_quantize)(const Norm&, const float* x, const float* delta, float* sums, float* normed,
+                            uint8_t* quantized);
+
+  // Multiplies the rows of a sentence, one per hypothesis, by some columns.
+  //
+  // ids: numbers of the columns. products: those of the first row; `stride` floats from one row's to the next's.
+  void (*multiply_columns)(const Columns&, const uint8_t* rows, size_t beam, const int64_t* ids, size_t count,
+                           float* products, size_t stride);
+};
+
+// The instruction sets that this library was compiled for and the processor has, best first; the last is "generic".
+const std::vector<const Simd*>& supported_simd();
+
+// The best instruction set, or the one that the environment variable XUANZANG_KERNELS_ISA names; null if that names
+// none of `supported_simd`.
+const Simd* chosen_simd();
+
+}  // namespace xuanzang

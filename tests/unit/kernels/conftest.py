@@ -1,0 +1,83 @@
+"""The kernels beside their oracle: the ONNX function of each operator, run by onnxruntime alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from xuanzang.export.builder import IR_VERSION, OWN
+from xuanzang.kernels import find_kernels, supported_isas
+
+Arrays = dict[str, np.ndarray]
+LIBRARY = Path(os.environ["KERNELS_LIBRARY"]) if "KERNELS_LIBRARY" in os.environ else None
+"""Another build of the library, such as the one of `make sanitize`."""
+
+
+class Operator:
+    """One operator in two sessions: as a kernel for an instruction set, and as standard operators."""
+
+    isa = ""
+
+    def __init__(self, function: onnx.FunctionProto, inputs: Arrays, *, threads: int = 1) -> None:
+        self.names = list(function.output)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("XUANZANG_KERNELS_ISA", self.isa)
+            self.kernel = _open(function, inputs, operators=LIBRARY or find_kernels().library, threads=threads)
+        self.function = _open(function, inputs, operators=None, threads=threads)
+
+    def run(self, inputs: Arrays) -> Arrays:
+        return dict(zip(self.names, self.kernel.run(None, inputs), strict=True))
+
+    def check(self, inputs: Arrays) -> Arrays:
+        """Run both, compare them, and return the kernel's outputs."""
+        found = self.run(inputs)
+        for name, expected in zip(self.names, self.function.run(None, inputs), strict=True):
+            assert found[name].shape == expected.shape
+            np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=2e-6, err_msg=name)
+        return found
+
+    def check_equal(self, other: Operator, inputs: Arrays) -> None:
+        """Compare the kernel's outputs with those of another session, bit for bit."""
+        others = other.run(inputs)
+        for name, array in self.run(inputs).items():
+            np.testing.assert_array_equal(array, others[name], err_msg=name)
+
+
+@pytest.fixture(scope="session", params=["avx512_vnni", "avx512", "avx2", "generic"])
+def operator(request: pytest.FixtureRequest) -> type[Operator]:
+    """Opens an operator with kernels for each instruction set that this machine has."""
+    kernels = find_kernels()
+    if kernels.library is None:
+        pytest.skip(f"there are no kernels: {kernels.detail}")
+    if request.param not in supported_isas():
+        pytest.skip("this processor has no such instructions")
+    return type("OperatorForIsa", (Operator,), {"isa": request.param})
+
+
+def _open(
+    function: onnx.FunctionProto, inputs: Arrays, *, operators: Path | None, threads: int
+) -> onnxruntime.InferenceSession:
+    node = helper.make_node(function.name, list(function.input), list(function.output), domain=OWN)
+    described = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), [f"{name}_{axis}" for axis in range(array.ndim)]
+        )
+        for name, array in inputs.items()
+    ]
+    graph = helper.make_graph(
+        [node], "operator", described, [helper.make_empty_tensor_value_info(name) for name in function.output]
+    )
+    opsets = [*function.opset_import, helper.make_opsetid(OWN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, functions=[function])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 4  # refused inputs are asked for
+    if operators:
+        options.register_custom_ops_library(str(operators))
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,176 @@
+"""Attention over pages, to the history and to the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
+
+from xuanzang.export.attention import cross_attention, paged_attention
+from xuanzang.export.tensors import PAGE_SLOTS
+
+Arrays = dict[str, np.ndarray]
+OpenOperator = Callable[..., Any]
+"""Opens one operator twice, as a kernel and as its function (`Operator` in conftest.py)."""
+shapes = st.tuples(st.integers(1, 4), st.integers(1, 9), st.integers(1, 3), st.sampled_from([1, 5, 16, 24, 64]))
+"""Sentences, hypotheses, heads and the size of a head: whole vectors, parts of them, and both."""
+
+
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def paged(rng: np.random.Generator, held: list[int], entries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return page_table and page_places of sentences that hold some pages each, in any order, beside two free ones."""
+    pages = sum(held) + 2
+    order = iter(rng.permutation(pages).tolist())
+    table = np.full((len(held), entries), -1)
+    page_places = np.zeros((pages, 2), dtype=np.int64)
+    for sentence, count in enumerate(held):
+        for entry in range(count):
+            table[sentence, entry] = page = next(order)
+            page_places[page] = sentence, entry
+    return table, page_places
+
+
+def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
+    """Sentences of different ages."""
+    entries = 2
+    ages = rng.integers(0, entries * PAGE_SLOTS - beam, batch)
+    table, page_places = paged(rng, [-(-(age + beam) // PAGE_SLOTS) for age in ages.tolist()], entries)
+    visible = np.zeros((batch, beam, entries * PAGE_SLOTS), dtype=bool)
+    indices = np.zeros((batch, beam, heads, 3), dtype=np.int64)
+    indices[..., 1] = np.arange(heads)
+    for sentence, age in enumerate(ages.tolist()):
+        visible[sentence, :, :age] = rng.random((beam, age)) < 0.6
+        visible[sentence, np.arange(beam), age + np.arange(beam)] = True
+        slots = age + np.arange(beam)
+        indices[sentence, :, :, 0] = table[sentence, slots // PAGE_SLOTS][:, None]
+        indices[sentence, :, :, 2] = (slots % PAGE_SLOTS)[:, None]
+    return {
+        "projected": normal(rng, batch, beam, 3 * heads * d_head),
+        "past_key": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
+        "past_value": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
+        "slot_indices": indices,
+        "page_table": table,
+        "page_places": page_places,
+        "visible": visible,
+    }
+
+
+def cross_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
+    """Sources of different lengths."""
+    entries = 2
+    lengths = rng.integers(1, entries * PAGE_SLOTS + 1, batch)
+    table, page_places = paged(rng, [-(-length // PAGE_SLOTS) for length in lengths.tolist()], entries)
+    return {
+        "queries": normal(rng, batch, beam, heads * d_head),
+        "key": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
+        "value": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
+        "page_table": table,
+        "page_places": page_places,
+        "source_lengths": lengths,
+    }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), shapes)
+def test_paged_attention_is_its_function(operator: OpenOperator, seed: int, shape: tuple[int, int, int, int]) -> None:
+    inputs = paged_inputs(np.random.default_rng(seed), *shape)
+    operator(paged_attention(shape[2], shape[3]), inputs).check(inputs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1), shapes)
+def test_cross_attention_is_its_function(operator: OpenOperator, seed: int, shape: tuple[int, int, int, int]) -> None:
+    inputs = cross_inputs(np.random.default_rng(seed), *shape)
+    operator(cross_attention(shape[2], shape[3]), inputs).check(inputs)
+
+
+@pytest.mark.parametrize(("make", "given"), [(paged_attention, paged_inputs), (cross_attention, cross_inputs)])
+def test_attention_of_a_sentence_does_not_depend_on_its_batch(
+    operator: OpenOperator, make: Callable[[int, int], onnx.FunctionProto], given: Callable[..., Arrays]
+) -> None:
+    inputs = given(np.random.default_rng(5), 6, 4, 2, 24)
+    attend = operator(make(2, 24), inputs)
+    together = attend.run(inputs)["mixed"]
+    shared = ("past_key", "past_value", "key", "value", "page_places")
+    for i in range(6):
+        alone = {name: array if name in shared else array[i : i + 1] for name, array in inputs.items()}
+        assert (attend.run(alone)["mixed"] == together[i : i + 1]).all()
+
+
+def test_keys_and_values_are_written_where_they_lie(operator: OpenOperator) -> None:
+    inputs = paged_inputs(np.random.default_rng(7), 3, 4, 2, 16)
+    attend = operator(paged_attention(2, 16), inputs)
+    expected = attend.run(inputs)
+    binding = attend.kernel.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    for part in ("key", "value"):
+        binding.bind_ortvalue_output(
+            f"present_{part}", onnxruntime.OrtValue.ortvalue_from_numpy(inputs[f"past_{part}"])
+        )
+    binding.bind_output("mixed")
+    attend.kernel.run_with_iobinding(binding)
+    assert (binding.get_outputs()[-1].numpy() == expected["mixed"]).all()
+    for part in ("key", "value"):
+        assert (inputs[f"past_{part}"] == expected[f"present_{part}"]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("slot_indices", lambda array: array + 10_000, "a slot to write to does not exist"),
+        ("slot_indices", lambda array: array - 10_000, "a slot to write to does not exist"),
+        ("slot_indices", lambda array: array[:, :, :1], "slot_indices does not name slots"),
+        ("visible", lambda array: array[:, :, 1:], "visible is not as wide as the pages of a sentence"),
+        ("visible", lambda array: array[:, 1:], "beams differ"),
+        ("page_table", lambda array: array[1:], "batches differ"),
+        ("projected", lambda array: array[:, :, 1:], "projected is not three times as wide as all heads"),
+        ("past_value", lambda array: array[1:], "keys and values differ in shape"),
+    ],
+)
+def test_wrong_pages_are_refused(
+    operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    inputs = paged_inputs(np.random.default_rng(1), 2, 4, 2, 16)
+    attend = operator(paged_attention(2, 16), inputs)
+    with pytest.raises(InvalidArgument, match=f"PagedAttention: {message}"):
+        attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("source_lengths", lambda array: array[1:], "batches differ"),
+        ("source_lengths", lambda array: array + 2 * PAGE_SLOTS, "a source is longer than its pages"),
+        ("source_lengths", lambda array: array - 2 * PAGE_SLOTS - 1, "a source is longer than its pages"),
+        ("page_table", lambda array: np.where(array < 0, array, array + 100), "a page of a source does not exist"),
+        ("page_table", lambda array: np.full_like(array, -1), "a page of a source does not exist"),
+        ("queries", lambda array: array[:, :, 1:], "queries are not as wide as all heads"),
+        ("value", lambda array: array[1:], "keys and values differ in shape"),
+    ],
+)
+def test_a_wrong_source_is_refused(
+    operator: OpenOperator, name: str, change: Callable[[np.ndarray], np.ndarray], message: str
+) -> None:
+    inputs = cross_inputs(np.random.default_rng(1), 2, 4, 2, 16)
+    attend = operator(cross_attention(2, 16), inputs)
+    with pytest.raises(InvalidArgument, match=f"CrossAttention: {message}"):
+        attend.run(inputs | {name: np.ascontiguousarray(change(inputs[name]))})
+
+
+@pytest.mark.parametrize(("make", "given"), [(paged_attention, paged_inputs), (cross_attention, cross_inputs)])
+def test_several_threads_compute_the_same_attention(
+    operator: OpenOperator, make: Callable[[int, int], onnx.FunctionProto], given: Callable[..., Arrays]
+) -> None:
+    inputs = given(np.random.default_rng(11), 16, 8, 8, 64)
+    operator(make(8, 64), inputs, threads=2).check_equal(operator(make(8, 64), inputs), inputs)
