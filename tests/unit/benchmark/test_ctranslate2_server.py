@@ -64,7 +64,7 @@ async def test_sentences_of_a_batch_have_their_own_translations(
             response = await translate_text(translation_pb2.TranslateTextRequest(contents=[text]))
             return response.translations[0].hypotheses[0].text
 
-        # Of one length in tokens, so that none is allowed more of them in the company of a longer one.
+        # All of one length in tokens, so that a longer one in the batch does not raise the limit of the others.
         texts = [source for source, _ in toy_pairs if len(processor.encode(source)) == 6][:10]
         together = await asyncio.gather(*map(translate, texts))
         assert together == [await translate(text) for text in texts]

@@ -70,7 +70,7 @@ def test_the_json_has_its_documented_fields() -> None:
     ours = {"sentences_per_second": 100.0, "p50_ms": 10.0, "p95_ms": 20.0, "p99_ms": 30.0}
     theirs = {name: 2 * value for name, value in ours.items()}
     assert found["served"] == [{"load": load, "ours": ours, "ctranslate2": theirs} for load in ("closed", "30%")]
-    # What is shipped is started and weighed; the shares are those of the model that was served.
+    # Start and memory are those of the first model, the shares those of the model that was served.
     assert found["cost"] == {
         "start_to_first_translation_s": 0.5,
         "rss_mb": 200.0,

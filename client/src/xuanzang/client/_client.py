@@ -111,7 +111,8 @@ class TranslationClient:
     ) -> Iterator[ProgressiveTranslation]:
         """Translate one text and yield each part of the translation as soon as it is final.
 
-        The call starts when the first part is requested; closing the iterator early cancels it.
+        A part never changes after it was yielded. The call starts when the first part is requested; closing the
+        iterator early cancels it.
 
         Args:
             text: Text in the source language, of one or several sentences.
@@ -137,7 +138,7 @@ class TranslationClient:
     ) -> Iterator[StreamedTranslation]:
         """Translate any number of texts over one stream, which opens when the first result is requested.
 
-        A text that the server refuses yields a result with `error`, and the stream goes on.
+        A text that the server refuses yields a result with `error`; the stream continues.
 
         Args:
             texts: Texts in the source language, read by another thread. An exception of the iterable is raised here

@@ -162,14 +162,14 @@ class ProgressiveTranslation:
     """One part of a progressive translation."""
 
     text_delta: str
-    """Text to append to the parts before; it never changes later. The parts together are the best text."""
+    """Text to append to that of the previous parts; all together are the text of the best hypothesis."""
     translation: Translation | None
     """The whole translation in the last part, None in all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingDefaults:
-    """Values of the options that a request leaves out; None for those that depend on the text."""
+    """Values of the options that a request leaves out; None for those that are off or depend on the text."""
 
     beam_size: int | None
     num_hypotheses: int | None
