@@ -90,7 +90,7 @@ async def test_a_caller_who_leaves_a_stream_frees_the_worker(engine: Engine, met
     assert metrics.registry.get_sample_value("nmt_requests_running", labels) == 0
 
 
-async def test_alternatives_begin_differently_and_are_the_best_continuations_of_their_beginnings(
+async def test_alternatives_are_the_best_continuations_of_different_beginnings(
     engine: Engine,
 ) -> None:
     alternatives = await translate(engine, SOURCE, num_hypotheses=4, return_alternatives=True, token_details=True)

@@ -101,7 +101,7 @@ async def test_all_texts_over_a_limit_are_named_with_limit_and_length(make_engin
     assert third.field == "contents[4]"
 
 
-async def test_several_hypotheses_of_several_sentences_are_refused_by_the_name_of_the_option(
+async def test_several_hypotheses_of_several_sentences_are_refused_by_option_name(
     translate: Translate,
 ) -> None:
     with pytest.raises(InvalidInputError) as refusal:
@@ -186,7 +186,7 @@ async def test_a_deadline_that_has_passed_is_told_without_work(translate: Transl
     assert script.batches == []
 
 
-async def test_a_cancelled_sentence_leaves_the_batch_before_the_next_step_and_the_others_go_on(
+async def test_a_cancelled_sentence_leaves_its_batch_before_the_next_step(
     translate: Translate, script: Script, metrics: Metrics
 ) -> None:
     script.allow(0)

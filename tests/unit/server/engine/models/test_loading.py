@@ -124,7 +124,7 @@ async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(
     assert [answer[0][0].text for answer in await asyncio.gather(*calls)] == ["hello world"] * 4
 
 
-async def test_a_bundle_that_translates_otherwise_than_its_certificate_is_refused_and_others_are_served(
+async def test_a_bundle_that_differs_from_its_certificate_is_refused_alone(
     repository: Path,
     make_engine: MakeEngine,
     script: Script,

@@ -44,7 +44,7 @@ def test_what_is_kept_stays_however_many_pages_there_are(sizes: list[tuple[int, 
         expected = write(pool, seed) if count else written(pool)
 
 
-def test_memory_is_kept_when_pages_are_given_back_and_used_when_they_are_wanted_again() -> None:
+def test_the_memory_of_returned_pages_is_kept_and_reused() -> None:
     pool = PagePool(["key"], SHAPE, dtype=np.float32)
     pool.resize(8)
     held = pool.nbytes

@@ -19,7 +19,7 @@ def test_pieces_join_to_the_text_and_sentences_have_no_white_space_at_their_ends
 
 
 @given(TEXTS, st.integers(min_value=1, max_value=30))
-def test_stretches_join_to_the_sentence_and_are_short_unless_they_have_no_place_to_cut(text: str, limit: int) -> None:
+def test_stretches_join_to_the_sentence_and_are_short_if_they_can_be_cut(text: str, limit: int) -> None:
     sentence = text.strip()
     pieces = split_long_sentence(sentence, len, limit)
     assert "".join(pieces) == sentence
