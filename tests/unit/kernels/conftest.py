@@ -84,6 +84,8 @@ def _open(
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, functions=[function])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # Each tensor has memory of its own, so that `make sanitize` sees what is written beside it.
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.log_severity_level = 4  # refused inputs are asked for
     if operators:
         options.register_custom_ops_library(str(operators))
