@@ -15,20 +15,19 @@ from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.kernels import find_kernels, supported_isas
 
 Arrays = dict[str, np.ndarray]
-LIBRARY = Path(os.environ["KERNELS_LIBRARY"]) if "KERNELS_LIBRARY" in os.environ else None
-"""Another build of the library, such as the one of `make sanitize`."""
 
 
 class Operator:
     """One operator in two sessions: as a kernel for an instruction set, and as standard operators."""
 
     isa = ""
+    library: Path
 
     def __init__(self, function: onnx.FunctionProto, inputs: Arrays, *, threads: int = 1) -> None:
         self.names = list(function.output)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XUANZANG_KERNELS_ISA", self.isa)
-            self.kernel = _open(function, inputs, operators=LIBRARY or find_kernels().library, threads=threads)
+            self.kernel = _open(function, inputs, operators=self.library, threads=threads)
         self.function = _open(function, inputs, operators=None, threads=threads)
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -49,15 +48,23 @@ class Operator:
             np.testing.assert_array_equal(array, others[name], err_msg=name)
 
 
-@pytest.fixture(scope="session", params=["avx512_vnni", "avx512", "avx2", "generic"])
-def operator(request: pytest.FixtureRequest) -> type[Operator]:
-    """Opens an operator with kernels for each instruction set that this machine has."""
+@pytest.fixture(scope="session")
+def built() -> Path:
+    """The library: another build than that of the package if KERNELS_LIBRARY names one, as `make sanitize` does."""
+    if other := os.environ.get("KERNELS_LIBRARY"):
+        return Path(other)
     kernels = find_kernels()
     if kernels.library is None:
         pytest.skip(f"there are no kernels: {kernels.detail}")
+    return kernels.library
+
+
+@pytest.fixture(scope="session", params=["avx512_vnni", "avx512", "avx2", "generic"])
+def operator(request: pytest.FixtureRequest, built: Path) -> type[Operator]:
+    """Opens an operator with kernels for each instruction set that this machine has."""
     if request.param not in supported_isas():
         pytest.skip("this processor has no such instructions")
-    return type("OperatorForIsa", (Operator,), {"isa": request.param})
+    return type("OperatorForIsa", (Operator,), {"isa": request.param, "library": built})
 
 
 def _open(
@@ -77,6 +84,8 @@ def _open(
     model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, functions=[function])
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # Each tensor has memory of its own, so that `make sanitize` sees what is written beside it.
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False
     options.log_severity_level = 4  # refused inputs are asked for
     if operators:
         options.register_custom_ops_library(str(operators))

@@ -74,14 +74,6 @@ class FakeOnnxruntime:
 
 
 @pytest.fixture
-def built() -> Path:
-    kernels = find_kernels()
-    if kernels.library is None:
-        pytest.skip(f"there are no kernels: {kernels.detail}")
-    return kernels.library
-
-
-@pytest.fixture
 def fake(built: Path, tmp_path: Path) -> Callable[..., FakeOnnxruntime]:
     """Makes an onnxruntime with a library of its own, which has not seen the real one."""
     # A copy is another library to the loader.
