@@ -46,9 +46,14 @@ def loses_numbers(pair: Pair) -> bool:
     return any(number not in target for number in _NUMBER.findall(pair.source.replace(",", "")))
 
 
+def side_key(text: str) -> str:
+    """Return what two texts share that differ in nothing but case, punctuation and spaces."""
+    return _NOT_ALPHANUMERIC.sub("", text.casefold()) or text
+
+
 def repeat_key(pair: Pair) -> bytes:
     """Return what two pairs share that differ in nothing but case, punctuation and spaces."""
-    return "\n".join(_NOT_ALPHANUMERIC.sub("", text.casefold()) or text for text in pair).encode()
+    return "\n".join(map(side_key, pair)).encode()
 
 
 def plain_typography(text: str) -> str:

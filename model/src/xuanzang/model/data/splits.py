@@ -22,13 +22,13 @@ class SplitWriter:
     def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], max_tokens: int) -> None:
         self._folder, self._tokenizers, self._max_tokens = folder, tokenizers, max_tokens
 
-    def write(self, split: str, pairs: Sequence[Pair], corpus_sizes: Sequence[int] | None = None) -> int:
+    def write(self, split: str, pairs: Sequence[Pair], corpora: Sequence[int] | None = None) -> int:
         """Write the pairs of a split that are short enough.
 
         Args:
             split: "train" or "valid".
             pairs: At least one.
-            corpus_sizes: Pairs of each corpus, in order, to remember where each pair came from.
+            corpora: Number of the corpus of each pair, to remember where it came from.
 
         Returns:
             How many were short enough.
@@ -48,9 +48,8 @@ class SplitWriter:
             kept = [np.array(row, dtype=np.uint16) for row, is_kept in zip(rows, keep, strict=True) if is_kept]
             np.save(self._folder / f"{split}.{side}.ids.npy", np.concatenate(kept))
             np.save(self._folder / f"{split}.{side}.offsets.npy", np.concatenate([[0], np.cumsum(row_lengths[keep])]))
-        if corpus_sizes is not None:
-            corpus_ids = np.repeat(np.arange(len(corpus_sizes)), corpus_sizes)
-            np.save(self._folder / f"{split}.corpus.npy", corpus_ids[keep].astype(np.uint16))
+        if corpora is not None:
+            np.save(self._folder / f"{split}.corpus.npy", np.array(corpora, dtype=np.uint16)[keep])
         return int(keep.sum())
 
 
