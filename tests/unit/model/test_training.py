@@ -27,7 +27,7 @@ class RecordingTrainer(Trainer):
 
     def _update(self, batches: list[Batch]) -> object:  # type: ignore[override]
         update = super()._update(batches)
-        self.losses.append(update.loss)
+        self.losses.append(update.loss.item())
         if len(self.losses) == self.stop_after:
             self.stop.set()
         return update
@@ -45,15 +45,21 @@ def change(settings: TrainingSettings, **fields: object) -> TrainingSettings:
     return settings.model_copy(update=fields)
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"accumulate": 3},
+        {"bf16": True},
+        {"accumulate": 3, "bf16": True},
+        {"optimizer": "muon", "bf16": True},
+    ],
+)
 def test_a_stopped_and_resumed_run_equals_an_unbroken_one_bit_by_bit(
-    settings: TrainingSettings, tmp_path: Path, accumulate: int, bf16: bool
+    settings: TrainingSettings, tmp_path: Path, options: dict[str, object]
 ) -> None:
     # Long enough to pass the end of an epoch, with dropout, and validations on either side of the stop.
-    settings = change(
-        settings, max_steps=30, accumulate=accumulate, bf16=bf16, batch_tokens=400, dropout=0.2, validate_every=10
-    )
+    settings = change(settings, max_steps=30, batch_tokens=400, dropout=0.2, validate_every=10, **options)
     straight = RecordingTrainer(change(settings, output=tmp_path / "straight"))
     losses = straight.train()
     assert straight.progress.epoch > 0

@@ -92,8 +92,9 @@ class Batch(NamedTuple):
         return int((self.target_output_ids != PAD_ID).sum())
 
     def to(self, device: torch.device) -> Batch:
-        """Return the batch on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        """Return the batch on a device; to a GPU it is copied while the GPU computes."""
+        pinned = [tensor.pin_memory() if device.type == "cuda" else tensor for tensor in self]
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in pinned))
 
 
 class PreparedSplit:
@@ -108,9 +109,8 @@ class PreparedSplit:
         self._ids = [np.load(folder / f"{split}.{side}.ids.npy", mmap_mode="r") for side in ("source", "target")]
         self._offsets = [np.load(folder / f"{split}.{side}.offsets.npy") for side in ("source", "target")]
         corpus_file = folder / f"{split}.corpus.npy"
-        self.corpus_ids: npt.NDArray[np.uint16] = (
-            np.load(corpus_file) if corpus_file.exists() else np.zeros(len(self), dtype=np.uint16)
-        )
+        self.corpus_ids: npt.NDArray[np.uint16] | None = np.load(corpus_file) if corpus_file.exists() else None
+        """Number of each pair's corpus, [pair]; None for pairs of a file of their own."""
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -123,15 +123,17 @@ class PreparedSplit:
 
     def batch(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """Return the pairs at `indices`, padded to the longest."""
-        source_rows, target_rows = ([self._row(side, i) for i in indices] for side in (0, 1))
-        source = pad_rows(source_rows)
-        return Batch(
-            source, source != PAD_ID, pad_rows([np.r_[BOS_ID, row[:-1]] for row in target_rows]), pad_rows(target_rows)
-        )
+        source, target = (self._padded(side, np.asarray(indices)) for side in (0, 1))
+        target_input = np.where(target == PAD_ID, PAD_ID, np.roll(target, 1, axis=1))
+        target_input[:, 0] = BOS_ID
+        return Batch(*map(torch.from_numpy, (source, source != PAD_ID, target_input, target)))
 
-    def _row(self, side: int, index: int) -> npt.NDArray[np.int64]:
-        offsets = self._offsets[side]
-        return self._ids[side][offsets[index] : offsets[index + 1]].astype(np.int64)
+    def _padded(self, side: int, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return one side of some pairs, [batch, length], without a loop over them."""
+        starts, ends = self._offsets[side][indices], self._offsets[side][indices + 1]
+        positions = starts[:, None] + np.arange((ends - starts).max())  # [batch, length]
+        inside = positions < ends[:, None]
+        return np.where(inside, self._ids[side][np.where(inside, positions, 0)], PAD_ID).astype(np.int64)
 
 
 def epoch_batches(
@@ -152,7 +154,8 @@ def epoch_batches(
         Indices of the pairs of each batch.
     """
     rng = np.random.default_rng((seed, epoch))
-    wanted = np.asarray(weights)[split.corpus_ids]
+    corpus_ids = np.zeros(len(split), dtype=np.uint16) if split.corpus_ids is None else split.corpus_ids
+    wanted = np.asarray(weights)[corpus_ids]
     repeats = np.floor(wanted + rng.random(len(split))).astype(np.int64)
     order = rng.permutation(np.repeat(np.arange(len(split)), repeats))
     batches = list(_cut(order, split.lengths, batch_tokens))
@@ -177,7 +180,9 @@ def _cut(
         first = 0
         while first < len(part):
             # Padded size of part[first:end] is count × running maximum, which only grows with end.
-            sizes = np.maximum.accumulate(longest[part[first:]]) * np.arange(1, len(part) - first + 1)
+            most = max(1, batch_tokens // longest[part[first]])
+            following = longest[part[first : first + most]]
+            sizes = np.maximum.accumulate(following) * np.arange(1, len(following) + 1)
             count = max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
             yield part[first : first + count]
             first += count

@@ -39,7 +39,7 @@ def step_batches(
             mine = order[progress.position + processes.rank : progress.position + stride : processes.count]
             progress.position += stride
             progress.step += 1
-            yield [split.batch(indices).to(processes.device) for indices in mine]
+            yield [split.batch(indices) for indices in mine]
         if progress.position + stride > len(order):
             # A remainder too small for a step is left out; the next epoch's shuffle leaves out others.
             progress.epoch, progress.position = progress.epoch + 1, 0

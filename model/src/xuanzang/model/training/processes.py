@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 
 class Processes:
@@ -31,3 +32,8 @@ class Processes:
         tensor = torch.tensor(value, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return float(tensor.item())
+
+    def sum_tensor(self, tensor: Tensor) -> None:
+        """Replace a tensor by the sum of every process's; on a GPU nobody waits for it. All must call it."""
+        if self.count > 1:
+            dist.all_reduce(tensor)

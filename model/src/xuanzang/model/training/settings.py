@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from xuanzang.model.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.data.dataset import PreparedMetadata
+from xuanzang.model.training.optimizers import OptimizerName
 from xuanzang.model.training.schedule import Schedule, learning_rate
 
 Preset = Literal["tiny", "small", "base", "big"]
@@ -43,11 +44,17 @@ class TrainingSettings(BaseModel):
     """Most tokens per batch on the longer side, padding counted, for each process."""
     accumulate: int = Field(default=1, ge=1)
     """Batches whose gradients are summed into one optimiser step."""
+    optimizer: OptimizerName = "adam"
+    """Adam for all parameters, or Muon for the matrices of the blocks and Adam for embeddings, norms and biases."""
     schedule: Schedule = "inverse_sqrt"
     """Learning rate over the steps: the paper's, inverse_sqrt with its own peak, linear down to 0 at max_steps, or
     constant down to 0 over cooldown_steps, for runs whose length is decided on the way."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """Peak learning rate of all but the paper's."""
+    adam_factor: float = Field(default=0.5, gt=0)
+    """Learning rate of Adam beside Muon, as a multiple of Muon's."""
+    weight_decay: float = Field(default=0.1, ge=0)
+    """Share of Muon's matrices that is subtracted at each step, times the learning rate."""
     warmup_steps: int = Field(default=1000, ge=1)
     """Steps of linear rise."""
     cooldown_steps: int = Field(default=0, ge=0)

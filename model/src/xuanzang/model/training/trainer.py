@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 
@@ -22,8 +21,9 @@ from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.training.averaging import WeightAverage
 from xuanzang.model.training.batches import step_batches
 from xuanzang.model.training.loss import label_smoothed_cross_entropy
+from xuanzang.model.training.optimizers import Optimizers
 from xuanzang.model.training.processes import Processes
-from xuanzang.model.training.progress import TrainingLog, Update
+from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.state import Progress, TrainingState
 from xuanzang.model.training.validator import Validator
@@ -66,7 +66,12 @@ class Trainer:
         self.state = TrainingState(
             model=self.model,
             average=WeightAverage(self.model, settings.average_decay),
-            optimizer=torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True),
+            optimizers=Optimizers(
+                self.model,
+                settings.optimizer,
+                adam_factor=settings.adam_factor,
+                weight_decay=settings.weight_decay,
+            ),
             progress=Progress(),
         )
         self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
@@ -93,9 +98,14 @@ class Trainer:
         first, settings = self.processes.is_first, self.settings
         with TrainingLog(settings.output, settings.max_steps, self.progress.step, enabled=first) as log:
             for batches in step_batches(self.train_split, self.metadata, settings, self.processes, self.progress):
-                started = time.perf_counter()
                 update = self._update(batches)
-                log.step(self.progress.step, update, time.perf_counter() - started)
+                log.step(self.progress.step, update)
+                if (
+                    self._is_due(LOG_STEPS)
+                    or self._is_due(settings.validate_every)
+                    or self._is_due(settings.save_every)
+                ):
+                    self._check(update)
                 if self._is_due(settings.validate_every):
                     self._validate(log)
                 stopping = self._out_of_patience() or self._interrupted(stop)
@@ -143,25 +153,26 @@ class Trainer:
         # Dropout from the step's own seed: a resumed run draws the same masks without saved generator states.
         torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 1024 + self.processes.rank)
         tokens = self.processes.sum(sum(batch.target_tokens for batch in batches))
-        total = 0.0
+        total = torch.zeros((), device=self.processes.device)
         for i, batch in enumerate(batches):
-            loss = self._loss(batch, is_last=i == len(batches) - 1)
+            loss = self._loss(batch.to(self.processes.device), is_last=i == len(batches) - 1)
             # Gradients are averaged over processes, so each scales by their number to make it a mean over all tokens.
-            (loss * self.processes.count / tokens).backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        mean = self.processes.sum(total) / tokens
-        if not math.isfinite(mean):
-            raise DivergedError(f"the loss is {mean} at step {self.progress.step}; lower the learning rate")
-        return Update(mean, int(tokens), self._apply_gradients())
+            (loss * (self.processes.count / tokens)).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        self.processes.sum_tensor(total)
+        self.progress.target_tokens += int(tokens)
+        return Update(total / tokens, int(tokens), self._apply_gradients())
+
+    def _check(self, update: Update) -> None:
+        """Raise DivergedError if the loss is infinite or not a number, as it stays once a weight is."""
+        if not math.isfinite(loss := update.loss.item()):
+            raise DivergedError(f"the loss is {loss} at step {self.progress.step}; lower the learning rate")
 
     def _apply_gradients(self) -> float:
-        settings, optimizer = self.settings, self.state.optimizer
+        settings = self.settings
         rate = settings.learning_rate_at(self.progress.step, self.model.config.d_model)
         nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        self.state.optimizers.step(rate)
         self.state.average.update(self.progress.step)
         return rate
 
@@ -181,7 +192,7 @@ class Trainer:
         if self.processes.is_first:
             with self.state.average.in_use():
                 validation = self.validator.validate(self.model, self.processes.device)
-            log.validation(progress.step, validation)
+            log.validation(progress.step, progress.target_tokens, validation)
             if validation.loss < progress.best_loss:
                 self._save_best(validation.loss)
             progress.stale_validations = 0 if validation.loss < progress.best_loss else progress.stale_validations + 1
