@@ -15,7 +15,7 @@ from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import PreparedSplit
 from xuanzang.model.training.validator import pair_losses
 
-RECIPE = Path(__file__).parents[3] / "recipes" / "zh-en"
+RECIPE = Path(__file__).parents[3] / "model" / "recipes" / "zh-en"
 CHECKPOINT = RECIPE / "checkpoint"
 
 # Names of a made-up product: nobody has translated them so before.

@@ -5,7 +5,7 @@ import json
 import tomllib
 from pathlib import Path
 
-RECIPE = Path(__file__).parents[3] / "recipes" / "zh-en"
+RECIPE = Path(__file__).parents[3] / "model" / "recipes" / "zh-en"
 MADE = {"copying", "passing", "traditional"}
 """Corpora that `prepare` made, of which nothing is held out."""
 
