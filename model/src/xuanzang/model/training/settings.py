@@ -67,6 +67,8 @@ class TrainingSettings(BaseModel):
     """Decay of the moving average of the weights, which is what is validated and saved as `best`."""
     bf16: bool = True
     """Compute in bfloat16 where it is safe; weights stay float32."""
+    compile: bool = False
+    """Compile the model: the first steps take minutes, the others less time. Worth it on a GPU."""
     validate_every: int = Field(default=1000, ge=1)
     """Steps between validations."""
     validate_sentences: int = Field(default=200, ge=1)

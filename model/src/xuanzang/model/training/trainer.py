@@ -75,6 +75,9 @@ class Trainer:
             progress=Progress(),
         )
         self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
+        trained = self._parallel or self.model
+        # Lengths differ from batch to batch: without dynamic shapes each would be compiled anew.
+        self._forward = torch.compile(trained, dynamic=True) if settings.compile else trained
 
     @property
     def progress(self) -> Progress:
@@ -184,7 +187,7 @@ class Trainer:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext())
             if self._parallel and not is_last:  # gradients are exchanged once per step
                 stack.enter_context(self._parallel.no_sync())
-            logits = (self._parallel or self.model)(batch.source_ids, batch.source_mask, batch.target_input_ids)
+            logits = self._forward(batch.source_ids, batch.source_mask, batch.target_input_ids)
         return label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, self.settings.label_smoothing)
 
     def _validate(self, log: TrainingLog) -> None:
