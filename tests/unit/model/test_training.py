@@ -18,7 +18,7 @@ from xuanzang.model.translation import translate_texts
 
 
 class RecordingTrainer(Trainer):
-    """Keeps the losses, and can be told to stop after some steps."""
+    """A trainer that keeps the losses and can stop after some steps."""
 
     def __init__(self, settings: TrainingSettings, stop_after: int | None = None) -> None:
         super().__init__(settings)

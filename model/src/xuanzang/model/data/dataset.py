@@ -1,4 +1,4 @@
-"""Prepared pairs as batches of ids."""
+"""Prepared pairs, and batches of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
 METADATA_FILE = "metadata.json"
 SOURCE_TOKENIZER_FILE = "source.spm"
 TARGET_TOKENIZER_FILE = "target.spm"
-# Only of models that were trained elsewhere, whose pieces have other ids than SentencePiece's.
+# Only of models that were trained elsewhere, whose pieces have ids other than SentencePiece's.
 SOURCE_TABLE_FILE = "source.vocab.json"
 TARGET_TABLE_FILE = "target.vocab.json"
 
@@ -27,7 +27,7 @@ BATCHES_PER_SORT = 800
 
 
 class PreparedMetadata(BaseModel):
-    """What `prepare` did, kept in metadata.json beside the ids."""
+    """Description of prepared data, kept in metadata.json beside the ids."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
@@ -46,7 +46,7 @@ class PreparedMetadata(BaseModel):
     corpora: list[str]
     """Names of the training files."""
     weights: list[float]
-    """How often each file's pairs are seen per epoch."""
+    """Uses of each file's pairs per epoch."""
     train_pairs: int
     """Pairs to train on."""
     valid_pairs: int
@@ -58,12 +58,12 @@ class PreparedMetadata(BaseModel):
     other_source_languages: list[str] = []
     """BCP-47 codes that can be translated from besides source_language."""
     language_prefix_ids: dict[str, int] = {}
-    """Of a model that writes several languages: each one's BCP-47 code, and the source id that asks for it by standing
-    before every sentence."""
+    """Target languages of a model that has several: the source id that stands before a sentence to ask for each, by
+    BCP-47 code."""
 
 
 def read_metadata(folder: Path) -> PreparedMetadata:
-    """Return what `prepare` noted in a folder.
+    """Read the description of a folder that `prepare` wrote.
 
     Raises:
         CorpusError: The folder was not written by `prepare`.
@@ -84,7 +84,7 @@ class Batch(NamedTuple):
     target_input_ids: Tensor
     """Decoder input, bos first, [batch, target], int64."""
     target_output_ids: Tensor
-    """What the decoder must say, eos last, pad_id where nothing, [batch, target], int64."""
+    """Expected output of the decoder, eos last, then padding, [batch, target], int64."""
 
     @property
     def target_tokens(self) -> int:
@@ -144,11 +144,11 @@ def epoch_batches(
     The same arguments give the same batches, which is what lets training resume exactly.
 
     Args:
-        split: What to draw from.
-        weights: How often pairs of each corpus appear; the fraction is drawn at random each epoch.
-        batch_tokens: Most tokens per batch, padding counted, on the longer side; a pair longer than that comes alone.
-        seed: Of the run.
-        epoch: From 0.
+        split: Training pairs.
+        weights: Uses of each corpus per epoch; of a fraction, which pairs is drawn at random in each epoch.
+        batch_tokens: Maximum tokens per batch, padding counted, on the longer side; a longer pair comes alone.
+        seed: Seed of the run.
+        epoch: Number of the epoch, from 0.
 
     Returns:
         Indices of the pairs of each batch.
@@ -180,8 +180,8 @@ def _cut(
         first = 0
         while first < len(part):
             # Padded size of part[first:end] is count × running maximum, which only grows with end.
-            most = max(1, batch_tokens // longest[part[first]])
-            following = longest[part[first : first + most]]
+            limit = max(1, batch_tokens // longest[part[first]])
+            following = longest[part[first : first + limit]]
             sizes = np.maximum.accumulate(following) * np.arange(1, len(following) + 1)
             count = max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
             yield part[first : first + count]
@@ -201,7 +201,7 @@ def pad_sentences(sentences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tens
 
     Args:
         sentences: Source ids, eos last.
-        pad_id: Fills them up to the longest; may also stand for something in a sentence.
+        pad_id: Id that fills them up to the longest; may also be the id of a piece.
 
     Returns:
         Ids [batch, source], int64, and the mask [batch, source], bool; True = real token.

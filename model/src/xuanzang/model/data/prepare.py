@@ -1,4 +1,4 @@
-"""From files of sentence pairs to a folder that training can map into memory."""
+"""The command `prepare`: from files of sentence pairs to a folder that training maps into memory."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PrepareSettings(BaseModel):
     tokenizers_from: Path | None = None
     """Prepared data or checkpoint whose tokenisers to use instead of training new ones, as fine-tuning needs."""
     weight: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """How often pairs of a file are seen per epoch, such as tatoeba=4; files are named without .tsv.gz; default 1."""
+    """Uses of a file's pairs per epoch, such as tatoeba=4; files are named without .tsv.gz; default 1."""
     max_characters: int = Field(default=1000, ge=1)
     """Drop pairs with more characters than this on a side."""
     max_length_ratio: float = Field(default=6.0, gt=1)
@@ -72,11 +72,11 @@ class PrepareSettings(BaseModel):
     swap: bool = False
     """Read the columns as target<TAB>source, to train the opposite direction from the same files."""
     copying_share: float = Field(default=0.0, ge=0, le=1)
-    """Add so many pairs, as a share of an epoch, with a random placeholder, tag, link, name or number in both sides."""
+    """Share of an epoch to add in pairs with a random placeholder, tag, link, name or number in both sides."""
     passing_share: float = Field(default=0.0, ge=0, le=1)
-    """Add so many targets as pairs of their own, so that text of the target language passes unchanged."""
+    """Share of an epoch to add in targets as pairs of their own, so that text of that language passes unchanged."""
     seed: int = Field(default=0, ge=0)
-    """Of what is drawn for the shares."""
+    """Seed of the pairs that are drawn for the shares."""
 
     @model_validator(mode="after")
     def _check_validation(self) -> Self:

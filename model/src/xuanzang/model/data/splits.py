@@ -1,4 +1,4 @@
-"""Writing prepared pairs: the counterpart of `PreparedSplit`."""
+"""The writer of prepared pairs, counterpart of `PreparedSplit`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 4096
 
 
 class SplitWriter:
-    """Turns pairs into ids that `PreparedSplit` maps from disk."""
+    """Writer of ids that `PreparedSplit` maps from disk."""
 
     def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], max_tokens: int) -> None:
         self._folder, self._tokenizers, self._max_tokens = folder, tokenizers, max_tokens
@@ -27,11 +27,11 @@ class SplitWriter:
 
         Args:
             split: "train" or "valid".
-            pairs: At least one.
-            corpora: Number of the corpus of each pair, to remember where it came from.
+            pairs: Pairs to write, at least one.
+            corpora: Number of each pair's corpus, if it is to be kept.
 
         Returns:
-            How many were short enough.
+            Number of pairs that were short enough.
 
         Raises:
             CorpusError: None was.

@@ -18,14 +18,14 @@ def step_batches(
     processes: Processes,
     progress: Progress,
 ) -> Iterator[list[Batch]]:
-    """Yield this process's batches of each optimiser step, from where the run stands until `max_steps`.
+    """Yield this process's batches of each optimiser step, from the position of the run until `max_steps`.
 
     Args:
-        split: What to draw from.
-        metadata: Of the data.
-        settings: Of the run.
-        processes: That share the batches of a step.
-        progress: Where the run stands; moves on with every step.
+        split: Training pairs.
+        metadata: Description of the data.
+        settings: Settings of the run.
+        processes: Processes that share the batches of a step.
+        progress: Position of the run, updated at every step.
 
     Raises:
         ConfigError: An epoch has too few batches for one step.

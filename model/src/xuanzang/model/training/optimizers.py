@@ -25,11 +25,11 @@ class Optimizers:
         """Take the parameters of a model.
 
         Args:
-            model: To optimise.
+            model: Model to optimise.
             name: "adam" for every parameter; "muon" for the matrices of the blocks, and Adam for embeddings, norms and
                 biases.
             adam_factor: Learning rate of Adam beside Muon, as a multiple of Muon's.
-            weight_decay: Of Muon's matrices.
+            weight_decay: Share of Muon's matrices that is subtracted at each step, times the learning rate.
         """
         self._names = {parameter: name for name, parameter in model.named_parameters()}
         matrices = _hidden_matrices(model) if name == "muon" else []

@@ -26,7 +26,7 @@ class Processes:
         return self.rank == 0
 
     def sum(self, value: float) -> float:
-        """Return the sum of every process's value; all must call it."""
+        """Return the sum of a value over all processes; all must call it."""
         if self.count == 1:
             return value
         tensor = torch.tensor(value, dtype=torch.float64, device=self.device)
@@ -34,6 +34,6 @@ class Processes:
         return float(tensor.item())
 
     def sum_tensor(self, tensor: Tensor) -> None:
-        """Replace a tensor by the sum of every process's; on a GPU nobody waits for it. All must call it."""
+        """Replace a tensor by the sum over all processes, without waiting for a GPU; all must call it."""
         if self.count > 1:
             dist.all_reduce(tensor)

@@ -1,4 +1,4 @@
-"""What a training run shows: a progress bar, TensorBoard curves and a small JSON log."""
+"""The log of a training run: a progress bar, TensorBoard curves and a JSON file of validations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an interrupted run resumes from."""
+"""The state from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPTIMIZER_FILE = "optimizer.safetensors"
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class Progress:
-    """Where a run stands."""
+    """Position of a run."""
 
     step: int = 0
     """Optimiser steps made."""
@@ -35,7 +35,7 @@ class Progress:
     stale_validations: int = 0
     """Validations since the best one."""
     best_loss: float = float("inf")
-    """Least validation loss, nats per token."""
+    """Lowest validation loss, nats per token."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class TrainingState:
         """Write everything that an exact resume needs, or nothing.
 
         Args:
-            folder: To write or replace.
-            data_sha256: Digest of what the run trains on.
+            folder: Folder to write or replace.
+            data_sha256: Digest of the training data.
         """
         with replacing(folder) as scratch:
             save_weights(scratch / MODEL_FILE, dict(self.model.named_parameters()))
@@ -62,17 +62,17 @@ class TrainingState:
             (scratch / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n")
 
     def resume(self, folder: Path, data_sha256: str) -> bool:
-        """Take up what `save` wrote.
+        """Restore a saved state.
 
         Args:
-            folder: That `save` wrote; may not exist yet.
-            data_sha256: Digest of what the run trains on.
+            folder: Folder that `save` wrote; may not exist yet.
+            data_sha256: Digest of the training data.
 
         Returns:
-            Whether there was anything.
+            Whether there was a saved state.
 
         Raises:
-            CheckpointError: It is damaged, or of another shape or other data.
+            CheckpointError: The state is damaged, or of another shape or other data.
         """
         folder = settled(folder)
         if not folder.exists():

@@ -1,4 +1,4 @@
-"""Training: teacher forcing, Adam, averaged weights, exact resume."""
+"""The training loop: teacher forcing, averaged weights, validation, exact resume."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class DivergedError(ArithmeticError):
-    """The loss is no number any more; the message says when."""
+    """The loss is infinite or not a number; the message names the step."""
 
 
 class Trainer:
@@ -81,14 +81,14 @@ class Trainer:
 
     @property
     def progress(self) -> Progress:
-        """Where the run stands."""
+        """Position of the run."""
         return self.state.progress
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Train until `max_steps` or out of patience, resuming what `last` holds.
 
         Args:
-            stop: Set from outside to save and return after the step in progress.
+            stop: Event that, once set, makes the run save and return after the step in progress.
 
         Raises:
             CheckpointError: `last` is damaged or of another run.
@@ -121,14 +121,14 @@ class Trainer:
         """Write everything that an exact resume needs."""
         if self.processes.is_first:
             self.state.save(self.settings.output / "last", self.metadata.data_sha256)
-        # Nobody leaves before it is written: an interrupted process ends with a status, for which torchrun ends all.
+        # No process ends before it is written: torchrun ends all when one ends with a status, as interrupted ones do.
         self.processes.sum(0.0)
 
     def resume(self) -> None:
-        """Take up where `last` stopped; does nothing for a new run.
+        """Restore the state in `last`; does nothing for a new run.
 
         Raises:
-            CheckpointError: It is damaged, or of another shape or other data.
+            CheckpointError: The state is damaged, or of another shape or other data.
         """
         if self.state.resume(self.settings.output / "last", self.metadata.data_sha256):
             logger.info("resuming after step %d", self.progress.step)
@@ -148,7 +148,7 @@ class Trainer:
         return is_out
 
     def _interrupted(self, stop: threading.Event | None) -> bool:
-        """Return whether any process was told to stop; all get the same answer."""
+        """Return whether any process is to stop; all get the same answer."""
         return self.processes.sum(float(stop is not None and stop.is_set())) > 0
 
     def _update(self, batches: Sequence[Batch]) -> Update:
