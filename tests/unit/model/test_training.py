@@ -25,8 +25,8 @@ class RecordingTrainer(Trainer):
         self.losses: list[float] = []
         self.stop, self.stop_after = threading.Event(), stop_after
 
-    def _update(self, batches: list[Batch]) -> object:  # type: ignore[override]
-        update = super()._update(batches)
+    def update(self, batches: list[Batch]) -> object:  # type: ignore[override]
+        update = super().update(batches)
         self.losses.append(update.loss.item())
         if len(self.losses) == self.stop_after:
             self.stop.set()
@@ -116,7 +116,7 @@ def test_accumulated_batches_count_as_one_large_batch(settings: TrainingSettings
     parts = [list(range(8)), list(range(8, 20)), list(range(20, 25))]
     for trainer, groups in zip(trainers, (parts, [list(range(25))]), strict=True):
         trainer.progress.step = 1
-        trainer._update([trainer.train_split.batch(group) for group in groups])
+        trainer.update([trainer.train_split.batch(group) for group in groups])
     for name, parameter in trainers[0].model.named_parameters():
         torch.testing.assert_close(parameter, trainers[1].model.get_parameter(name), atol=1e-5, rtol=1e-3)
 
@@ -126,7 +126,7 @@ def test_the_average_remembers_the_weights_of_all_steps(settings: TrainingSettin
     expected = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
     for step in range(1, 4):
         trainer.progress.step = step
-        trainer._update([trainer.train_split.batch(range(10))])
+        trainer.update([trainer.train_split.batch(range(10))])
         decay = min(0.5, step / (step + 10))
         for name, parameter in trainer.model.named_parameters():
             expected[name] = decay * expected[name] + (1 - decay) * parameter.detach()

@@ -101,7 +101,7 @@ class Trainer:
         first, settings = self.processes.is_first, self.settings
         with TrainingLog(settings.output, settings.max_steps, self.progress.step, enabled=first) as log:
             for batches in step_batches(self.train_split, self.metadata, settings, self.processes, self.progress):
-                update = self._update(batches)
+                update = self.update(batches)
                 log.step(self.progress.step, update)
                 if (
                     self._is_due(LOG_STEPS)
@@ -116,6 +116,25 @@ class Trainer:
                     self.save()
                 if stopping:
                     break
+
+    def update(self, batches: Sequence[Batch]) -> Update:
+        """Make one optimiser step.
+
+        Args:
+            batches: This process's batches of the step.
+        """
+        # Dropout from the step's own seed: a resumed run draws the same masks without saved generator states.
+        torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 1024 + self.processes.rank)
+        tokens = self.processes.sum(sum(batch.target_tokens for batch in batches))
+        total = torch.zeros((), device=self.processes.device)
+        for i, batch in enumerate(batches):
+            loss = self._loss(batch.to(self.processes.device), is_last=i == len(batches) - 1)
+            # Gradients are averaged over processes, so each scales by their number to make it a mean over all tokens.
+            (loss * (self.processes.count / tokens)).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        self.processes.sum_tensor(total)
+        self.progress.target_tokens += int(tokens)
+        return Update(total / tokens, int(tokens), self._apply_gradients())
 
     def save(self) -> None:
         """Write everything that an exact resume needs."""
@@ -150,21 +169,6 @@ class Trainer:
     def _interrupted(self, stop: threading.Event | None) -> bool:
         """Return whether any process is to stop; all get the same answer."""
         return self.processes.sum(float(stop is not None and stop.is_set())) > 0
-
-    def _update(self, batches: Sequence[Batch]) -> Update:
-        """Make one optimiser step."""
-        # Dropout from the step's own seed: a resumed run draws the same masks without saved generator states.
-        torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 1024 + self.processes.rank)
-        tokens = self.processes.sum(sum(batch.target_tokens for batch in batches))
-        total = torch.zeros((), device=self.processes.device)
-        for i, batch in enumerate(batches):
-            loss = self._loss(batch.to(self.processes.device), is_last=i == len(batches) - 1)
-            # Gradients are averaged over processes, so each scales by their number to make it a mean over all tokens.
-            (loss * (self.processes.count / tokens)).backward()  # type: ignore[no-untyped-call]
-            total += loss.detach()
-        self.processes.sum_tensor(total)
-        self.progress.target_tokens += int(tokens)
-        return Update(total / tokens, int(tokens), self._apply_gradients())
 
     def _check(self, update: Update) -> None:
         """Raise DivergedError if the loss is infinite or not a number, as it stays once a weight is."""
