@@ -120,7 +120,8 @@ def test_a_wrong_recipe_is_refused(
     assert message in err
 
 
-RECIPES = [path for path in sorted(Path(__file__).parents[3].glob("recipes/*/*.toml")) if path.name != "domains.toml"]
+FOLDER = Path(__file__).parents[3] / "model" / "recipes"
+RECIPES = [path for path in sorted(FOLDER.glob("*/*.toml")) if path.name != "domains.toml"]
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)

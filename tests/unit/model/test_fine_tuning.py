@@ -13,9 +13,9 @@ import torch
 from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import PreparedSplit
-from xuanzang.model.training.validator import validation_loss
+from xuanzang.model.training.validator import pair_losses
 
-RECIPE = Path(__file__).parents[3] / "recipes" / "zh-en"
+RECIPE = Path(__file__).parents[3] / "model" / "recipes" / "zh-en"
 CHECKPOINT = RECIPE / "checkpoint"
 
 # Names of a made-up product: nobody has translated them so before.
@@ -63,7 +63,7 @@ def measured(checkpoint: Path, test: Path, data: Path) -> dict[str, Any]:
     """Return what `evaluate` finds, and the loss."""
     run("evaluate {} {} --json {}", checkpoint, test, figures := data.with_suffix(".json"))
     model, split = load_checkpoint(checkpoint).model, PreparedSplit(data, "valid")
-    loss = validation_loss(model, split, 1000, torch.device("cpu"))
+    loss = pair_losses(model, split, 1000, torch.device("cpu")).sum() / split.lengths[:, 1].sum()
     return {"loss": loss, **json.loads(figures.read_text(encoding="utf-8"))}
 
 

@@ -194,8 +194,8 @@ def test_all_that_is_unsupported_missing_and_unexpected_is_told_at_once(director
     (directory / "README.md").unlink()
     (directory / "target.spm").write_bytes(b"no model")
     assert refused(directory) == (
-        "target.spm is not a SentencePiece model; the source language is not told, give it with --source-language; "
-        "the target language is not told, give it with --target-language; unsupported: normalize_embedding is True; "
+        "target.spm is not a SentencePiece model; the source language is not named, give it with --source-language; "
+        "the target language is not named, give it with --target-language; unsupported: normalize_embedding is True; "
         "unsupported: activation_function is 'gelu_new'; unsupported: bad_words_ids has [3, 4]"
     )
 

@@ -43,7 +43,7 @@ def test_only_the_learned_table_is_trained(make_model: Callable[..., Transformer
 
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
-def test_without_positions_the_order_of_the_source_does_not_matter_and_with_them_it_does(
+def test_the_order_of_the_source_matters_only_with_positions(
     make_model: Callable[..., Transformer], positions: str
 ) -> None:
     model = make_model(positions=positions)

@@ -62,7 +62,9 @@ def test_a_folder_of_files_becomes_ids_that_spell_the_pairs(settings: PrepareSet
     assert (metadata.corpora, metadata.weights) == (["one", "two"], [1.0, 0.5])
     assert metadata.filter_counts == {"kept": 10, "duplicate": 2, "untranslated": 1}
     assert (metadata.train_pairs, metadata.valid_pairs) == (9, 2)
-    assert PreparedSplit(settings.output, "train").corpus_ids.tolist() == [0] * 5 + [1] * 4
+    corpus_ids = PreparedSplit(settings.output, "train").corpus_ids
+    assert corpus_ids is not None
+    assert corpus_ids.tolist() == [0] * 5 + [1] * 4
 
 
 def test_validation_sources_are_normalised_as_training_sources_are(settings: PrepareSettings) -> None:

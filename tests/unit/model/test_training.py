@@ -18,16 +18,16 @@ from xuanzang.model.translation import translate_texts
 
 
 class RecordingTrainer(Trainer):
-    """Keeps the losses, and can be told to stop after some steps."""
+    """A trainer that keeps the losses and can stop after some steps."""
 
     def __init__(self, settings: TrainingSettings, stop_after: int | None = None) -> None:
         super().__init__(settings)
         self.losses: list[float] = []
         self.stop, self.stop_after = threading.Event(), stop_after
 
-    def _update(self, batches: list[Batch]) -> object:  # type: ignore[override]
-        update = super()._update(batches)
-        self.losses.append(update.loss)
+    def update(self, batches: list[Batch]) -> object:  # type: ignore[override]
+        update = super().update(batches)
+        self.losses.append(update.loss.item())
         if len(self.losses) == self.stop_after:
             self.stop.set()
         return update
@@ -45,15 +45,21 @@ def change(settings: TrainingSettings, **fields: object) -> TrainingSettings:
     return settings.model_copy(update=fields)
 
 
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("bf16", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"accumulate": 3},
+        {"bf16": True},
+        {"accumulate": 3, "bf16": True},
+        {"optimizer": "muon", "bf16": True},
+    ],
+)
 def test_a_stopped_and_resumed_run_equals_an_unbroken_one_bit_by_bit(
-    settings: TrainingSettings, tmp_path: Path, accumulate: int, bf16: bool
+    settings: TrainingSettings, tmp_path: Path, options: dict[str, object]
 ) -> None:
     # Long enough to pass the end of an epoch, with dropout, and validations on either side of the stop.
-    settings = change(
-        settings, max_steps=30, accumulate=accumulate, bf16=bf16, batch_tokens=400, dropout=0.2, validate_every=10
-    )
+    settings = change(settings, max_steps=30, batch_tokens=400, dropout=0.2, validate_every=10, **options)
     straight = RecordingTrainer(change(settings, output=tmp_path / "straight"))
     losses = straight.train()
     assert straight.progress.epoch > 0
@@ -110,7 +116,7 @@ def test_accumulated_batches_count_as_one_large_batch(settings: TrainingSettings
     parts = [list(range(8)), list(range(8, 20)), list(range(20, 25))]
     for trainer, groups in zip(trainers, (parts, [list(range(25))]), strict=True):
         trainer.progress.step = 1
-        trainer._update([trainer.train_split.batch(group) for group in groups])
+        trainer.update([trainer.train_split.batch(group) for group in groups])
     for name, parameter in trainers[0].model.named_parameters():
         torch.testing.assert_close(parameter, trainers[1].model.get_parameter(name), atol=1e-5, rtol=1e-3)
 
@@ -120,7 +126,7 @@ def test_the_average_remembers_the_weights_of_all_steps(settings: TrainingSettin
     expected = {name: parameter.detach().clone() for name, parameter in trainer.model.named_parameters()}
     for step in range(1, 4):
         trainer.progress.step = step
-        trainer._update([trainer.train_split.batch(range(10))])
+        trainer.update([trainer.train_split.batch(range(10))])
         decay = min(0.5, step / (step + 10))
         for name, parameter in trainer.model.named_parameters():
             expected[name] = decay * expected[name] + (1 - decay) * parameter.detach()

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from learning_curve import Point, add_run, draw, main
 
-CURVE = Path(__file__).parents[3] / "recipes" / "zh-en" / "curve.json"
+CURVE = Path(__file__).parents[3] / "model" / "recipes" / "zh-en" / "curve.json"
 
 
 def row(step: int, loss: float) -> Point:

@@ -33,7 +33,7 @@ def scaled_dot_product_attention(
     if mask is None:
         weights = scores.softmax(dim=-1)
     else:
-        # The least finite number instead of -inf: a row with no visible key stays finite and is zeroed afterwards.
+        # The lowest finite number instead of -inf: a row with no visible key stays finite and is zeroed afterwards.
         weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=-1).masked_fill(~mask, 0.0)
     return weights @ value, weights
 

@@ -1,4 +1,4 @@
-"""Which tokens attend to which, as numbers and as a picture."""
+"""Attention weights of a sentence pair, as numbers and as a picture."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.transformer import Transformer
 from xuanzang.model.translation import translate_ids
 
-# matplotlib brings none, and falls back to another font only when it is told its name.
+# matplotlib brings none, and falls back to another font only by its name.
 _CHINESE_FONTS = (
     "Noto Sans CJK SC",
     "Source Han Sans SC",
@@ -34,7 +34,7 @@ Weights = npt.NDArray[np.float32]
 
 
 class PictureError(RuntimeError):
-    """A picture is asked for, but matplotlib is not installed."""
+    """A picture was requested, but matplotlib is not installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class AttentionMaps:
     target_input_pieces: list[str]
     """What the decoder reads, bos first."""
     target_output_pieces: list[str]
-    """What the decoder says at the same positions, eos last."""
+    """What the decoder predicts at the same positions, eos last."""
     encoder_self_attention: Weights
     """[layer, heads, source, source]."""
     decoder_self_attention: Weights
@@ -58,8 +58,8 @@ class AttentionMaps:
         """Write all numbers to .json or .npz, or the mean over heads as a picture to .png, .svg or .pdf.
 
         Raises:
-            ValueError: The name ends otherwise.
-            PictureError: A picture needs matplotlib.
+            ValueError: The name has another ending.
+            PictureError: matplotlib is not installed.
         """
         writers: dict[str, Callable[[AttentionMaps, Path], None]] = {
             ".json": _save_json,
@@ -78,9 +78,9 @@ def attention_maps(checkpoint: Checkpoint, source: str, target: str | None = Non
     """Return all attention weights of a sentence and its translation.
 
     Args:
-        checkpoint: To look into.
+        checkpoint: Model and tokenisers.
         source: A sentence of the source language.
-        target: Its translation; None has the model translate it.
+        target: Its translation; None lets the model translate it.
 
     Raises:
         SourceLengthError: The sentence has more tokens than the model takes.
@@ -168,6 +168,6 @@ def _save_picture(maps: AttentionMaps, path: Path) -> None:
             ax.set_title(f"{title}, layer {layer}")
             ax.set_xticks(range(len(keys)), keys, rotation=90, parse_math=False, fontfamily=fonts)
             ax.set_yticks(range(len(queries)), queries, parse_math=False, fontfamily=fonts)
-    # SVG keeps text as text, for the fonts of whoever looks at it.
+    # SVG keeps text as text, for the fonts of the viewer.
     with rc_context({"svg.fonttype": "none"}):
         figure.savefig(path)

@@ -1,4 +1,4 @@
-"""What the decoder remembers between steps."""
+"""Keys and values that the decoder keeps between steps."""
 
 from __future__ import annotations
 

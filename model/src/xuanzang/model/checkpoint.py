@@ -33,7 +33,7 @@ TRAINING_FILE = "training.json"
 ORIGIN_FILE = "origin.md"
 
 _FILES = (WEIGHTS_FILE, CONFIG_FILE, TRAINING_FILE, METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)
-# Only of models that were trained elsewhere; the last is what was told of them there.
+# Only of models that were trained elsewhere; the last is their own README.
 _OTHER_FILES = (SOURCE_TABLE_FILE, TARGET_TABLE_FILE, ORIGIN_FILE)
 
 T = TypeVar("T")
@@ -54,11 +54,11 @@ class Checkpoint:
     target_tokenizer: Tokenizer
     """Target ids to text."""
     metadata: PreparedMetadata
-    """What the model was trained on."""
+    """Description of the data that the model was trained on."""
     training: dict[str, Any]
     """Facts of the run, such as its "step" and "settings"."""
     folder: Path
-    """Where it was read from."""
+    """Folder of the checkpoint."""
 
     def source_ids(self, text: str) -> list[int]:
         """Return the ids of a sentence as the encoder takes them, eos last."""
@@ -77,7 +77,7 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
 
     Args:
         path: A safetensors file.
-        shapes: By tensor name.
+        shapes: Expected shapes by tensor name.
 
     Returns:
         Tensors by name, on the CPU.
@@ -106,7 +106,7 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """Fill a model from a file of any float type.
 
     Raises:
-        CheckpointError: As `read_tensors` says.
+        CheckpointError: The file is damaged or of another shape; see `read_tensors`.
     """
     parameters = dict(model.named_parameters())
     tensors = read_tensors(path, {name: parameter.shape for name, parameter in parameters.items()})
@@ -124,10 +124,10 @@ def save_checkpoint(
     """Write a checkpoint; a reader sees the old one or the new one, never half of one.
 
     Args:
-        folder: To write or replace.
-        weights: By parameter name.
-        config: Of the model.
-        tokenizer_folder: Where the tokenisers and metadata.json lie: a folder that `prepare` wrote, or a checkpoint.
+        folder: Folder to write or replace.
+        weights: Parameters by name.
+        config: Shape of the model.
+        tokenizer_folder: Folder of the tokenisers and metadata.json: prepared data, or a checkpoint.
         training: Facts of the run.
     """
     with replacing(folder) as scratch:
@@ -168,12 +168,12 @@ def start_from(model: Transformer, folder: Path, tokenizer_folder: Path) -> None
     """Fill a model that is to be trained further with the weights of a checkpoint.
 
     Args:
-        model: Of the same shape.
-        folder: The checkpoint.
-        tokenizer_folder: Where the tokenisers of the new training data lie.
+        model: Model of the same shape.
+        folder: Folder of the checkpoint.
+        tokenizer_folder: Folder of the tokenisers of the new training data.
 
     Raises:
-        CheckpointError: Shape or tokenisers are others.
+        CheckpointError: Shape or tokenisers differ.
     """
     folder = settled(folder)
     load_weights(model, folder / WEIGHTS_FILE)

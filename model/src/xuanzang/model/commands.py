@@ -1,4 +1,4 @@
-"""What the command line offers: one class per command, its fields are the flags."""
+"""The commands of the command line: one class each, whose fields are the flags."""
 
 # ruff: noqa: T201 - a command line prints
 
@@ -125,7 +125,7 @@ class EvaluateCommand(_DecodingCommand):
     groups: Path | None = None
     """TOML file that gathers groups under other names, such as law = ["tw_laws", "law_titles"]."""
     limit: int | None = Field(default=None, ge=1)
-    """Use only so many lines."""
+    """Number of lines to use, if not all."""
     json_file: Path | None = Field(default=None, alias="json")
     """File to write the figures to as well, for programs."""
 
@@ -210,7 +210,7 @@ class ImportMarianCommand(BaseModel):
     output: Path
     """Folder to write; must not exist yet."""
     source_language: list[str] = Field(default_factory=list)
-    """BCP-47 codes; needed where neither tokenizer_config.json nor README.md tells."""
+    """BCP-47 codes; needed where neither tokenizer_config.json nor README.md names them."""
     target_language: list[str] = Field(default_factory=list)
     """The same. A model of several target languages offers only those given, if any are: each as its code, or as
     zh-Hans=cmn_Hans, where the vocabulary has >>cmn_Hans<<."""

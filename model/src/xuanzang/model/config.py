@@ -1,4 +1,4 @@
-"""What a Transformer is made of: sizes, choices and the presets that have a name."""
+"""Configuration of a Transformer: sizes, variants and named presets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIZES = (
 
 
 class ConfigError(ValueError):
-    """A configuration that no Transformer can have; the message lists every fault."""
+    """An impossible configuration; the message lists every fault."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class TransformerConfig:
     positions: Positions = "sinusoidal"
     """Sine and cosine of section 3.5, taking turns or in two halves; or a learned table."""
     max_positions: int = 512
-    """Most tokens on either side, bos and eos counted."""
+    """Maximum tokens on either side, bos and eos counted."""
     activation: Activation = "relu"
     """Between the two layers of the feed-forward networks; "swish" is x · sigmoid(x)."""
     scale_embeddings: bool = True

@@ -1,4 +1,4 @@
-"""How good translations are: BLEU and chrF, and what goes wrong in them; of a test set and of each of its groups."""
+"""Quality of translations: BLEU, chrF and counts of faults, of a test set and of each of its groups."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from xuanzang.model.data.corpus import CorpusError, read_rows
 from xuanzang.model.data.spans import kept_spans
 from xuanzang.model.tokenizer import Normalization, normalize
 
-# Words or a piece of one four times in a row, or one character ten times. The space lets the last word be without one.
+# Words or a part of one four times in a row, or one character ten times. `has_loop` appends a space, so that the last
+# word ends as the others do.
 _LOOP = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
 
 
@@ -27,9 +28,9 @@ class Scores(NamedTuple):
     chrf: float
     """0 to 100, chrF2."""
     bleu_signature: str
-    """What makes the BLEU comparable."""
+    """sacreBLEU's signature, by which scores are comparable."""
     chrf_signature: str
-    """What makes the chrF comparable."""
+    """The same for chrF."""
 
     def __str__(self) -> str:
         """Return two lines for people."""
@@ -40,8 +41,8 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
     """Score translations with sacreBLEU; Chinese and Japanese are cut into characters.
 
     Args:
-        translations: One per sentence.
-        references: As many.
+        translations: Translations, one per sentence.
+        references: References, one per sentence.
         target_language: BCP-47 code, which chooses the tokenisation.
     """
     primary = target_language.split("-", maxsplit=1)[0].lower()
@@ -52,7 +53,7 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
 
 
 class Faults(NamedTuple):
-    """What goes wrong in translations, counted without knowing the language."""
+    """Faults of translations, counted without knowledge of the language."""
 
     empty: int
     """Translations without a character."""
@@ -63,7 +64,7 @@ class Faults(NamedTuple):
     spans: int
     """Placeholders, tags, links, paths, names and numbers in the sources."""
     kept: int
-    """Those of them that are in the translation."""
+    """Spans that are in the translation as well."""
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -78,9 +79,9 @@ def count_faults(sources: Sequence[str], translations: Sequence[str], references
     """Count what goes wrong in translations.
 
     Args:
-        sources: Normalised, one per sentence.
-        translations: As many.
-        references: As many, with at least one character.
+        sources: Normalised sources, one per sentence.
+        translations: Translations, one per sentence.
+        references: References, one per sentence, with at least one character in all.
     """
     spans = [kept_spans(*pair) for pair in zip(sources, translations, strict=True)]
     return Faults(
@@ -104,15 +105,15 @@ class HeldOutPair(NamedTuple):
     target: str
     """The reference."""
     group: str
-    """Such as the corpus or the domain of the pair; empty if the test set has no groups."""
+    """Corpus or domain of the pair; empty if the test set has no groups."""
 
 
 def read_test_set(path: Path, limit: int | None = None, groups: Path | None = None) -> list[HeldOutPair]:
     """Read `source<TAB>target` lines, whose third column, if there is one, names a group.
 
     Args:
-        path: Plain or .gz.
-        limit: Read only so many lines.
+        path: File, plain or .gz.
+        limit: Number of lines to read, if not all.
         groups: TOML file that gathers groups under other names, such as `law = ["tw_laws", "law_titles"]`.
 
     Raises:
@@ -132,7 +133,7 @@ def read_test_set(path: Path, limit: int | None = None, groups: Path | None = No
 
 
 def _read_groups(path: Path) -> dict[str, str]:
-    """Return under which name each group is gathered."""
+    """Return the name under which each group is gathered."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -146,7 +147,7 @@ def _read_groups(path: Path) -> dict[str, str]:
 
 
 class Quality(NamedTuple):
-    """What was measured of some translations."""
+    """Measurements of some translations."""
 
     sentences: int
     scores: Scores
@@ -159,11 +160,11 @@ class Quality(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What was measured of the translations of a test set."""
+    """Measurements of the translations of a test set."""
 
     whole: Quality
     groups: Mapping[str, Quality]
-    """By name, in its order; none if the test set has fewer than two."""
+    """Measurements by group, in the order of names; empty if the test set has fewer than two."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as they are written to a file, rounded."""
@@ -176,10 +177,10 @@ def measure(
     """Measure the translations of a test set and of each of its groups.
 
     Args:
-        pairs: At least one.
-        translations: As many.
+        pairs: Pairs of the test set, at least one.
+        translations: Translations, one per pair.
         target_language: BCP-47 code.
-        normalization: What the model does to sources: spans are looked for in what it read.
+        normalization: Unicode form of the sources that the model read, in which spans are counted.
     """
     translated = [
         (pair._replace(source=normalize(pair.source, normalization)), translation)

@@ -1,4 +1,4 @@
-"""Folders that are replaced as a whole."""
+"""Replacement of folders as a whole."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `folder` when the block ends well, else vanishes."""
+    """Yield an empty folder that takes the place of `folder` if the block raises nothing, else vanishes."""
     scratch, old = folder.with_name(f".{folder.name}.partial"), _old(folder)
     recover(folder)
     shutil.rmtree(scratch, ignore_errors=True)

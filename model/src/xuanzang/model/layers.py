@@ -1,4 +1,4 @@
-"""The blocks that encoder and decoder are stacked from, section 3.1 of arXiv 1706.03762."""
+"""Encoder and decoder blocks, section 3.1 of arXiv 1706.03762."""
 
 from __future__ import annotations
 

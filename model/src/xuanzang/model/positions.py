@@ -1,4 +1,4 @@
-"""How tokens are told where they stand, section 3.5 of arXiv 1706.03762."""
+"""Positional encodings, section 3.5 of arXiv 1706.03762."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def sinusoidal_positions(max_positions: int, d_model: int) -> Tensor:
 
     Args:
         max_positions: Rows of the table, one per position from 0.
-        d_model: Columns; even.
+        d_model: Columns of the table; even.
 
     Returns:
         [position, model], float32: sin(pos / 10000^(2i/d)) in column 2i, the cosine of the same angle in column 2i + 1.

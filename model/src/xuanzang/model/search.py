@@ -42,14 +42,14 @@ def beam_search(
     the rules of CTranslate2.
 
     Args:
-        model: In evaluation mode.
+        model: Model in evaluation mode.
         source_ids: [batch, source], int64, eos last.
         source_mask: [batch, source], bool; True = real token.
         beam_size: Hypotheses kept; 1 is greedy search.
         num_hypotheses: Hypotheses returned.
         length_penalty: α of score = sum / length^α, eos counted in both, as in CTranslate2.
         min_target_length: Tokens before eos is allowed, eos not counted.
-        max_target_length: Most tokens, eos counted; one for all sentences or one for each.
+        max_target_length: Maximum tokens, eos counted; one for all sentences or one for each.
 
     Returns:
         For each sentence at most num_hypotheses, best first.
@@ -79,10 +79,10 @@ def beam_search(
 
 
 def _advance(beams: Sequence[Beam], log_probs: Tensor, eos_id: int) -> None:
-    """Hand each sentence its best continuations.
+    """Give each sentence its best continuations.
 
     Args:
-        beams: One for each sentence.
+        beams: Running hypotheses, one object for each sentence.
         log_probs: [batch, beam, vocab].
         eos_id: Id that ends a hypothesis.
     """
@@ -104,7 +104,7 @@ class Beam:
         self._tokens: list[list[int]] = [[] for _ in range(beam_size)]
         self._kept: list[Hypothesis] = []
         self._top_finished = False
-        # All hypotheses are equal at first, so only one may have children.
+        # All hypotheses are equal at first, so only one may be continued.
         self.scores = [0.0] + [-torch.inf] * (beam_size - 1)
         self.parents = list(range(beam_size))
         self.done = False

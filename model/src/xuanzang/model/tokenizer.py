@@ -1,4 +1,4 @@
-"""Text to subword ids and back, by SentencePiece."""
+"""Tokenisers: text to subword ids and back, by SentencePiece."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class TableTokenizer(Tokenizer):
         """Load a model file.
 
         Args:
-            path: Of the SentencePiece model.
-            table: All pieces of the vocabulary; a piece's id is its place.
-            unk_id: Of pieces outside the table.
-            eos_id: Ends every sentence.
-            pad_id: Fills sentences.
+            path: SentencePiece model file.
+            table: All pieces of the vocabulary, by id.
+            unk_id: Id of pieces outside the table.
+            eos_id: Id that ends every sentence.
+            pad_id: Id that fills sentences.
 
         Raises:
             OSError: The file is missing or not a SentencePiece model.
@@ -130,5 +130,5 @@ def read_table(path: Path) -> list[str]:
 
 
 def write_table(path: Path, table: Sequence[str]) -> None:
-    """Write what `read_table` reads."""
+    """Write a table for `read_table`."""
     path.write_text(json.dumps(list(table), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The Transformer: encode, decode, step."""
+"""The Transformer: encoder, decoder, and one decoding step with a cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Transformer(nn.Module):
     """An encoder and a decoder over token ids.
 
     `encode`, `decode` (all target positions at once, for training) and `step` (one position with a cache, for search)
-    are three views of the same weights. Gives logits; losses and search live elsewhere.
+    are three views of the same weights. They return logits; losses and search are elsewhere.
 
     Source: "Attention Is All You Need", arXiv 1706.03762, figure 1.
     """
@@ -110,7 +110,7 @@ class Transformer(nn.Module):
 
         Args:
             token_ids: Last token of each row, bos at first, [row], int64.
-            cache: From `start` or the previous step.
+            cache: Result of `start` or of the previous step.
 
         Returns:
             Logits [row, vocab] for the next token, and the cache with this position.

@@ -1,4 +1,4 @@
-"""Translating any number of sentences, by beam search in torch."""
+"""Translation of any number of sentences, by beam search in torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def translate_ids(
     """Translate tokenised sentences of any number, batched by length.
 
     Args:
-        model: In evaluation mode.
+        model: Model in evaluation mode.
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept; 1 is greedy.
         num_hypotheses: Hypotheses returned for each sentence.
@@ -71,8 +71,8 @@ def translate_by_length(
 
     Args:
         sentences: Source ids, eos last.
-        translate: Translates one batch.
-        batch_sentences: Most sentences per batch.
+        translate: Function that translates one batch.
+        batch_sentences: Maximum sentences per batch.
 
     Returns:
         Hypotheses of each sentence in the order given.
@@ -97,7 +97,7 @@ def translate_texts(
     """Translate texts, one sentence each.
 
     Args:
-        checkpoint: To translate with.
+        checkpoint: Model and tokenisers.
         texts: Sentences of the source language, as people write them.
         beam_size: Hypotheses kept; 1 is greedy.
         num_hypotheses: Hypotheses returned for each sentence.

@@ -1,1 +1,1 @@
-"""Sentence pairs: from text files to batches of ids."""
+"""Training data: from text files of sentence pairs to batches of ids."""

@@ -1,4 +1,4 @@
-"""Which pieces translate which, learned from pairs of sentences: Model 1 of Brown et al. 1993 (J93-2003)."""
+"""Translation probabilities of pieces, learned from sentence pairs: Model 1 of Brown et al. 1993 (J93-2003)."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ import numpy.typing as npt
 from scipy import sparse
 from tqdm import tqdm
 
-# What is looked at together: bounds the memory of the products.
+# Sizes of the blocks that are multiplied, which bound the memory of the products.
 _PIECES = 500
 _PAIRS = 20_000
-# Targets of a source piece that are considered at all. Those that share few sentences with it get next to no
-# probability, and most of them are such.
+# Target pieces considered for a source piece: most share few sentences with it and would get next to no probability.
 _CONSIDERED = 100
 
 Matrix: TypeAlias = sparse.csr_array
-"""Counts or probabilities, most of them 0."""
+"""Counts or probabilities, nearly all 0."""
 
 
 def incidence(ids: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64], vocab_size: int) -> Matrix:
-    """Return which sentence has which piece, [sentence, piece], 1 or 0.
+    """Mark the pieces of each sentence.
 
     Args:
-        ids: Of all sentences, one after the other.
-        offsets: Where each begins, and where the last ends.
+        ids: Ids of all sentences, one after the other.
+        offsets: Start of each sentence, and the end of the last.
         vocab_size: Number of pieces.
+
+    Returns:
+        [sentence, piece], 1 or 0.
     """
     matrix = sparse.csr_array((np.ones(len(ids), np.float32), ids, offsets), shape=(len(offsets) - 1, vocab_size))
     matrix.sum_duplicates()
@@ -40,9 +42,9 @@ def translation_probabilities(source: Matrix, target: Matrix, *, rounds: int) ->
     """Estimate by expectation maximisation how likely each source piece gives each target piece.
 
     Args:
-        source: Pieces of each source, eos among them, which takes what no other explains, [sentence, source piece].
+        source: Pieces of each source, [sentence, source piece]; eos, one of them, takes what no other explains.
         target: Pieces of each target, [sentence, target piece].
-        rounds: Of the estimation.
+        rounds: Iterations of expectation maximisation.
 
     Returns:
         [source piece, target piece]; rows sum to 1, or to 0 for pieces that do not occur.
@@ -68,7 +70,7 @@ def best(probabilities: Matrix, row: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def _first_guess(source: Matrix, target: Matrix) -> Matrix:
-    """Count in how many sentences pieces meet; keep for each source piece the targets that it meets notably often."""
+    """Count the sentences in which pieces meet; keep for each source piece the targets that it meets notably often."""
     weights = 1 / np.sqrt(np.maximum(target.sum(axis=0), 1.0))
     kept = []
     for pieces in tqdm(list(_slices(source.shape[1], _PIECES)), desc="counting", unit="block", file=sys.stderr):

@@ -1,8 +1,8 @@
-"""Pairs made from pairs, to teach what the corpora do not show: keeping placeholders, markup, links, names, numbers.
+"""Pairs made from pairs, which teach the model to keep placeholders, markup, links, names and numbers.
 
-Corpora of software text are often shipped with such spans taken out, and everyday text has none. So the same random
-span is put into both sides of existing pairs, and some targets become pairs of their own, which teaches to let text
-pass that is in the target language already.
+Corpora of software text often come with such spans removed, and everyday text has none. So the same random span is put
+into both sides of existing pairs, and some targets become pairs of their own, which teaches the model to pass text that
+is in the target language already.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _WORDS = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """How many pairs to make, for each real pair of an epoch."""
+    """Pairs to make, for each real pair of an epoch."""
 
     copying: float
-    """With the same span in both sides."""
+    """Pairs with the same span in both sides."""
     passing: float
-    """With the target on both sides."""
+    """Pairs with the target on both sides."""
 
 
 def augment(
@@ -45,10 +45,10 @@ def augment(
 
     Args:
         corpora: Real pairs.
-        weights: How often pairs of each corpus are seen per epoch, and so drawn here.
+        weights: Uses of each corpus per epoch, in proportion to which its pairs are drawn.
         shares: Sizes; a corpus of size 0 is not made.
-        normalization: Of sources.
-        seed: Of all choices.
+        normalization: Unicode form of the sources.
+        seed: Seed of all choices.
 
     Returns:
         Pairs of each corpus made.
@@ -68,14 +68,14 @@ def augment(
 
 
 class Augmenter:
-    """Makes pairs, the same ones for the same seed."""
+    """Generator of pairs, the same ones for the same seed."""
 
     def __init__(self, words: Sequence[str], seed: int) -> None:
-        """Take what random names are made of.
+        """Take the words that spans are made of.
 
         Args:
             words: Words of the target language.
-            seed: Of all choices.
+            seed: Seed of all choices.
         """
         self._random = random.Random(seed)  # noqa: S311 - nothing secret
         self._spans = SpanMaker(self._random, words)

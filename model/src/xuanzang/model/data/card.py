@@ -1,4 +1,4 @@
-"""What went into a folder of prepared data, corpus by corpus."""
+"""The card of a folder of prepared data: what went into it, corpus by corpus."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def write_card(folder: Path, metadata: PreparedMetadata, counts: Mapping[str, Co
     """Write data_card.json: for each corpus its pairs, its weight, its share of an epoch, and what was dropped and why.
 
     Args:
-        folder: Holds the training ids.
-        metadata: Of the folder.
-        counts: Of "kept" pairs and of each reason to drop, for every corpus that was read; the others were made.
+        folder: Folder of the training ids.
+        metadata: Description of the folder.
+        counts: Number of "kept" pairs and of each reason to drop, for every corpus that was read; the others were made.
     """
     corpus_ids = np.load(folder / "train.corpus.npy")
     pairs = np.bincount(corpus_ids, minlength=len(metadata.corpora))

@@ -1,4 +1,4 @@
-"""Pairs of sentences and the files that hold them."""
+"""Sentence pairs and the files that hold them."""
 
 from __future__ import annotations
 

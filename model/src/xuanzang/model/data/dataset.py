@@ -1,4 +1,4 @@
-"""Prepared pairs as batches of ids."""
+"""Prepared pairs, and batches of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
 METADATA_FILE = "metadata.json"
 SOURCE_TOKENIZER_FILE = "source.spm"
 TARGET_TOKENIZER_FILE = "target.spm"
-# Only of models that were trained elsewhere, whose pieces have other ids than SentencePiece's.
+# Only of models that were trained elsewhere, whose pieces have ids other than SentencePiece's.
 SOURCE_TABLE_FILE = "source.vocab.json"
 TARGET_TABLE_FILE = "target.vocab.json"
 
@@ -27,7 +27,7 @@ BATCHES_PER_SORT = 800
 
 
 class PreparedMetadata(BaseModel):
-    """What `prepare` did, kept in metadata.json beside the ids."""
+    """Description of prepared data, kept in metadata.json beside the ids."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
@@ -46,7 +46,7 @@ class PreparedMetadata(BaseModel):
     corpora: list[str]
     """Names of the training files."""
     weights: list[float]
-    """How often each file's pairs are seen per epoch."""
+    """Uses of each file's pairs per epoch."""
     train_pairs: int
     """Pairs to train on."""
     valid_pairs: int
@@ -58,12 +58,12 @@ class PreparedMetadata(BaseModel):
     other_source_languages: list[str] = []
     """BCP-47 codes that can be translated from besides source_language."""
     language_prefix_ids: dict[str, int] = {}
-    """Of a model that writes several languages: each one's BCP-47 code, and the source id that asks for it by standing
-    before every sentence."""
+    """Target languages of a model that has several: the source id that stands before a sentence to ask for each, by
+    BCP-47 code."""
 
 
 def read_metadata(folder: Path) -> PreparedMetadata:
-    """Return what `prepare` noted in a folder.
+    """Read the description of a folder that `prepare` wrote.
 
     Raises:
         CorpusError: The folder was not written by `prepare`.
@@ -84,7 +84,7 @@ class Batch(NamedTuple):
     target_input_ids: Tensor
     """Decoder input, bos first, [batch, target], int64."""
     target_output_ids: Tensor
-    """What the decoder must say, eos last, pad_id where nothing, [batch, target], int64."""
+    """Expected output of the decoder, eos last, then padding, [batch, target], int64."""
 
     @property
     def target_tokens(self) -> int:
@@ -92,8 +92,9 @@ class Batch(NamedTuple):
         return int((self.target_output_ids != PAD_ID).sum())
 
     def to(self, device: torch.device) -> Batch:
-        """Return the batch on a device."""
-        return Batch(*(tensor.to(device, non_blocking=True) for tensor in self))
+        """Return the batch on a device; to a GPU it is copied while the GPU computes."""
+        pinned = [tensor.pin_memory() if device.type == "cuda" else tensor for tensor in self]
+        return Batch(*(tensor.to(device, non_blocking=True) for tensor in pinned))
 
 
 class PreparedSplit:
@@ -108,9 +109,8 @@ class PreparedSplit:
         self._ids = [np.load(folder / f"{split}.{side}.ids.npy", mmap_mode="r") for side in ("source", "target")]
         self._offsets = [np.load(folder / f"{split}.{side}.offsets.npy") for side in ("source", "target")]
         corpus_file = folder / f"{split}.corpus.npy"
-        self.corpus_ids: npt.NDArray[np.uint16] = (
-            np.load(corpus_file) if corpus_file.exists() else np.zeros(len(self), dtype=np.uint16)
-        )
+        self.corpus_ids: npt.NDArray[np.uint16] | None = np.load(corpus_file) if corpus_file.exists() else None
+        """Number of each pair's corpus, [pair]; None for pairs of a file of their own."""
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -123,15 +123,17 @@ class PreparedSplit:
 
     def batch(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """Return the pairs at `indices`, padded to the longest."""
-        source_rows, target_rows = ([self._row(side, i) for i in indices] for side in (0, 1))
-        source = pad_rows(source_rows)
-        return Batch(
-            source, source != PAD_ID, pad_rows([np.r_[BOS_ID, row[:-1]] for row in target_rows]), pad_rows(target_rows)
-        )
+        source, target = (self._padded(side, np.asarray(indices)) for side in (0, 1))
+        target_input = np.where(target == PAD_ID, PAD_ID, np.roll(target, 1, axis=1))
+        target_input[:, 0] = BOS_ID
+        return Batch(*map(torch.from_numpy, (source, source != PAD_ID, target_input, target)))
 
-    def _row(self, side: int, index: int) -> npt.NDArray[np.int64]:
-        offsets = self._offsets[side]
-        return self._ids[side][offsets[index] : offsets[index + 1]].astype(np.int64)
+    def _padded(self, side: int, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return one side of some pairs, [batch, length], without a loop over them."""
+        starts, ends = self._offsets[side][indices], self._offsets[side][indices + 1]
+        positions = starts[:, None] + np.arange((ends - starts).max())  # [batch, length]
+        inside = positions < ends[:, None]
+        return np.where(inside, self._ids[side][np.where(inside, positions, 0)], PAD_ID).astype(np.int64)
 
 
 def epoch_batches(
@@ -142,17 +144,18 @@ def epoch_batches(
     The same arguments give the same batches, which is what lets training resume exactly.
 
     Args:
-        split: What to draw from.
-        weights: How often pairs of each corpus appear; the fraction is drawn at random each epoch.
-        batch_tokens: Most tokens per batch, padding counted, on the longer side; a pair longer than that comes alone.
-        seed: Of the run.
-        epoch: From 0.
+        split: Training pairs.
+        weights: Uses of each corpus per epoch; of a fraction, which pairs is drawn at random in each epoch.
+        batch_tokens: Maximum tokens per batch, padding counted, on the longer side; a longer pair comes alone.
+        seed: Seed of the run.
+        epoch: Number of the epoch, from 0.
 
     Returns:
         Indices of the pairs of each batch.
     """
     rng = np.random.default_rng((seed, epoch))
-    wanted = np.asarray(weights)[split.corpus_ids]
+    corpus_ids = np.zeros(len(split), dtype=np.uint16) if split.corpus_ids is None else split.corpus_ids
+    wanted = np.asarray(weights)[corpus_ids]
     repeats = np.floor(wanted + rng.random(len(split))).astype(np.int64)
     order = rng.permutation(np.repeat(np.arange(len(split)), repeats))
     batches = list(_cut(order, split.lengths, batch_tokens))
@@ -177,7 +180,9 @@ def _cut(
         first = 0
         while first < len(part):
             # Padded size of part[first:end] is count × running maximum, which only grows with end.
-            sizes = np.maximum.accumulate(longest[part[first:]]) * np.arange(1, len(part) - first + 1)
+            limit = max(1, batch_tokens // longest[part[first]])
+            following = longest[part[first : first + limit]]
+            sizes = np.maximum.accumulate(following) * np.arange(1, len(following) + 1)
             count = max(1, int(np.searchsorted(sizes, batch_tokens, side="right")))
             yield part[first : first + count]
             first += count
@@ -196,7 +201,7 @@ def pad_sentences(sentences: Sequence[Sequence[int]], pad_id: int) -> tuple[Tens
 
     Args:
         sentences: Source ids, eos last.
-        pad_id: Fills them up to the longest; may also stand for something in a sentence.
+        pad_id: Id that fills them up to the longest; may also be the id of a piece.
 
     Returns:
         Ids [batch, source], int64, and the mask [batch, source], bool; True = real token.

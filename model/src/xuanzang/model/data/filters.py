@@ -1,4 +1,4 @@
-"""What makes a pair worth training on: each rule a function of its own."""
+"""Rules by which sentence pairs are kept or dropped."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def primary_language(code: str) -> str:
 
 
 def script_share(text: str, language: str) -> float:
-    """Return which share of the letters belong to the script of a language, 0 to 1.
+    """Return the share of letters that belong to the script of a language, 0 to 1.
 
     Args:
-        text: Without letters, or in a language whose script is not known here, it counts as 1.
-        language: BCP-47 code.
+        text: Any text; one without letters has a share of 1.
+        language: BCP-47 code; of a language whose script is not known here, the share is 1.
     """
     letters, script = len(_LETTER.findall(text)), _SCRIPTS.get(primary_language(language))
     return len(script.findall(text)) / letters if letters and script else 1.0
@@ -46,9 +46,14 @@ def loses_numbers(pair: Pair) -> bool:
     return any(number not in target for number in _NUMBER.findall(pair.source.replace(",", "")))
 
 
+def side_key(text: str) -> str:
+    """Return a key that is equal for texts that differ in case, punctuation and spaces alone."""
+    return _NOT_ALPHANUMERIC.sub("", text.casefold()) or text
+
+
 def repeat_key(pair: Pair) -> bytes:
-    """Return what two pairs share that differ in nothing but case, punctuation and spaces."""
-    return "\n".join(_NOT_ALPHANUMERIC.sub("", text.casefold()) or text for text in pair).encode()
+    """Return a key that is equal for pairs that differ in case, punctuation and spaces alone."""
+    return "\n".join(map(side_key, pair)).encode()
 
 
 def plain_typography(text: str) -> str:
@@ -61,16 +66,16 @@ class PairFilter:
     """Limits outside which a pair is dropped."""
 
     max_characters: int = 1000
-    """Most characters on either side."""
+    """Maximum characters on either side."""
     max_length_ratio: float = 6.0
-    """Most UTF-8 bytes of one side per byte of the other."""
+    """Maximum UTF-8 bytes of one side per byte of the other."""
     min_script_share: float = 0.0
-    """Least share of letters in the script of the side's language."""
+    """Minimum share of letters in the script of the side's language."""
     languages: tuple[str, str] = ("", "")
     """BCP-47 codes of both sides."""
 
     def fault(self, pair: Pair) -> str | None:
-        """Return why the pair is dropped, in one word or two, or None to keep it."""
+        """Return the reason to drop the pair, in one word or two, or None to keep it."""
         if not pair.source or not pair.target:
             return "empty"
         if max(len(pair.source), len(pair.target)) > self.max_characters:
@@ -90,10 +95,10 @@ def clean_pairs(
     """Drop bad pairs and repeats.
 
     Args:
-        pairs: Normalised.
-        pair_filter: What to drop.
-        seen: Digests of the pairs kept so far and of those to keep out; grows.
-        counts: Counts of "kept" and of every reason to drop; grows.
+        pairs: Normalised pairs.
+        pair_filter: Limits outside which pairs are dropped.
+        seen: Digests of the pairs kept so far and of those to keep out; extended.
+        counts: Counts of "kept" and of every reason to drop; updated.
     """
     for pair in pairs:
         fault = pair_filter.fault(pair) or repeat(pair, seen)

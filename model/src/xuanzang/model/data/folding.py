@@ -1,4 +1,4 @@
-"""Traditional Chinese characters read as simplified ones, by the tokeniser itself."""
+"""Folding of traditional Chinese characters into simplified ones, by the tokeniser itself."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def fold_traditional(*paths: Path) -> None:
     SentencePiece keeps a table of characters to replace in the model file. Vocabulary and decoding stay as they are.
 
     Args:
-        paths: SentencePiece model files, which are rewritten.
+        paths: SentencePiece model files to rewrite.
 
     Raises:
-        CorpusError: The packages for it are not installed.
+        CorpusError: The packages opencc and protobuf are not installed.
     """
     try:
         from sentencepiece.sentencepiece_model_pb2 import ModelProto  # type: ignore[attr-defined]  # noqa: PLC0415
@@ -48,7 +48,7 @@ def _rules() -> list[str]:
 
 
 def _model_with_rules() -> bytes:
-    """Return a model without use but for its table, which only SentencePiece's trainer compiles."""
+    """Return a model whose only use is its table, which nothing but SentencePiece's trainer compiles."""
     model = io.BytesIO()
     with tempfile.NamedTemporaryFile("w", suffix=".tsv", encoding="utf-8") as file:
         file.write("\n".join(_rules()) + "\n")

@@ -1,4 +1,4 @@
-"""From files of sentence pairs to a folder that training can map into memory."""
+"""The command `prepare`: from files of sentence pairs to a folder that training maps into memory."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tqdm import tqdm
 
 from xuanzang.model.data.augmentation import Shares, augment
@@ -18,6 +18,7 @@ from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, repeat
 from xuanzang.model.data.folding import fold_traditional
+from xuanzang.model.data.held_out import HELD_OUT_FILE, hold_out, write_held_out
 from xuanzang.model.data.splits import SplitWriter, digest
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
@@ -31,8 +32,15 @@ class PrepareSettings(BaseModel):
 
     train: list[Path] = Field(min_length=1)
     """Files of source<TAB>target lines, plain or .gz; folders stand for every .tsv and .tsv.gz in them."""
-    valid: Path
+    valid: Path | None = None
     """Pairs held out for validation, same format. Pairs of the training files that are in it are dropped."""
+    valid_share: float = Field(default=0.0, ge=0, lt=1)
+    """Instead of `valid`: fraction of each training file to hold out. The same pairs are held out whatever else is
+    prepared. They are also written to `valid.tsv`, with the name of the file as a third column."""
+    valid_maximum: int = Field(default=200, ge=1)
+    """Upper limit of the pairs that `valid_share` holds out of each file."""
+    keep_out: list[Path] = Field(default_factory=list)
+    """Files of pairs to keep out of training, such as test sets."""
     output: Path
     """Folder to write."""
     source_language: str = "zh"
@@ -46,7 +54,7 @@ class PrepareSettings(BaseModel):
     tokenizers_from: Path | None = None
     """Prepared data or checkpoint whose tokenisers to use instead of training new ones, as fine-tuning needs."""
     weight: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """How often pairs of a file are seen per epoch, such as tatoeba=4; files are named without .tsv.gz; default 1."""
+    """Uses of a file's pairs per epoch, such as tatoeba=4; files are named without .tsv.gz; default 1."""
     max_characters: int = Field(default=1000, ge=1)
     """Drop pairs with more characters than this on a side."""
     max_length_ratio: float = Field(default=6.0, gt=1)
@@ -64,11 +72,17 @@ class PrepareSettings(BaseModel):
     swap: bool = False
     """Read the columns as target<TAB>source, to train the opposite direction from the same files."""
     copying_share: float = Field(default=0.0, ge=0, le=1)
-    """Add so many pairs, as a share of an epoch, with a random placeholder, tag, link, name or number in both sides."""
+    """Share of an epoch to add in pairs with a random placeholder, tag, link, name or number in both sides."""
     passing_share: float = Field(default=0.0, ge=0, le=1)
-    """Add so many targets as pairs of their own, so that text of the target language passes unchanged."""
+    """Share of an epoch to add in targets as pairs of their own, so that text of that language passes unchanged."""
     seed: int = Field(default=0, ge=0)
-    """Of what is drawn for the shares."""
+    """Seed of the pairs that are drawn for the shares."""
+
+    @model_validator(mode="after")
+    def _check_validation(self) -> Self:
+        if (self.valid is None) == (self.valid_share == 0):
+            raise ValueError("give either valid or valid-share")
+        return self
 
 
 def prepare(settings: PrepareSettings) -> PreparedMetadata:
@@ -80,18 +94,23 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
     """
     if settings.output.exists() and not (settings.output / METADATA_FILE).exists():
         raise CorpusError(f"{settings.output} exists and is not a folder of prepared data; choose another output")
-    # Read first: validation pairs count as seen, which keeps them out of training. They are not filtered themselves.
+    # Read first: these count as seen, which keeps them out of training. Validation pairs are not filtered themselves.
     seen: set[bytes] = set()
-    valid = [pair for pair in _read(settings.valid, settings) if all(pair)]
-    for pair in valid:
+    valid = _read_whole(settings.valid, settings) if settings.valid else []
+    for pair in (*valid, *(pair for file in settings.keep_out for pair in _read_whole(file, settings))):
         repeat(pair, seen)
     corpora, counts = _read_corpora(settings, seen)
+    held_out = None
+    if settings.valid_share > 0:
+        held_out = hold_out(corpora, settings.valid_share, settings.valid_maximum, counts)
+        corpora, valid = held_out.corpora, held_out.pairs
     if not any(corpora.values()) or not valid:
         raise CorpusError(f"no {'training' if valid else 'validation'} pairs are left after filtering")
     real = [pair for corpus in corpora.values() for pair in corpus]
     weights = {name: settings.weight.get(name, 1.0) for name in corpora}
     corpora |= augment(corpora, weights, _shares(settings), settings.source_normalization, settings.seed)
-    pairs = [pair for corpus in corpora.values() for pair in corpus]
+    names, pairs = list(corpora), [pair for corpus in corpora.values() for pair in corpus]
+    valid_corpora = [names.index(name) for name in held_out.names] if held_out else None
     with replacing(settings.output) as folder:
         tokenizers = _tokenizers(settings, real, folder)
         writer = SplitWriter(folder, tokenizers, settings.max_tokens)
@@ -102,14 +121,16 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
             share_vocabulary=filecmp.cmp(folder / SOURCE_TOKENIZER_FILE, folder / TARGET_TOKENIZER_FILE, shallow=False),
             source_vocab_size=len(tokenizers[0]),
             target_vocab_size=len(tokenizers[1]),
-            corpora=list(corpora),
-            weights=[weights.get(name, 1.0) for name in corpora],
-            train_pairs=writer.write("train", pairs, [len(corpus) for corpus in corpora.values()]),
-            valid_pairs=writer.write("valid", valid),
+            corpora=names,
+            weights=[weights.get(name, 1.0) for name in names],
+            train_pairs=writer.write("train", pairs, [i for i, name in enumerate(names) for _ in corpora[name]]),
+            valid_pairs=writer.write("valid", valid, valid_corpora),
             filter_counts=dict(sum(counts.values(), Counter())),
             data_sha256=digest(folder),
         )
         write_card(folder, metadata, counts)
+        if held_out:
+            write_held_out(folder / HELD_OUT_FILE, held_out)
         (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
     return metadata
 
@@ -150,6 +171,10 @@ def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) 
 
 def _expand(path: Path) -> Sequence[Path]:
     return sorted([*path.glob("*.tsv"), *path.glob("*.tsv.gz")]) if path.is_dir() else [path]
+
+
+def _read_whole(path: Path, settings: PrepareSettings) -> list[Pair]:
+    return [pair for pair in _read(path, settings) if all(pair)]
 
 
 def _read(path: Path, settings: PrepareSettings) -> Iterator[Pair]:

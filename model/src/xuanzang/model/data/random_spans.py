@@ -1,4 +1,4 @@
-"""Random placeholders, tags, links, paths, names and numbers, as they turn up in the text of software."""
+"""Random placeholders, tags, links, paths, names and numbers, as the text of software has them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CONSONANTS, _VOWELS = "bcdfghjklmnprstvwxz", "aeiouy"
 
 
 class SpanMaker:
-    """Makes spans from a generator of random numbers and words of a language."""
+    """Generator of spans, made of random numbers and words of a language."""
 
     def __init__(self, generator: random.Random, words: Sequence[str]) -> None:
         self._random, self._words = generator, words
@@ -35,7 +35,7 @@ class SpanMaker:
         return self._random.choices(list(kinds), list(kinds.values()))[0]()
 
     def marks(self) -> tuple[str, str]:
-        """Return what encloses a phrase: opening and closing tag, or quotes."""
+        """Return the marks around a phrase: opening and closing tag, or quotes."""
         if self._random.random() < 0.35:
             return self._random.choice(_QUOTES)
         tag = self._random.choice(_TAGS)

@@ -1,4 +1,4 @@
-"""Which target pieces the pieces of a source suggest: with them alone, decoding chooses among fewer."""
+"""Shortlists: the target pieces that each source piece suggests, among which decoding chooses."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class ShortlistSettings(BaseModel):
     per_piece: int = Field(default=40, ge=1, le=1000)
     """Target pieces that each source piece suggests."""
     frequent: int = Field(default=1000, ge=0)
-    """Most frequent target pieces, which every sentence may use, besides special, byte and one-letter pieces."""
+    """Number of frequent target pieces that every sentence may use, besides special, byte and one-letter pieces."""
     rounds: int = Field(default=4, ge=1)
-    """Of the alignment."""
+    """Iterations of the alignment."""
     max_pairs: int = Field(default=500_000, ge=1)
     """Pairs to learn from, spread over the training data."""
 
 
 class Shortlist(NamedTuple):
-    """What sentences may be translated with."""
+    """Target pieces that sentences may be translated with."""
 
     suggested: npt.NDArray[np.int32]
     """Target pieces of each source piece, best first, filled up with eos, [source piece, suggestion]."""
@@ -89,7 +89,7 @@ def make_shortlist(settings: ShortlistSettings) -> Shortlist:
 
 
 def save_shortlist(file: Path, shortlist: Shortlist, tokenizers: Path) -> None:
-    """Write a shortlist, with the digests of the tokenisers in a folder that it is for."""
+    """Write a shortlist, with the digests of the tokenisers that it is for."""
     file.parent.mkdir(parents=True, exist_ok=True)
     save_file(shortlist._asdict(), file, metadata=_fingerprint(tokenizers))
 
@@ -98,7 +98,7 @@ def load_shortlist(file: Path, tokenizers: Path) -> Shortlist:
     """Read a shortlist.
 
     Args:
-        file: That `make_shortlist` wrote.
+        file: File that `make_shortlist` wrote.
         tokenizers: Folder of the tokenisers that it is to be used with, such as a checkpoint.
 
     Raises:
@@ -116,7 +116,7 @@ def load_shortlist(file: Path, tokenizers: Path) -> Shortlist:
 
 
 def _sample(folder: Path, side: str, count: int) -> tuple[Ints, Ints]:
-    """Return the ids of some training sentences, one after the other, and where each begins."""
+    """Return the ids of some training sentences, one after the other, and the start of each."""
     ids = np.load(folder / f"train.{side}.ids.npy", mmap_mode="r")
     offsets = np.load(folder / f"train.{side}.offsets.npy").astype(np.int64)
     chosen = np.linspace(0, len(offsets) - 2, min(count, len(offsets) - 1)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Parts of a sentence that a translation must keep as they are: placeholders, markup, links, paths, numbers."""
+"""Spans that a translation must keep unchanged: placeholders, markup, links, paths, names, numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def copied_spans(text: str) -> list[str]:
     """Return the parts of a sentence that its translation must hold unchanged, in order.
 
     Args:
-        text: After Unicode normalisation, without which full-width digits would be asked for.
+        text: Normalised text; otherwise full-width digits would be expected.
     """
     return [match.group() for match in _SPAN.finditer(text)]
 

@@ -1,4 +1,4 @@
-"""Writing prepared pairs: the counterpart of `PreparedSplit`."""
+"""The writer of prepared pairs, counterpart of `PreparedSplit`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _CHUNK = 4096
 
 
 class SplitWriter:
-    """Turns pairs into ids that `PreparedSplit` maps from disk."""
+    """Writer of ids that `PreparedSplit` maps from disk."""
 
     def __init__(self, folder: Path, tokenizers: tuple[Tokenizer, Tokenizer], max_tokens: int) -> None:
         self._folder, self._tokenizers, self._max_tokens = folder, tokenizers, max_tokens
 
-    def write(self, split: str, pairs: Sequence[Pair], corpus_sizes: Sequence[int] | None = None) -> int:
+    def write(self, split: str, pairs: Sequence[Pair], corpora: Sequence[int] | None = None) -> int:
         """Write the pairs of a split that are short enough.
 
         Args:
             split: "train" or "valid".
-            pairs: At least one.
-            corpus_sizes: Pairs of each corpus, in order, to remember where each pair came from.
+            pairs: Pairs to write, at least one.
+            corpora: Number of each pair's corpus, if it is to be kept.
 
         Returns:
-            How many were short enough.
+            Number of pairs that were short enough.
 
         Raises:
             CorpusError: None was.
@@ -48,9 +48,8 @@ class SplitWriter:
             kept = [np.array(row, dtype=np.uint16) for row, is_kept in zip(rows, keep, strict=True) if is_kept]
             np.save(self._folder / f"{split}.{side}.ids.npy", np.concatenate(kept))
             np.save(self._folder / f"{split}.{side}.offsets.npy", np.concatenate([[0], np.cumsum(row_lengths[keep])]))
-        if corpus_sizes is not None:
-            corpus_ids = np.repeat(np.arange(len(corpus_sizes)), corpus_sizes)
-            np.save(self._folder / f"{split}.corpus.npy", corpus_ids[keep].astype(np.uint16))
+        if corpora is not None:
+            np.save(self._folder / f"{split}.corpus.npy", np.array(corpora, dtype=np.uint16)[keep])
         return int(keep.sum())
 
 

@@ -1,4 +1,4 @@
-"""Learning the pieces of a vocabulary from text."""
+"""Training of tokenisers: the pieces of a vocabulary, learned from text."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def train_tokenizers(
 
     Args:
         pairs: Training text.
-        folder: Gets source.spm and target.spm.
+        folder: Folder for source.spm and target.spm.
         vocab_size: Pieces of each, special ones and the 256 bytes included.
-        share: Make one tokeniser for both sides.
+        share: Whether both sides get the same tokeniser.
 
     Returns:
         Those of source and target.
@@ -104,8 +104,8 @@ def train_tokenizer(sentences: Iterable[str], output: Path, vocab_size: int, *, 
 
 
 def _reason(error: RuntimeError) -> str:
-    if most := re.search(r"Vocabulary size too high .* value <= (\d+)", str(error)):
-        return f"vocab_size is too high for so little text, at most {most[1]} is possible"
-    if least := re.search(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", str(error)):
-        return f"vocab_size is too low for the characters of the text, it needs at least {least[1]}"
+    if highest := re.search(r"Vocabulary size too high .* value <= (\d+)", str(error)):
+        return f"vocab_size is too high for so little text, at most {highest[1]} is possible"
+    if lowest := re.search(r"Vocabulary size is smaller than required_chars\. \d+ vs (\d+)", str(error)):
+        return f"vocab_size is too low for the characters of the text, it needs at least {lowest[1]}"
     return str(error)

@@ -24,14 +24,14 @@ class MarianError(ValueError):
 
 
 class MarianDirectory(NamedTuple):
-    """What the small files say, as JSON has it; the large ones are there."""
+    """Contents of the small files of a directory that has the large ones as well."""
 
     folder: Path
     config: dict[str, Any]
     generation: dict[str, Any]
-    """Comes before `config` where both say something; may be empty."""
+    """Settings that take precedence over `config`; may be empty."""
     tokenizer: dict[str, Any]
-    """May be empty."""
+    """Contents of tokenizer_config.json; may be empty."""
     weights: Path
     source_vocab: dict[str, int]
     """Ids by piece."""
@@ -41,14 +41,14 @@ class MarianDirectory(NamedTuple):
 
     @property
     def vocab_sizes(self) -> tuple[Any, Any]:
-        """Pieces of source and target, as `config` says."""
+        """Pieces of source and target, according to `config`."""
         source = self.config.get("vocab_size")
         if self.config.get("share_encoder_decoder_embeddings", True):
             return source, source
         return source, self.config.get("decoder_vocab_size") or source
 
     def generation_setting(self, name: str) -> Any:
-        """Return what holds when generating, None if nothing is said."""
+        """Return a setting of generation, None if neither file has it."""
         value = self.generation.get(name)
         return self.config.get(name) if value is None else value
 

@@ -1,4 +1,4 @@
-"""From a model directory to a checkpoint."""
+"""The import of a model directory as a checkpoint."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 def import_marian(
     folder: Path, output: Path, *, source_languages: Sequence[str] = (), target_languages: Sequence[str] = ()
 ) -> Languages:
-    """Write the checkpoint that does what a model directory does.
+    """Write a checkpoint that translates as a model directory does.
 
     Args:
         folder: Directory in the layout of Hugging Face's MarianMT.
         output: Checkpoint to write; must not exist yet.
-        source_languages: BCP-47 codes; none takes what the directory says.
+        source_languages: BCP-47 codes; none takes those that the directory names.
         target_languages: The same. CODE=NAME gives a code to the language that the vocabulary calls NAME; the others of
             a model of several languages are then left out.
 
     Returns:
-        What the checkpoint translates.
+        Languages of the checkpoint.
 
     Raises:
         MarianError: The directory cannot be imported; nothing is written.
@@ -92,7 +92,7 @@ def _write_tokenizers(
 
 
 def _metadata(config: TransformerConfig, languages: Languages) -> PreparedMetadata:
-    """Describe data that others have prepared."""
+    """Return a description of data that others have prepared."""
     return PreparedMetadata(
         source_language=languages.sources[0],
         target_language=languages.targets[0],

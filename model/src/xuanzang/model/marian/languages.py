@@ -1,4 +1,4 @@
-"""What a model directory translates, in BCP-47 codes."""
+"""Languages of a model directory, as BCP-47 codes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from xuanzang.model.marian.directory import MarianDirectory
 
-# ISO 639-3 with the ISO 639-1 code that BCP-47 wants in its place. Mandarin is what everybody calls "zh".
+# ISO 639-3 with the ISO 639-1 code that BCP-47 wants in its place. Mandarin is commonly called "zh".
 _SHORT = (
     "aaraa abkab afraf akaak amham araar argan asmas avaav aveae aymay azeaz bakba bambm belbe benbn bisbi bodbo bosbs "
     "brebr bulbg catca cescs chach chece chucu chvcv cmnzh corkw cosco crecr cymcy danda deude divdv dzodz ellel engen "
@@ -26,14 +26,14 @@ _TOKEN = re.compile(r">>(\w+)<<")
 
 
 class Languages(NamedTuple):
-    """What a model translates."""
+    """Languages of a model."""
 
     sources: list[str]
     """BCP-47 codes."""
     targets: list[str]
     """BCP-47 codes; the first is what an export measures."""
     prefix_ids: dict[str, int]
-    """By target language, if the model must be told: the source id that tells it."""
+    """Source id that asks for each target language; empty if the model has only one."""
 
 
 def find_languages(
@@ -44,34 +44,34 @@ def find_languages(
     sources: Sequence[str] = (),
     targets: Sequence[str] = (),
 ) -> Languages:
-    """Find out what a model translates.
+    """Find the languages of a model.
 
     Args:
-        directory: Whose tokeniser's configuration or README may tell.
+        directory: Model directory, whose tokenizer_config.json or README.md may name the languages.
         table: Source pieces by id; those such as ">>fra<<" ask for a target language.
-        faults: Gets what is not told or not so.
-        sources: BCP-47 codes; none takes what the directory tells.
+        faults: List to which faults are added.
+        sources: BCP-47 codes; none takes those that the directory names.
         targets: The same; CODE=NAME is the language that the pieces call NAME.
     """
-    told = _told(directory)
+    named = _named(directory)
     names = {found[1]: number for number, piece in enumerate(table) if (found := _TOKEN.fullmatch(piece))}
     prefix_ids = _prefix_ids(names, targets, faults) if names else {}
     languages = Languages(
-        list(sources) or told[:1],
-        list(prefix_ids) or [target.partition("=")[0] for target in targets] or told[1:],
+        list(sources) or named[:1],
+        list(prefix_ids) or [target.partition("=")[0] for target in targets] or named[1:],
         prefix_ids,
     )
     for side, codes in (("source", languages.sources), ("target", languages.targets)):
         if not codes:
-            faults.append(f"the {side} language is not told, give it with --{side}-language")
+            faults.append(f"the {side} language is not named, give it with --{side}-language")
         faults += [f"{code!r} is no BCP-47 code of a language" for code in codes if not language_code(code)]
     if len(languages.targets) > 1 and not names:
         faults.append("the vocabulary has no pieces such as >>fra<<, so there can be only one target language")
     return languages
 
 
-def _told(directory: MarianDirectory) -> list[str]:
-    """Return source and target language, empty if they are not told."""
+def _named(directory: MarianDirectory) -> list[str]:
+    """Return source and target language, empty if the directory does not name them."""
     names = [directory.tokenizer.get(f"{side}_lang") or "" for side in ("source", "target")]
     for pair in (names, directory.readme.languages):
         codes = [code for name in pair if (code := language_code(name))]
@@ -101,7 +101,7 @@ def language_code(name: str) -> str | None:
     """Return the BCP-47 code of a language, None for what is no code of one.
 
     Args:
-        name: Such as "zh", "zho", "cmn_Hans" or "pt_br".
+        name: Code such as "zh", "zho", "cmn_Hans" or "pt_br".
     """
     primary, *rest = name.replace("_", "-").split("-")
     short = {pair[:3]: pair[3:] for pair in _SHORT.split()}

@@ -1,4 +1,4 @@
-"""The network that a model directory describes."""
+"""The configuration of the network that a model directory describes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from xuanzang.model.config import Activation, ConfigError, TransformerConfig
 from xuanzang.model.marian.directory import MarianDirectory
 
-# What others have tried under the name of Marian, and transformers itself leaves out of account.
+# Variants that exist under the name of Marian and that transformers itself ignores.
 _FIXED = {
     "normalize_before": False,
     "normalize_embedding": False,
@@ -32,15 +32,15 @@ _SPECIAL_IDS = {"bos_id": "decoder_start_token_id", "eos_id": "eos_token_id", "p
 
 
 def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -> TransformerConfig | None:
-    """Return the configuration of the network; what tables are shared and tied, the weights will tell.
+    """Return the configuration of the network; which tables are shared and tied follows from the weights.
 
     Args:
-        directory: To read.
-        unk_id: Of pieces outside the vocabulary.
-        faults: Gets all that is wrong.
+        directory: Model directory.
+        unk_id: Id of pieces outside the vocabulary.
+        faults: List to which faults are added.
 
     Returns:
-        None if something is wrong.
+        The configuration, None if there are faults.
     """
     config, (source_size, target_size) = directory.config, directory.vocab_sizes
     sizes: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in _SIZES.items()}

@@ -1,4 +1,4 @@
-"""What the README of a model directory tells."""
+"""The README of a model directory: licence, languages and text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class Readme(NamedTuple):
     """The parts that a model card needs."""
 
     text: str
-    """Without the header."""
+    """Text without the header."""
     licence: str
-    """As the header names it, or empty."""
+    """Licence that the header names, or empty."""
     languages: list[str]
-    """As the header names them."""
+    """Languages that the header names."""
 
 
 def parse_readme(text: str) -> Readme:
-    """Take a README apart, which may have a YAML header of the kind that the hub reads."""
+    """Parse a README, which may begin with the YAML header of a model hub."""
     text = text.replace("\r\n", "\n")
     header = _HEADER.match(text)
     fields = header[1] if header else ""

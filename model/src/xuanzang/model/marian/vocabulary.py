@@ -1,4 +1,4 @@
-"""The pieces of a model directory: tables of ids, and the pieces that ask for a target language."""
+"""Vocabularies of a model directory, as tables of pieces."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from xuanzang.model.tokenizer import Tokenizer
 
 
 class Vocabularies(NamedTuple):
-    """Of both sides."""
+    """Pieces of both sides."""
 
     source: list[str]
     """Pieces by id."""
     target: list[str]
     """Pieces by id."""
     unk_id: int
-    """Of pieces outside a table, on both sides."""
+    """Id of pieces outside a table, on both sides."""
 
 
 def read_vocabularies(directory: MarianDirectory, faults: list[str]) -> Vocabularies:
     """Make tables of the vocabularies and see that they belong to config and tokenisers.
 
     Args:
-        directory: To read.
-        faults: Gets all that is wrong.
+        directory: Model directory.
+        faults: List to which faults are added.
     """
     source_size, target_size = directory.vocab_sizes
     target_name = VOCAB if directory.target_vocab is directory.source_vocab else TARGET_VOCAB
@@ -67,5 +67,5 @@ def _special_ids(directory: MarianDirectory, target_name: str, faults: list[str]
 
 
 def _special(directory: MarianDirectory, name: str, default: str) -> str:
-    told = directory.tokenizer.get(name) or default
-    return str(told.get("content", default) if isinstance(told, dict) else told)
+    token = directory.tokenizer.get(name) or default
+    return str(token.get("content", default) if isinstance(token, dict) else token)

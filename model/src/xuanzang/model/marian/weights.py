@@ -1,4 +1,4 @@
-"""The tensors of a model directory, under the names that our network has for them."""
+"""The tensors of a model directory, under the names of this package's network."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def read_weights(path: Path, faults: list[str]) -> dict[str, Tensor] | None:
 
     Args:
         path: model.safetensors or pytorch_model.bin.
-        faults: Gets what is wrong.
+        faults: List to which faults are added.
 
     Returns:
-        None if they cannot be read.
+        Tensors by name, None if they cannot be read.
     """
     try:
         return _read_safetensors(path) if path.name == SAFETENSORS else _read_pickle(path)
@@ -84,14 +84,14 @@ def network_weights(
     """Find the network's parameters among the tensors.
 
     Args:
-        tensors: As read.
-        config: But for sharing, tying and the bias of the output, which the tensors tell.
-        faults: Gets all that is missing, unexpected or of the wrong shape.
+        tensors: Tensors of the file, by name.
+        config: Configuration; sharing, tying and the bias of the output are found from the tensors.
+        faults: List to which missing, unexpected and misshapen tensors are added.
         tied: Whether the output projection has to be the target embedding.
         renormalized: Whether the probability of banned pieces goes to the others.
 
     Returns:
-        The whole configuration, and the parameters by our names.
+        The complete configuration, and the parameters by our names.
     """
     tables = _tables(tensors, config, renormalized=renormalized)
     source, target, output, bias = tables.values()
@@ -157,7 +157,7 @@ def _equal(one: Tensor | None, other: Tensor | None) -> bool:
 
 
 def _output_bias(tensors: Mapping[str, Tensor], config: TransformerConfig, *, renormalized: bool) -> Tensor | None:
-    """Return what is added to the logits, None if that is nothing."""
+    """Return the bias of the logits, None if it is 0."""
     bias = tensors.get(_BIAS, torch.zeros(1, config.target_vocab_size)).flatten().float()
     if renormalized and config.banned_ids and len(bias) == config.target_vocab_size:
         bias = bias.index_fill(0, torch.tensor(config.banned_ids), _NEVER)

@@ -1,4 +1,4 @@
-"""Settings of glibc's malloc that double the speed of training on a CPU."""
+"""Settings of glibc's malloc for training on a CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A moving average of the weights, which translates better than the last weights do."""
+"""A moving average of the weights, which translates better than the latest weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class WeightAverage:
     @torch.no_grad()
     def update(self, step: int) -> None:
         """Move towards the weights after a step, counted from 1."""
-        # A short memory at first, or the average would remember the random start for a thousand steps.
+        # A short memory at first, or the random start would count for a thousand steps.
         decay = min(self._decay, step / (step + 10))
         current = [parameter.detach() for parameter in self._model.parameters()]
         torch._foreach_lerp_(list(self.weights.values()), current, 1 - decay)

@@ -18,14 +18,14 @@ def step_batches(
     processes: Processes,
     progress: Progress,
 ) -> Iterator[list[Batch]]:
-    """Yield this process's batches of each optimiser step, from where the run stands until `max_steps`.
+    """Yield this process's batches of each optimiser step, from the position of the run until `max_steps`.
 
     Args:
-        split: What to draw from.
-        metadata: Of the data.
-        settings: Of the run.
-        processes: That share the batches of a step.
-        progress: Where the run stands; moves on with every step.
+        split: Training pairs.
+        metadata: Description of the data.
+        settings: Settings of the run.
+        processes: Processes that share the batches of a step.
+        progress: Position of the run, updated at every step.
 
     Raises:
         ConfigError: An epoch has too few batches for one step.
@@ -39,7 +39,7 @@ def step_batches(
             mine = order[progress.position + processes.rank : progress.position + stride : processes.count]
             progress.position += stride
             progress.step += 1
-            yield [split.batch(indices).to(processes.device) for indices in mine]
+            yield [split.batch(indices) for indices in mine]
         if progress.position + stride > len(order):
             # A remainder too small for a step is left out; the next epoch's shuffle leaves out others.
             progress.epoch, progress.position = progress.epoch + 1, 0

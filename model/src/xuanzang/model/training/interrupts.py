@@ -1,4 +1,4 @@
-"""Ending a long computation where it can go on later."""
+"""Interruption of a long computation at a point where it can go on later."""
 
 from __future__ import annotations
 

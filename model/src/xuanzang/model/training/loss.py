@@ -1,4 +1,4 @@
-"""The training objective."""
+"""The training objective: label-smoothed cross-entropy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def label_smoothed_cross_entropy(logits: Tensor, target_ids: Tensor, pad_id: int
 
     Args:
         logits: [..., vocab].
-        target_ids: [...], int64; positions of `pad_id` count as nothing.
+        target_ids: [...], int64; positions of `pad_id` add nothing.
         pad_id: Id that marks padding.
         smoothing: ε, 0 gives plain cross-entropy.
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 
 class Processes:
@@ -25,9 +26,14 @@ class Processes:
         return self.rank == 0
 
     def sum(self, value: float) -> float:
-        """Return the sum of every process's value; all must call it."""
+        """Return the sum of a value over all processes; all must call it."""
         if self.count == 1:
             return value
         tensor = torch.tensor(value, dtype=torch.float64, device=self.device)
         dist.all_reduce(tensor)
         return float(tensor.item())
+
+    def sum_tensor(self, tensor: Tensor) -> None:
+        """Replace a tensor by the sum over all processes, without waiting for a GPU; all must call it."""
+        if self.count > 1:
+            dist.all_reduce(tensor)

@@ -20,7 +20,7 @@ def learning_rate(
     """Return the learning rate of a step.
 
     Args:
-        step: From 1.
+        step: Number of the optimiser step, from 1.
         schedule: "paper": d_model^-0.5 · min(step^-0.5, step · warmup^-1.5), section 5.3, equation 3, without `peak`.
             "inverse_sqrt": the same shape with its peak set freely. "linear": warm-up, then straight to 0 at
             `max_steps`. "constant": warm-up, then the peak, then straight to 0 over the last `cooldown_steps`; the run

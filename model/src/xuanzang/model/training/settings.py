@@ -1,4 +1,4 @@
-"""What a training run can be told, and the shape of model that follows from it."""
+"""Settings of a training run, and the shape of the model that follows from them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from xuanzang.model.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.data.dataset import PreparedMetadata
+from xuanzang.model.training.optimizers import OptimizerName
 from xuanzang.model.training.schedule import Schedule, learning_rate
 
 Preset = Literal["tiny", "small", "base", "big"]
@@ -40,26 +41,34 @@ class TrainingSettings(BaseModel):
     max_steps: int = Field(default=20000, ge=1)
     """Optimiser steps of the run."""
     batch_tokens: int = Field(default=4096, ge=64)
-    """Most tokens per batch on the longer side, padding counted, for each process."""
+    """Maximum tokens per batch on the longer side, padding counted, for each process."""
     accumulate: int = Field(default=1, ge=1)
     """Batches whose gradients are summed into one optimiser step."""
+    optimizer: OptimizerName = "adam"
+    """Adam for all parameters, or Muon for the matrices of the blocks and Adam for embeddings, norms and biases."""
     schedule: Schedule = "inverse_sqrt"
     """Learning rate over the steps: the paper's, inverse_sqrt with its own peak, linear down to 0 at max_steps, or
     constant down to 0 over cooldown_steps, for runs whose length is decided on the way."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """Peak learning rate of all but the paper's."""
+    """Peak learning rate of every schedule but the paper's."""
+    adam_factor: float = Field(default=0.5, gt=0)
+    """Learning rate of Adam beside Muon, as a multiple of Muon's."""
+    weight_decay: float = Field(default=0.1, ge=0)
+    """Share of Muon's matrices that is subtracted at each step, times the learning rate."""
     warmup_steps: int = Field(default=1000, ge=1)
     """Steps of linear rise."""
     cooldown_steps: int = Field(default=0, ge=0)
     """Last steps of the constant schedule, over which the rate falls to 0."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """Mass given to all pieces alike, 0.1 in the paper."""
+    """Probability given to all pieces alike, 0.1 in the paper."""
     clip_norm: float = Field(default=1.0, gt=0)
     """Gradients are scaled down to this norm."""
     average_decay: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the moving average of the weights, which is what is validated and saved as `best`."""
     bf16: bool = True
     """Compute in bfloat16 where it is safe; weights stay float32."""
+    compile: bool = False
+    """Compile the model: the first steps take minutes, the others less time. Worth it on a GPU."""
     validate_every: int = Field(default=1000, ge=1)
     """Steps between validations."""
     validate_sentences: int = Field(default=200, ge=1)
@@ -69,9 +78,9 @@ class TrainingSettings(BaseModel):
     patience: int = Field(default=0, ge=0)
     """Stop after this many validations without a better loss; 0 never."""
     seed: int = Field(default=0, ge=0)
-    """Of initial weights, order and dropout."""
+    """Seed of initial weights, order and dropout."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where to compute; auto takes cuda where there is one."""
+    """Device to compute on; auto takes cuda if there is one."""
 
     def learning_rate_at(self, step: int, d_model: int) -> float:
         """Return the learning rate of a step, from 1, of a model of some width."""
@@ -87,10 +96,10 @@ class TrainingSettings(BaseModel):
 
 
 def model_config(settings: TrainingSettings, metadata: PreparedMetadata) -> TransformerConfig:
-    """Return the shape that settings and data ask for.
+    """Return the shape that follows from settings and data.
 
     Raises:
-        ConfigError: Sizes that do not fit.
+        ConfigError: The sizes do not fit together.
     """
     shape: dict[str, Any] = dict(PRESETS[settings.preset])
     overrides = {

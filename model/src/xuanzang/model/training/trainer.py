@@ -1,11 +1,10 @@
-"""Training: teacher forcing, Adam, averaged weights, exact resume."""
+"""The training loop: teacher forcing, averaged weights, validation, exact resume."""
 
 from __future__ import annotations
 
 import logging
 import math
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 
@@ -22,8 +21,9 @@ from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.training.averaging import WeightAverage
 from xuanzang.model.training.batches import step_batches
 from xuanzang.model.training.loss import label_smoothed_cross_entropy
+from xuanzang.model.training.optimizers import Optimizers
 from xuanzang.model.training.processes import Processes
-from xuanzang.model.training.progress import TrainingLog, Update
+from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.state import Progress, TrainingState
 from xuanzang.model.training.validator import Validator
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class DivergedError(ArithmeticError):
-    """The loss is no number any more; the message says when."""
+    """The loss is infinite or not a number; the message names the step."""
 
 
 class Trainer:
@@ -66,21 +66,29 @@ class Trainer:
         self.state = TrainingState(
             model=self.model,
             average=WeightAverage(self.model, settings.average_decay),
-            optimizer=torch.optim.Adam(self.model.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True),
+            optimizers=Optimizers(
+                self.model,
+                settings.optimizer,
+                adam_factor=settings.adam_factor,
+                weight_decay=settings.weight_decay,
+            ),
             progress=Progress(),
         )
         self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
+        trained = self._parallel or self.model
+        # Lengths differ from batch to batch: without dynamic shapes each would be compiled anew.
+        self._forward = torch.compile(trained, dynamic=True) if settings.compile else trained
 
     @property
     def progress(self) -> Progress:
-        """Where the run stands."""
+        """Position of the run."""
         return self.state.progress
 
     def run(self, stop: threading.Event | None = None) -> None:
         """Train until `max_steps` or out of patience, resuming what `last` holds.
 
         Args:
-            stop: Set from outside to save and return after the step in progress.
+            stop: Event that, once set, makes the run save and return after the step in progress.
 
         Raises:
             CheckpointError: `last` is damaged or of another run.
@@ -93,9 +101,14 @@ class Trainer:
         first, settings = self.processes.is_first, self.settings
         with TrainingLog(settings.output, settings.max_steps, self.progress.step, enabled=first) as log:
             for batches in step_batches(self.train_split, self.metadata, settings, self.processes, self.progress):
-                started = time.perf_counter()
-                update = self._update(batches)
-                log.step(self.progress.step, update, time.perf_counter() - started)
+                update = self.update(batches)
+                log.step(self.progress.step, update)
+                if (
+                    self._is_due(LOG_STEPS)
+                    or self._is_due(settings.validate_every)
+                    or self._is_due(settings.save_every)
+                ):
+                    self._check(update)
                 if self._is_due(settings.validate_every):
                     self._validate(log)
                 stopping = self._out_of_patience() or self._interrupted(stop)
@@ -104,18 +117,37 @@ class Trainer:
                 if stopping:
                     break
 
+    def update(self, batches: Sequence[Batch]) -> Update:
+        """Make one optimiser step.
+
+        Args:
+            batches: This process's batches of the step.
+        """
+        # Dropout from the step's own seed: a resumed run draws the same masks without saved generator states.
+        torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 1024 + self.processes.rank)
+        tokens = self.processes.sum(sum(batch.target_tokens for batch in batches))
+        total = torch.zeros((), device=self.processes.device)
+        for i, batch in enumerate(batches):
+            loss = self._loss(batch.to(self.processes.device), is_last=i == len(batches) - 1)
+            # Gradients are averaged over processes, so each scales by their number to make it a mean over all tokens.
+            (loss * (self.processes.count / tokens)).backward()  # type: ignore[no-untyped-call]
+            total += loss.detach()
+        self.processes.sum_tensor(total)
+        self.progress.target_tokens += int(tokens)
+        return Update(total / tokens, int(tokens), self._apply_gradients())
+
     def save(self) -> None:
         """Write everything that an exact resume needs."""
         if self.processes.is_first:
             self.state.save(self.settings.output / "last", self.metadata.data_sha256)
-        # Nobody leaves before it is written: an interrupted process ends with a status, for which torchrun ends all.
+        # No process ends before it is written: torchrun ends all when one ends with a status, as interrupted ones do.
         self.processes.sum(0.0)
 
     def resume(self) -> None:
-        """Take up where `last` stopped; does nothing for a new run.
+        """Restore the state in `last`; does nothing for a new run.
 
         Raises:
-            CheckpointError: It is damaged, or of another shape or other data.
+            CheckpointError: The state is damaged, or of another shape or other data.
         """
         if self.state.resume(self.settings.output / "last", self.metadata.data_sha256):
             logger.info("resuming after step %d", self.progress.step)
@@ -135,33 +167,19 @@ class Trainer:
         return is_out
 
     def _interrupted(self, stop: threading.Event | None) -> bool:
-        """Return whether any process was told to stop; all get the same answer."""
+        """Return whether any process is to stop; all get the same answer."""
         return self.processes.sum(float(stop is not None and stop.is_set())) > 0
 
-    def _update(self, batches: Sequence[Batch]) -> Update:
-        """Make one optimiser step."""
-        # Dropout from the step's own seed: a resumed run draws the same masks without saved generator states.
-        torch.manual_seed((self.settings.seed * 1_000_003 + self.progress.step) * 1024 + self.processes.rank)
-        tokens = self.processes.sum(sum(batch.target_tokens for batch in batches))
-        total = 0.0
-        for i, batch in enumerate(batches):
-            loss = self._loss(batch, is_last=i == len(batches) - 1)
-            # Gradients are averaged over processes, so each scales by their number to make it a mean over all tokens.
-            (loss * self.processes.count / tokens).backward()  # type: ignore[no-untyped-call]
-            total += loss.item()
-        mean = self.processes.sum(total) / tokens
-        if not math.isfinite(mean):
-            raise DivergedError(f"the loss is {mean} at step {self.progress.step}; lower the learning rate")
-        return Update(mean, int(tokens), self._apply_gradients())
+    def _check(self, update: Update) -> None:
+        """Raise DivergedError if the loss is infinite or not a number, as it stays once a weight is."""
+        if not math.isfinite(loss := update.loss.item()):
+            raise DivergedError(f"the loss is {loss} at step {self.progress.step}; lower the learning rate")
 
     def _apply_gradients(self) -> float:
-        settings, optimizer = self.settings, self.state.optimizer
+        settings = self.settings
         rate = settings.learning_rate_at(self.progress.step, self.model.config.d_model)
         nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        self.state.optimizers.step(rate)
         self.state.average.update(self.progress.step)
         return rate
 
@@ -173,7 +191,7 @@ class Trainer:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH) if device == "cpu" else nullcontext())
             if self._parallel and not is_last:  # gradients are exchanged once per step
                 stack.enter_context(self._parallel.no_sync())
-            logits = (self._parallel or self.model)(batch.source_ids, batch.source_mask, batch.target_input_ids)
+            logits = self._forward(batch.source_ids, batch.source_mask, batch.target_input_ids)
         return label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, self.settings.label_smoothing)
 
     def _validate(self, log: TrainingLog) -> None:
@@ -181,7 +199,7 @@ class Trainer:
         if self.processes.is_first:
             with self.state.average.in_use():
                 validation = self.validator.validate(self.model, self.processes.device)
-            log.validation(progress.step, validation)
+            log.validation(progress.step, progress.target_tokens, validation)
             if validation.loss < progress.best_loss:
                 self._save_best(validation.loss)
             progress.stale_validations = 0 if validation.loss < progress.best_loss else progress.stale_validations + 1

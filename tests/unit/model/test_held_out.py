@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from xuanzang.model.data.corpus import Pair, read_rows
+from xuanzang.model.data.dataset import PreparedSplit
+from xuanzang.model.data.held_out import HeldOut, hold_out
+from xuanzang.model.data.prepare import PrepareSettings, prepare
+
+WORDS = [
+    "apple",
+    "bridge",
+    "candle",
+    "dragon",
+    "engine",
+    "forest",
+    "garden",
+    "hammer",
+    "island",
+    "jungle",
+    "kettle",
+    "lantern",
+    "meadow",
+    "needle",
+    "orange",
+    "pencil",
+    "quarry",
+    "ribbon",
+    "saddle",
+    "temple",
+    "umbrella",
+    "valley",
+    "window",
+    "yellow",
+    "zebra",
+    "anchor",
+    "basket",
+    "copper",
+    "donkey",
+]
+
+
+def target(name: str, number: int) -> str:
+    return f"{name} {' '.join(random.Random(number).choices(WORDS, k=3))} {number}"
+
+
+CORPORA = {
+    name: [Pair(f"{name} {number} 号", target(name, number)) for number in range(1000)] for name in ("one", "two")
+}
+
+
+def cut(corpora: dict[str, list[Pair]], share: float = 0.1, maximum: int = 1000) -> HeldOut:
+    return hold_out(corpora, share, maximum, defaultdict(Counter))
+
+
+def test_about_the_share_of_every_corpus_is_held_out() -> None:
+    found = cut(CORPORA)
+    assert all(70 <= count <= 130 for count in Counter(found.names).values())
+    assert set(found.names) == {"one", "two"}
+    assert not set(found.pairs) & {pair for pairs in found.corpora.values() for pair in pairs}
+    assert len(found.pairs) + sum(map(len, found.corpora.values())) == 2000
+
+
+def test_no_corpus_gives_more_than_the_maximum() -> None:
+    assert Counter(cut(CORPORA, maximum=20).names) == {"one": 20, "two": 20}
+
+
+def test_a_choice_depends_neither_on_other_corpora_nor_on_order() -> None:
+    expected = [pair for pair, name in zip(*_rows(cut(CORPORA, maximum=20)), strict=True) if name == "two"]
+    shuffled = random.Random(0).sample(CORPORA["two"], 1000)
+    assert cut({"two": shuffled}, maximum=20).pairs == expected
+
+
+def test_the_opposite_direction_holds_out_the_same_pairs() -> None:
+    swapped = {name: [Pair(*pair[::-1]) for pair in pairs] for name, pairs in CORPORA.items()}
+    assert {pair[::-1] for pair in cut(swapped).pairs} == {tuple(pair) for pair in cut(CORPORA).pairs}
+
+
+def test_pairs_that_share_a_side_with_a_held_out_pair_are_not_trained_on() -> None:
+    chosen = cut(CORPORA).pairs[0]
+    related = [Pair(chosen.source, "another translation"), Pair("另一个", f"{chosen.target.upper()}!")]
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    found = hold_out(CORPORA | {"three": [*related, Pair("别的", "something else")]}, 0.1, 1000, counts)
+    assert not set(related) & set(found.corpora["three"])
+    assert counts["three"]["held out"] >= 2
+
+
+def test_the_first_held_out_pairs_are_of_all_corpora() -> None:
+    assert set(cut(CORPORA).names[:20]) == {"one", "two"}
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> PrepareSettings:
+    for name, pairs in CORPORA.items():
+        (tmp_path / f"{name}.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs[:200]), encoding="utf-8")
+    return PrepareSettings(
+        train=[tmp_path / "one.tsv", tmp_path / "two.tsv"],
+        output=tmp_path / "data",
+        vocab_size=310,
+        min_script_share=0,
+        valid_share=0.1,
+        valid_maximum=10,
+    )
+
+
+def test_prepare_cuts_validation_pairs_and_remembers_their_corpus(settings: PrepareSettings) -> None:
+    metadata = prepare(settings)
+    assert (metadata.train_pairs, metadata.valid_pairs) == (380, 20)
+    assert metadata.filter_counts == {"kept": 380, "held out": 20}
+    rows = list(read_rows(settings.output / "valid.tsv"))
+    split = PreparedSplit(settings.output, "valid")
+    assert split.corpus_ids is not None
+    assert [row[2] for row in rows] == [metadata.corpora[i] for i in split.corpus_ids]
+    assert all(row[1] == target(row[2], int(row[0].split()[1])) for row in rows)
+    card = json.loads((settings.output / "data_card.json").read_text())
+    assert card["corpora"]["one"]["dropped"] == {"held out": 10}
+
+
+def test_pairs_to_keep_out_are_not_trained_on(settings: PrepareSettings, tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_text("".join("\t".join(pair) + "\n" for pair in CORPORA["one"][:50]), "utf-8")
+    metadata = prepare(settings.model_copy(update={"keep_out": [tmp_path / "test.tsv"]}))
+    assert metadata.filter_counts["duplicate"] == 50
+    assert metadata.train_pairs + metadata.valid_pairs == 350
+
+
+def test_validation_pairs_come_from_one_place(settings: PrepareSettings, tmp_path: Path) -> None:
+    for change in ({"valid_share": 0.0}, {"valid": tmp_path / "one.tsv"}):
+        with pytest.raises(ValidationError, match="give either valid or valid-share"):
+            PrepareSettings.model_validate(settings.model_dump() | change)
+
+
+def _rows(found: HeldOut) -> tuple[list[Pair], list[str]]:
+    return found.pairs, found.names
