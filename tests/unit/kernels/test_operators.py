@@ -17,12 +17,12 @@ from onnx import helper
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from xuanzang import kernels
-from xuanzang.export.attention import cross_attention, paged_attention
 from xuanzang.export.builder import IR_VERSION, OWN
-from xuanzang.export.candidates import GROUP, best_continuations
-from xuanzang.export.norms import add_norm_quantize
+from xuanzang.export.operators.add_norm_quantize import add_norm_quantize
+from xuanzang.export.operators.attention import cross_attention, paged_attention
+from xuanzang.export.operators.chosen_logits import chosen_logits
+from xuanzang.export.operators.continuations import GROUP, best_continuations
 from xuanzang.export.tensors import PAGE_SLOTS
-from xuanzang.export.weights import chosen_logits
 from xuanzang.kernels import library
 
 BUILT = library()
@@ -107,7 +107,7 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def paged(rng: np.random.Generator, held: list[int], places: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return page_table and page_places of sentences that hold some pages each, in any order, beside two free ones."""
+    """Return page_table and page_owners of sentences that hold some pages each, in any order, beside two free ones."""
     pages = sum(held) + 2
     order = iter(rng.permutation(pages).tolist())
     table = np.full((len(held), places), -1)
@@ -139,7 +139,7 @@ def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
         "past_value": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
         "slot_indices": indices,
         "page_table": table,
-        "page_places": stands,
+        "page_owners": stands,
         "visible": visible,
     }
 
@@ -154,7 +154,7 @@ def cross_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
         "key": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
         "value": normal(rng, len(stands), heads, PAGE_SLOTS, d_head),
         "page_table": table,
-        "page_places": stands,
+        "page_owners": stands,
         "source_lengths": lengths,
     }
 
@@ -294,7 +294,7 @@ def test_a_sentence_is_computed_alike_in_any_company(
     inputs = given(np.random.default_rng(5), 6, 4, 2, 24)
     attend = Operator(make(2, 24), inputs)
     together = attend.run(inputs)["mixed"]
-    shared = ("past_key", "past_value", "key", "value", "page_places")
+    shared = ("past_key", "past_value", "key", "value", "page_owners")
     for row in range(6):
         alone = {name: array if name in shared else array[row : row + 1] for name, array in inputs.items()}
         assert (attend.run(alone)["mixed"] == together[row : row + 1]).all()

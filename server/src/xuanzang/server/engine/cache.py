@@ -175,12 +175,12 @@ class Cache:
         past = self._past.tensors
         own = {
             "page_table": self._pages.table,
-            "page_places": self._pages.places,
+            "page_owners": self._pages.places,
             "visible": self._visible,
             "slot_indices": self._slot_indices,
             "source_lengths": self._source_lengths,
             "source_page_table": self._source_pages.table,
-            "source_page_places": self._source_pages.places,
+            "source_page_owners": self._source_pages.places,
         }
         self.decoder = Tensors(
             {**past, **self._cross.tensors, **own},

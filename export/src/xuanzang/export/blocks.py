@@ -1,0 +1,179 @@
+"""The Transformer's blocks as ONNX nodes, a twin of xuanzang.model.layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor, nn
+
+from xuanzang.export import tensors
+from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.operators.attention import cross_attention, paged_attention
+from xuanzang.export.operators.continuations import GROUP, NEVER
+from xuanzang.export.precision import FloatArray, Floats, Linear, Precision
+from xuanzang.model.attention import MultiHeadAttention
+from xuanzang.model.data.shortlist import Ints
+from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
+from xuanzang.model.positions import PositionalEncoding
+from xuanzang.model.transformer import Transformer
+
+
+class Blocks:
+    """Adds the blocks of one model to one graph; inputs and outputs of the methods are names of values."""
+
+    def __init__(self, model: Transformer, precision: Precision, name: str) -> None:
+        """Begin a graph.
+
+        Args:
+            model: Trained weights.
+            precision: Number format of the weights.
+            name: "encoder" or "decoder".
+        """
+        self.graph = GraphBuilder(name)
+        self._length = "source" if name == "encoder" else "beam"  # second dimension of a state
+        self._precision, self._floats = precision, tensors.floats_of(precision.name)
+        self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
+        self._num_decoder_layers = model.config.num_decoder_layers
+        self._embedding_scale = np.float32(model.config.embedding_scale)
+        self._names = {module: module_name for module_name, module in model.named_modules()}
+
+    def encoder_layer(self, x: str, layer: EncoderLayer, mask: str) -> str:
+        """Add an encoder layer; mask is [batch, source], 1 at real tokens."""
+        x = self.residual(x, layer.self_attention_residual, lambda h: self._encoder_attention(h, layer, mask))
+        return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
+
+    def decoder_layer(self, x: str, layer: DecoderLayer, index: int) -> str:
+        """Add a decoder layer, which also gives the layer's present_key_values."""
+        x = self.residual(x, layer.self_attention_residual, lambda h: self._self_attention(h, layer, index))
+        x = self.residual(x, layer.cross_attention_residual, lambda h: self._cross_attention(h, layer, index))
+        return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
+
+    def residual(self, x: str, residual: Residual, sublayer: Callable[[str], str]) -> str:
+        """Add a sublayer, the sum with its input, and a normalisation before or after both."""
+        if residual.pre_norm:
+            return self._known_state(self.graph.op("Add", x, sublayer(self.norm(x, residual.norm))))
+        return self.norm(self._known_state(self.graph.op("Add", x, sublayer(x))), residual.norm)
+
+    def norm(self, x: str, norm: nn.Module) -> str:
+        """Add a layer normalisation, or nothing where the model has none."""
+        if not isinstance(norm, nn.LayerNorm):
+            return x
+        name = self._names[norm]
+        scale = self.graph.constant(f"{name}.weight", _array(norm.weight), self._floats)
+        shift = self.graph.constant(f"{name}.bias", _array(norm.bias), self._floats)
+        return self.graph.op("LayerNormalization", x, scale, shift, epsilon=norm.eps, axis=-1)
+
+    def feed_forward(self, x: str, network: FeedForward) -> str:
+        """Add two linear layers with the activation between them."""
+        inner = self.linear(x, network.inner)
+        if network.activation == "swish":
+            return self.linear(self.graph.op("Mul", inner, self.graph.op("Sigmoid", inner)), network.outer)
+        return self.linear(self.graph.op("Relu", inner), network.outer)
+
+    def logits(self, x: str, projection: nn.Linear) -> str:
+        """Project onto the vocabulary, padded to whole groups of `best_continuations` with pieces never chosen."""
+        padding = -projection.out_features % GROUP
+        logits = self._precision.linear(self.graph, x, self._projection(projection, padding))
+        self.graph.known(logits, "batch", "beam", projection.out_features + padding, dtype=self._floats)
+        return self._in_32_bits(logits)
+
+    def shortlisted_logits(self, x: str, projection: nn.Linear, always: Ints) -> str:
+        """Project onto the pieces that all sentences share, and onto each sentence's own.
+
+        Args:
+            x: States, [batch, beam, model].
+            projection: Output projection of the model.
+            always: Ids of the shared pieces.
+        """
+        everything = self._projection(projection, 1)  # The first id after the vocabulary is of a piece never chosen.
+        common = everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
+        logits = self._in_32_bits(self._precision.linear(self.graph, x, common))
+        logits = self.graph.op("Concat", logits, self._precision.chosen(self.graph, x, everything, "choices"), axis=-1)
+        return self.graph.known(logits, "batch", "beam", "piece")
+
+    def _in_32_bits(self, logits: str) -> str:
+        return logits if self._floats == "float32" else self.graph.cast(logits, "float32")
+
+    def _projection(self, projection: nn.Linear, padding: int) -> Linear:
+        weight = _array(projection.weight).T
+        bias = np.zeros(weight.shape[1], np.float32) if projection.bias is None else _array(projection.bias)
+        return Linear(
+            self._names[projection],
+            np.ascontiguousarray(np.pad(weight, ((0, 0), (0, padding)))),
+            np.pad(bias, (0, padding), constant_values=NEVER),
+        )
+
+    def linear(self, x: str, *layers: nn.Linear) -> str:
+        """Apply layers that share their input as one product."""
+        weight = np.concatenate([_array(layer.weight) for layer in layers]).T
+        bias = None if layers[0].bias is None else np.concatenate([_array(layer.bias) for layer in layers])
+        return self._precision.linear(self.graph, x, Linear(self._names[layers[0]], np.ascontiguousarray(weight), bias))
+
+    def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
+        """Add embedding and positional encoding of ids [batch, length]."""
+        table = _array(embedding.weight) * self._embedding_scale
+        rows = self._precision.embedding(self.graph, ids, "embedding", table)
+        encoded = Floats(self._floats).embedding(self.graph, positions, "positional", _array(encoding.table))
+        return self._known_state(self.graph.op("Add", rows, encoded))
+
+    def source_slots(self, positions: str) -> str:
+        """Return where the keys and values of all positions are written, [batch, source, heads, 3]."""
+        graph = self.graph
+        page_slots = graph.scalar(tensors.PAGE_SLOTS)
+        pages = graph.op("Gather", "source_page_table", graph.op("Div", positions, page_slots), axis=1)
+        heads = graph.constant("heads", np.arange(self._num_heads)[:, None], np.int64)
+        slots = graph.op("Unsqueeze", graph.op("Mod", positions, page_slots), graph.ints(1, 2))
+        both = graph.op("Shape", "source_ids")
+        shape = graph.op("Concat", both, graph.ints(self._num_heads, 1), axis=0)
+        parts = [graph.op("Unsqueeze", pages, graph.ints(2, 3)), heads, slots]
+        return graph.op("Concat", *(graph.op("Expand", part, shape) for part in parts), axis=-1)
+
+    def cross_key_value(self, memory: str, slots: str, attention: MultiHeadAttention, index: int) -> None:
+        """Write the keys and values of a decoder layer for the memory [batch, source, model] into their slots."""
+        both = self.linear(memory, attention.key_projection, attention.value_projection)
+        heads = self.graph.op("Reshape", both, self.graph.ints(0, 0, 2 * self._num_heads, self._d_head))
+        parts = self.graph.multi_op("Split", heads, outputs=2, axis=2, num_outputs=2)
+        for part, states in zip(("key", "value"), parts, strict=True):
+            name = f"cross_key_values.{index}.{part}"
+            self.graph.op("ScatterND", f"past_{name}", slots, states, output=f"present_{name}")
+
+    def _encoder_attention(self, h: str, layer: EncoderLayer, mask: str) -> str:
+        attention = layer.self_attention
+        together = self._projected(h, attention)
+        parts = self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
+        heads = self.graph.op("MultiHeadAttention", *parts, "", mask, domain=MICROSOFT, num_heads=self._num_heads)
+        return self.linear(heads, attention.output_projection)
+
+    def _self_attention(self, h: str, layer: DecoderLayer, index: int) -> str:
+        """Write the keys and values of the step into their slots, then attend to the visible slots."""
+        attention = layer.self_attention
+        names = [f"key_values.{index}.{part}" for part in ("key", "value")]
+        mixed, present = f"self_attention.{index}", [f"present_{name}" for name in names]
+        inputs = [*(f"past_{name}" for name in names), "slot_indices", "page_table", "page_owners", "visible"]
+        operator = paged_attention(self._num_heads, self._d_head, self._floats)
+        self.graph.call(operator, self._projected(h, attention), *inputs, outputs=[mixed, *present])
+        return self.linear(self._known_state(mixed), attention.output_projection)
+
+    def _cross_attention(self, h: str, layer: DecoderLayer, index: int) -> str:
+        """Attend to the source; the attention of the last layer is an output of the graph."""
+        attention = layer.cross_attention
+        queries, mixed = self.linear(h, attention.query_projection), f"cross_attention.{index}"
+        names = [f"cross_key_values.{index}.{part}" for part in ("key", "value")]
+        inputs = [*names, "source_page_table", "source_page_owners", "source_lengths"]
+        averaged = "attention" if index == self._num_decoder_layers - 1 else ""
+        operator = cross_attention(self._num_heads, self._d_head, self._floats)
+        self.graph.call(operator, queries, *inputs, outputs=[mixed, averaged])
+        return self.linear(self._known_state(mixed), attention.output_projection)
+
+    def _known_state(self, x: str) -> str:
+        return self.graph.known(x, "batch", self._length, self._d_model, dtype=self._floats)
+
+    def _projected(self, h: str, attention: MultiHeadAttention) -> str:
+        """Return queries, keys and values side by side."""
+        return self.linear(h, attention.query_projection, attention.key_projection, attention.value_projection)
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    array: FloatArray = tensor.detach().float().cpu().numpy()
+    return array

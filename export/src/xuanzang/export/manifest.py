@@ -1,0 +1,151 @@
+"""The manifest of a bundle, made from the checkpoint and the settings of the export."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.export import tensors
+from xuanzang.export.builder import OPSET
+from xuanzang.export.settings import ExportSettings
+from xuanzang.export.tensors import TensorSpec
+from xuanzang.export.weights_file import WEIGHTS_FILE
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.config import TransformerConfig
+from xuanzang.model.data.dataset import (
+    SOURCE_TABLE_FILE,
+    SOURCE_TOKENIZER_FILE,
+    TARGET_TABLE_FILE,
+    TARGET_TOKENIZER_FILE,
+    PreparedMetadata,
+)
+
+FORMAT = 2
+PRECISIONS = {
+    "float32": manifest_pb2.PRECISION_FLOAT32,
+    "float16": manifest_pb2.PRECISION_FLOAT16,
+    "int8": manifest_pb2.PRECISION_INT8,
+}
+ENCODER_FILE = "encoder.onnx"
+DECODER_FILE = "decoder.onnx"
+SHORTLIST_DECODER_FILE = "decoder.shortlist.onnx"
+SUGGESTIONS_FILE = "suggestions.onnx"
+
+
+def make_manifest(
+    checkpoint: Checkpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]
+) -> manifest_pb2.Manifest:
+    """Return the manifest, except its list of files.
+
+    Args:
+        checkpoint: Exported model.
+        settings: Settings of the export.
+        version: Version of the bundle.
+        tool_versions: Versions of the tools, by name.
+    """
+    config, metadata = checkpoint.model.config, checkpoint.metadata
+    floats = tensors.floats_of(settings.precision)
+    manifest = manifest_pb2.Manifest(
+        format=FORMAT,
+        model=settings.model,
+        version=version,
+        source_language_codes=[metadata.source_language, *metadata.other_source_languages],
+        target_language_codes=target_languages(metadata),
+        dimensions=_dimensions(config),
+        special_ids=manifest_pb2.SpecialIds(
+            source_pad_id=config.pad_id,
+            source_eos_id=config.eos_id,
+            decoder_start_id=config.bos_id,
+            eos_id=config.eos_id,
+            source_unk_id=config.unk_id,
+            unk_id=config.unk_id,
+        ),
+        precision=PRECISIONS[settings.precision],
+        encoder=_graph(ENCODER_FILE, tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
+        decoder=_graph(DECODER_FILE, tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
+        weights=WEIGHTS_FILE,
+        source_tokenizer=SOURCE_TOKENIZER_FILE,
+        target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
+        generation_defaults=manifest_pb2.GenerationDefaults(
+            beam_size=settings.beam_size,
+            length_penalty=settings.length_penalty,
+            max_length_factor=2.0,
+            max_length_offset=20,
+            loop_retry_ngram_size=settings.loop_retry_ngram_size,
+        ),
+        provenance=manifest_pb2.Provenance(
+            git_commit=_git_commit(),
+            data_sha256=metadata.data_sha256,
+            training_steps=checkpoint.training.get("step", 0),
+            tool_versions=tool_versions,
+        ),
+        source_format=manifest_pb2.SourceFormat(
+            normalization=metadata.source_normalization, language_prefix_ids=metadata.language_prefix_ids
+        ),
+    )
+    manifest.source_vocabulary, manifest.target_vocabulary = _table_files(checkpoint.folder)
+    if settings.shortlist:
+        manifest.shortlist.CopyFrom(_shortlist(config, settings.precision))
+    manifest.provenance.create_time.GetCurrentTime()
+    return manifest
+
+
+def target_languages(metadata: PreparedMetadata) -> list[str]:
+    """Return the target languages, first the one of the measurements."""
+    return list(dict.fromkeys([metadata.target_language, *metadata.language_prefix_ids]))
+
+
+def _table_files(folder: Path) -> tuple[str, str]:
+    """Return the names of the tables of source and target ids, empty if the ids are SentencePiece's own."""
+    source, target = folder / SOURCE_TABLE_FILE, folder / TARGET_TABLE_FILE
+    if not source.is_file():
+        return "", ""
+    return source.name, source.name if source.read_bytes() == target.read_bytes() else target.name
+
+
+def _dimensions(config: TransformerConfig) -> manifest_pb2.Dimensions:
+    return manifest_pb2.Dimensions(
+        d_model=config.d_model,
+        num_heads=config.num_heads,
+        d_ff=config.d_ff,
+        num_encoder_layers=config.num_encoder_layers,
+        num_decoder_layers=config.num_decoder_layers,
+        source_vocab_size=config.source_vocab_size,
+        target_vocab_size=config.target_vocab_size,
+        max_source_length=config.max_positions,
+        max_target_length=config.max_positions,
+    )
+
+
+def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortlist:
+    floats = tensors.floats_of(precision)
+    return manifest_pb2.Shortlist(
+        suggestions=_graph(SUGGESTIONS_FILE, tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
+        decoder=_graph(
+            SHORTLIST_DECODER_FILE,
+            tensors.shortlist_decoder_inputs(config, floats),
+            tensors.decoder_outputs(config, floats),
+        ),
+    )
+
+
+def _graph(file: str, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> manifest_pb2.Graph:
+    return manifest_pb2.Graph(
+        file=file, inputs=[_tensor(spec) for spec in inputs], outputs=[_tensor(spec) for spec in outputs], opset=OPSET
+    )
+
+
+def _tensor(spec: TensorSpec) -> manifest_pb2.Tensor:
+    return manifest_pb2.Tensor(name=spec.name, dtype=spec.dtype, shape=[str(size) for size in spec.shape])
+
+
+def _git_commit() -> str:
+    """Return the commit of the working tree, or "unknown" outside one."""
+    try:
+        command = ["git", "rev-parse", "HEAD"]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - a fixed command
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return result.stdout.strip()
