@@ -25,7 +25,7 @@ class _Sequence(NamedTuple):
 def fuse_add_norm_quantize(model: onnx.ModelProto) -> onnx.ModelProto:
     """Replace each residual sum, its normalisation and the quantisation of that by one AddNormQuantize.
 
-    A normalised state that is quantised more than once, with scales of its own for each layer that takes it, keeps its
+    A normalised state that is quantised more than once, with another scale for each layer that takes it, keeps its
     nodes: one operator gives one tensor of integers.
 
     Args:
@@ -50,14 +50,15 @@ def fuse_add_norm_quantize(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _sequences(graph: onnx.GraphProto) -> Iterator[_Sequence]:
     makers = {name: node for node in graph.node for name in node.output if name}
+    constants = {tensor.name for tensor in graph.initializer}
     quantized = Counter(node.input[0] for node in graph.node if node.op_type == "QuantizeLinear")
     for quantize in graph.node:
-        if quantize.op_type != "QuantizeLinear" or quantized[quantize.input[0]] > 1:
-            continue
-        norm = makers.get(quantize.input[0])
+        norm = makers.get(quantize.input[0]) if quantize.op_type == "QuantizeLinear" else None
         add = makers.get(norm.input[0]) if norm and norm.op_type == "LayerNormalization" else None
-        if norm and add and add.op_type == "Add" and _has_epsilon(norm):
-            yield _Sequence(add, norm, quantize)
+        if norm and add and add.op_type == "Add" and quantized[norm.output[0]] == 1:
+            parameters = [*norm.input[1:], *quantize.input[1:]]
+            if len(parameters) == 4 and constants.issuperset(parameters) and _has_epsilon(norm):
+                yield _Sequence(add, norm, quantize)
 
 
 def _has_epsilon(norm: onnx.NodeProto) -> bool:
@@ -65,7 +66,7 @@ def _has_epsilon(norm: onnx.NodeProto) -> bool:
 
 
 def _replace(graph: onnx.GraphProto, sequences: list[_Sequence]) -> None:
-    """Put an operator where the sum was, whose inputs are known there; everything that follows stays in order."""
+    """Put each operator in place of its sum, where all of its inputs are known; other nodes keep their order."""
     gone = {node.name for sequence in sequences for node in (sequence.norm, sequence.quantize)}
     fused = {sequence.add.name: sequence for sequence in sequences}
     nodes = [node for node in graph.node if node.name not in gone]

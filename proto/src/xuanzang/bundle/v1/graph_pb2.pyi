@@ -21,10 +21,15 @@ class OnnxModel(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     GRAPH_FIELD_NUMBER: builtins.int
+    TRAINING_INFO_FIELD_NUMBER: builtins.int
     FUNCTIONS_FIELD_NUMBER: builtins.int
     @property
     def graph(self) -> global___OnnxGraph:
         """The main graph."""
+
+    @property
+    def training_info(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OnnxTrainingInfo]:
+        """Graphs of training."""
 
     @property
     def functions(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___OnnxFunction]:
@@ -34,12 +39,40 @@ class OnnxModel(google.protobuf.message.Message):
         self,
         *,
         graph: global___OnnxGraph | None = ...,
+        training_info: collections.abc.Iterable[global___OnnxTrainingInfo] | None = ...,
         functions: collections.abc.Iterable[global___OnnxFunction] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["graph", b"graph"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["functions", b"functions", "graph", b"graph"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["functions", b"functions", "graph", b"graph", "training_info", b"training_info"]) -> None: ...
 
 global___OnnxModel = OnnxModel
+
+@typing.final
+class OnnxTrainingInfo(google.protobuf.message.Message):
+    """`onnx.TrainingInfoProto`."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    INITIALIZATION_FIELD_NUMBER: builtins.int
+    ALGORITHM_FIELD_NUMBER: builtins.int
+    @property
+    def initialization(self) -> global___OnnxGraph:
+        """Sets the parameters at the start."""
+
+    @property
+    def algorithm(self) -> global___OnnxGraph:
+        """One step of training."""
+
+    def __init__(
+        self,
+        *,
+        initialization: global___OnnxGraph | None = ...,
+        algorithm: global___OnnxGraph | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["algorithm", b"algorithm", "initialization", b"initialization"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["algorithm", b"algorithm", "initialization", b"initialization"]) -> None: ...
+
+global___OnnxTrainingInfo = OnnxTrainingInfo
 
 @typing.final
 class OnnxGraph(google.protobuf.message.Message):

@@ -49,6 +49,9 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> Iterator
 def _tensors(model: graph_pb2.OnnxModel) -> Iterator[graph_pb2.OnnxTensor]:
     """Yield every tensor of a model, wherever it is."""
     yield from _of_graph(model.graph)
+    for training in model.training_info:
+        yield from _of_graph(training.initialization)
+        yield from _of_graph(training.algorithm)
     for function in model.functions:
         yield from _of_attributes(function.attribute_proto)
         yield from _of_nodes(function.node)
