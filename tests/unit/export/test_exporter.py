@@ -13,11 +13,11 @@ import pytest
 from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.export.bundle import next_version, write_bundle
+from xuanzang.export.bundle.folder import next_version, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
-from xuanzang.export.certificate import ParityError
+from xuanzang.export.certification.certificate import ParityError
+from xuanzang.export.certification.quality import require_quality
 from xuanzang.export.exporter import export
-from xuanzang.export.quality import require_quality
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.corpus import CorpusError, Pair

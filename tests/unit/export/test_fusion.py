@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from xuanzang.export.builder import GraphBuilder
-from xuanzang.export.fusion import fuse_add_norm_quantize
+from xuanzang.export.graphs.fusion import fuse_add_norm_quantize
 from xuanzang.export.operators.add_norm_quantize import EPSILON
 from xuanzang.export.tensors import TensorSpec
 

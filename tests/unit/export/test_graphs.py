@@ -10,11 +10,11 @@ import torch
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import IR_VERSION, OPSET
-from xuanzang.export.graphs import decoder_graph, encoder_graph
-from xuanzang.export.parity import compare, step_milliseconds
-from xuanzang.export.precision import Floats
-from xuanzang.export.runner import Candidates, LiveHypotheses, OnnxModel, translate_batch
-from xuanzang.export.shortlist import suggestions_graph
+from xuanzang.export.certification.parity import compare, step_milliseconds
+from xuanzang.export.certification.runner import Candidates, LiveHypotheses, OnnxModel, translate_batch
+from xuanzang.export.graphs.precision import Floats
+from xuanzang.export.graphs.shortlist import suggestions_graph
+from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.search import beam_search

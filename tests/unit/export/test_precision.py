@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from xuanzang.export.builder import GraphBuilder
-from xuanzang.export.precision import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
+from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
 from xuanzang.export.tensors import TensorSpec
 
 finite = st.floats(-50, 50, width=32)

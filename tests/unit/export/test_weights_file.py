@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from xuanzang.export.builder import GraphBuilder
-from xuanzang.export.graph_set import GraphSet, build_graphs
-from xuanzang.export.precision import ActivationRange, Floats, Int8, Precision
+from xuanzang.export.bundle.graph_files import graph_files
+from xuanzang.export.bundle.weights_file import WEIGHTS_FILE, separate_weights
+from xuanzang.export.graphs.build import GraphSet, build_graphs
+from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Precision
 from xuanzang.export.tensors import TensorSpec
-from xuanzang.export.weights_file import WEIGHTS_FILE, separate_weights
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.transformer import Transformer
 
@@ -81,7 +82,7 @@ def test_graphs_and_weights_file_hold_what_the_models_did(
 
 
 def test_all_graphs_share_one_weights_file_that_holds_the_embedding_once(graphs: GraphSet) -> None:
-    files = graphs.files()
+    files = graph_files(graphs)
     assert files.keys() == {"encoder.onnx", "decoder.onnx", WEIGHTS_FILE}
     encoder, decoder = references(files["encoder.onnx"]), references(files["decoder.onnx"])
     assert {entry["location"] for entry in (*encoder.values(), *decoder.values())} == {WEIGHTS_FILE}
@@ -94,12 +95,12 @@ def test_all_graphs_share_one_weights_file_that_holds_the_embedding_once(graphs:
 
 
 def test_graphs_without_weights_are_small(graphs: GraphSet) -> None:
-    files = graphs.files()
+    files = graph_files(graphs)
     assert len(files["encoder.onnx"]) + len(files["decoder.onnx"]) < 100_000
 
 
 def test_the_same_graphs_give_the_same_bytes(graphs: GraphSet) -> None:
-    assert graphs.files() == graphs.files()
+    assert graph_files(graphs) == graph_files(graphs)
 
 
 def test_a_changed_node_leaves_the_weights_file_as_it_is() -> None:
@@ -115,7 +116,7 @@ def test_a_changed_node_leaves_the_weights_file_as_it_is() -> None:
 def test_a_graph_opens_from_its_folder_only(graphs: GraphSet, tmp_path: Path) -> None:
     import onnxruntime
 
-    for name, content in graphs.files().items():
+    for name, content in graph_files(graphs).items():
         (tmp_path / name).write_bytes(content)
     onnxruntime.InferenceSession(str(tmp_path / "encoder.onnx"), providers=["CPUExecutionProvider"])
     (tmp_path / WEIGHTS_FILE).unlink()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xuanzang.export.precision import ActivationRange
+from xuanzang.export.graphs.precision import ActivationRange
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.data.dataset import pad_rows, pad_sentences

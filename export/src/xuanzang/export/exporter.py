@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.export.bundle import next_version, write_bundle
+from xuanzang.export.bundle.card import model_card
+from xuanzang.export.bundle.folder import next_version, write_bundle
+from xuanzang.export.bundle.graph_files import graph_files
+from xuanzang.export.bundle.manifest import make_manifest
 from xuanzang.export.calibration import calibrate, calibration_ids
-from xuanzang.export.card import model_card
-from xuanzang.export.certificate import Certificate
-from xuanzang.export.certification import certify
-from xuanzang.export.graph_set import build_graphs
-from xuanzang.export.manifest import make_manifest
+from xuanzang.export.certification.certificate import Certificate
+from xuanzang.export.certification.certify import certify
+from xuanzang.export.graphs.build import build_graphs
+from xuanzang.export.graphs.precision import Floats, Int8, Precision
 from xuanzang.export.pairs import read_usable_pairs
-from xuanzang.export.precision import Floats, Int8, Precision
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.corpus import Pair
@@ -41,7 +42,8 @@ def export(settings: ExportSettings) -> Path:
     certificate = certify(checkpoint, graphs, pairs, settings)
     version = settings.version or next_version(settings.repository / settings.model)
     manifest = make_manifest(checkpoint, settings, version, certificate.machine)
-    files = graphs[-1].files() | _documents(checkpoint, settings, version, certificate) | _texts(checkpoint, manifest)
+    files = graph_files(graphs[-1]) | _text_files(checkpoint, manifest)
+    files |= _documents(checkpoint, settings, version, certificate)
     folder = settings.repository / settings.model / str(version)
     write_bundle(folder, files, manifest)
     logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
@@ -68,7 +70,7 @@ def _documents(
     }
 
 
-def _texts(checkpoint: Checkpoint, manifest: manifest_pb2.Manifest) -> dict[str, bytes]:
+def _text_files(checkpoint: Checkpoint, manifest: manifest_pb2.Manifest) -> dict[str, bytes]:
     """Return the tokenisers and the tables of ids that a manifest names."""
     tokenizers = {manifest.source_tokenizer, manifest.target_tokenizer}
     tables = {manifest.source_vocabulary, manifest.target_vocabulary} - {""}

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
-from xuanzang.export.shortlist import PIECES_STEP
+from xuanzang.export.graphs.build import GraphSet
+from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 from xuanzang.model.config import TransformerConfig
@@ -113,6 +114,18 @@ class ShortlistedModel(OnnxModel):
         for padded, pieces in zip(choices, suggested, strict=True):
             padded[: pieces.sum()] = np.flatnonzero(pieces)
         return super().encode(sentences) | {"choices": _value(choices)}
+
+
+def open_graphs(graphs: GraphSet, config: TransformerConfig) -> OnnxModel:
+    """Open encoder and decoder of a set of graphs."""
+    return OnnxModel(graphs.encoder, graphs.decoder, config)
+
+
+def open_shortlisted(graphs: GraphSet, config: TransformerConfig) -> ShortlistedModel | None:
+    """Open a set of graphs for decoding with a shortlist, or return None if it has none."""
+    if not graphs.shortlist:
+        return None
+    return ShortlistedModel(graphs.encoder, graphs.shortlist.decoder, graphs.shortlist.suggestions, config)
 
 
 def translate_batch(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from xuanzang.export.certificate import ParityError
-from xuanzang.export.parity import target_limit
-from xuanzang.export.runner import OnnxModel, translate_batch
+from xuanzang.export.certification.certificate import ParityError
+from xuanzang.export.certification.parity import target_limit
+from xuanzang.export.certification.runner import OnnxModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.graphs.precision import FloatArray, Floats, Linear, Precision
 from xuanzang.export.operators.attention import cross_attention, paged_attention
 from xuanzang.export.operators.continuations import GROUP, NEVER
-from xuanzang.export.precision import FloatArray, Floats, Linear, Precision
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual

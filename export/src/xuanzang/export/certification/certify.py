@@ -9,11 +9,9 @@ from importlib.metadata import version
 
 from tqdm import tqdm
 
-from xuanzang.export.certificate import Certificate, ParityError, Sample
-from xuanzang.export.graph_set import GraphSet
-from xuanzang.export.pairs import read_usable_pairs
-from xuanzang.export.parity import Parity, compare, step_milliseconds
-from xuanzang.export.quality import (
+from xuanzang.export.certification.certificate import Certificate, ParityError, Sample
+from xuanzang.export.certification.parity import Parity, compare, step_milliseconds
+from xuanzang.export.certification.quality import (
     Translations,
     compare_precisions,
     onnx_translations,
@@ -22,7 +20,9 @@ from xuanzang.export.quality import (
     torch_translations,
     translate_together,
 )
-from xuanzang.export.runner import OnnxModel
+from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
+from xuanzang.export.graphs.build import GraphSet
+from xuanzang.export.pairs import read_usable_pairs
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
@@ -49,21 +49,15 @@ def certify(
         CorpusError: The pairs of a test cannot be read.
         ParityError: A measure is outside its limit.
     """
-    models = {one.precision: one.open(checkpoint.model.config) for one in graphs}
+    models = {one.precision: open_graphs(one, checkpoint.model.config) for one in graphs}
     shipped = graphs[-1]
     sentences = [checkpoint.source_ids(pair.source) for pair in pairs]
     tests = {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
     parity = _parity(checkpoint, models, sentences, settings)
     _require_parity(parity["float32"], settings)
-    evaluated = min(settings.evaluation_sentences, len(pairs))
-    # The sentences that the precisions are compared by begin with those that are scored: none is translated twice.
-    compared = max(evaluated, settings.test_sentences) if len(models) > 1 else evaluated
-    by_precision = _by_precision(models, sentences[:compared], settings)
-    outputs = {"torch_float32": torch_translations(checkpoint, sentences[:evaluated], settings)}
-    outputs |= {f"onnx_{precision}": found[:evaluated] for precision, found in by_precision.items()}
-    if shortlisted := shipped.open_shortlisted(checkpoint.model.config):
-        outputs["shortlist"] = onnx_translations(shortlisted, sentences[:evaluated], settings)
-    scores = {name: score(checkpoint, found, pairs[:evaluated]) for name, found in outputs.items()}
+    by_precision = _by_precision(models, sentences[: _compared(len(pairs), len(models), settings)], settings)
+    outputs = _outputs(checkpoint, by_precision, shipped, sentences[: settings.evaluation_sentences], settings)
+    scores = {name: score(checkpoint, found, pairs[: len(found)]) for name, found in outputs.items()}
     shipped_quality: dict[str, dict[str, float]] = {}
     if len(models) > 1:
         shipped_quality["valid"] = compare_precisions(checkpoint, by_precision, pairs, settings)
@@ -72,7 +66,7 @@ def certify(
     return Certificate(
         parity={precision: result._asdict() for precision, result in parity.items()},
         quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
-        quality_sentences=evaluated,
+        quality_sentences=min(settings.evaluation_sentences, len(pairs)),
         shipped_quality=shipped_quality,
         signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
         step_milliseconds={precision: _step_times(model) for precision, model in models.items()},
@@ -108,6 +102,30 @@ def _by_precision(
     models: Models, sentences: Sequence[Sequence[int]], settings: ExportSettings
 ) -> dict[str, Translations]:
     return {precision: onnx_translations(model, sentences, settings) for precision, model in models.items()}
+
+
+def _compared(pairs: int, precisions: int, settings: ExportSettings) -> int:
+    """Return the number of pairs that all precisions translate.
+
+    The pairs that precisions are compared by begin with those that are scored, so that none is translated twice.
+    """
+    wanted = (settings.evaluation_sentences, settings.test_sentences if precisions > 1 else 0)
+    return min(max(wanted), pairs)
+
+
+def _outputs(
+    checkpoint: Checkpoint,
+    by_precision: Mapping[str, Translations],
+    shipped: GraphSet,
+    sentences: Sequence[Sequence[int]],
+    settings: ExportSettings,
+) -> dict[str, Translations]:
+    """Return the translations of the same sentences, by name in `Certificate.quality`."""
+    outputs = {"torch_float32": torch_translations(checkpoint, sentences, settings)}
+    outputs |= {f"onnx_{precision}": found[: len(sentences)] for precision, found in by_precision.items()}
+    if shortlisted := open_shortlisted(shipped, checkpoint.model.config):
+        outputs["shortlist"] = onnx_translations(shortlisted, sentences, settings)
+    return outputs
 
 
 def _test(checkpoint: Checkpoint, models: Models, test: Sequence[Pair], settings: ExportSettings) -> dict[str, float]:

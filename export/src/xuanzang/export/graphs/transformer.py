@@ -20,10 +20,10 @@ import numpy as np
 import onnx
 
 from xuanzang.export import tensors
-from xuanzang.export.blocks import Blocks
 from xuanzang.export.builder import GraphBuilder
+from xuanzang.export.graphs.blocks import Blocks
+from xuanzang.export.graphs.precision import Precision
 from xuanzang.export.operators.continuations import best_continuations
-from xuanzang.export.precision import Precision
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.layers import DecoderLayer, EncoderLayer
 from xuanzang.model.transformer import Transformer

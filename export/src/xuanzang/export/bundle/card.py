@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xuanzang.export.certificate import Certificate
-from xuanzang.export.manifest import target_languages
+from xuanzang.export.bundle.manifest import target_languages
+from xuanzang.export.certification.certificate import Certificate
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
 

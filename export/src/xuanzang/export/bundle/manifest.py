@@ -9,9 +9,10 @@ from pathlib import Path
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export import tensors
 from xuanzang.export.builder import OPSET
+from xuanzang.export.bundle.graph_files import DECODER_FILE, ENCODER_FILE, SHORTLIST_DECODER_FILE, SUGGESTIONS_FILE
+from xuanzang.export.bundle.weights_file import WEIGHTS_FILE
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
-from xuanzang.export.weights_file import WEIGHTS_FILE
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.dataset import (
@@ -28,10 +29,6 @@ PRECISIONS = {
     "float16": manifest_pb2.PRECISION_FLOAT16,
     "int8": manifest_pb2.PRECISION_INT8,
 }
-ENCODER_FILE = "encoder.onnx"
-DECODER_FILE = "decoder.onnx"
-SHORTLIST_DECODER_FILE = "decoder.shortlist.onnx"
-SUGGESTIONS_FILE = "suggestions.onnx"
 
 
 def make_manifest(

@@ -11,7 +11,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from xuanzang.export.runner import (
+from xuanzang.export.certification.runner import (
     DEAD_SCORE,
     Candidates,
     LiveHypotheses,
