@@ -23,7 +23,7 @@ from served import FULL, QUICK, Effort, ServedModel, measure_served, single_sent
 from tqdm import tqdm
 from workload import FULL_BATCHES, QUICK_BATCHES, Workload, sentences_needed, workloads
 
-from xuanzang.export.certificate import ParityError
+from xuanzang.export.certification.certificate import ParityError
 from xuanzang.model.checkpoint import CheckpointError
 from xuanzang.model.data.corpus import CorpusError
 

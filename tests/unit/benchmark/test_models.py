@@ -14,7 +14,7 @@ from ctranslate2_spec import save_as_ctranslate2
 from onnx import numpy_helper
 from widening import widened
 
-from xuanzang.export.weights import quantize_columns
+from xuanzang.export.graphs.precision import quantize_columns
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.shortlist import Shortlist

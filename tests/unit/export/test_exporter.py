@@ -13,9 +13,10 @@ import pytest
 from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.export.bundle import next_version, write_bundle
+from xuanzang.export.bundle.folder import next_version, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
-from xuanzang.export.certificate import ParityError, require_quality
+from xuanzang.export.certification.certificate import ParityError
+from xuanzang.export.certification.quality import require_quality
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
@@ -143,8 +144,8 @@ def test_versions_count_up_and_ignore_other_folders(tmp_path: Path) -> None:
 
 def test_a_bundle_replaces_the_one_of_its_version(tmp_path: Path) -> None:
     folder = tmp_path / "toy" / "1"
-    write_bundle(folder, {"old.bin": b"old"}, manifest_pb2.Manifest(format=1))
-    write_bundle(folder, {"new.bin": b"new"}, manifest_pb2.Manifest(format=1))
+    write_bundle(folder, {"old.bin": b"old"}, manifest_pb2.Manifest(format=2))
+    write_bundle(folder, {"new.bin": b"new"}, manifest_pb2.Manifest(format=2))
     assert {path.name for path in folder.iterdir()} == {"new.bin", "manifest.json"}
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
 

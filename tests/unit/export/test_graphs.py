@@ -10,11 +10,11 @@ import torch
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import IR_VERSION, OPSET
-from xuanzang.export.graphs import decoder_graph, encoder_graph
-from xuanzang.export.parity import compare, step_milliseconds
-from xuanzang.export.runner import Candidates, OnnxModel, Rows, translate_batch
-from xuanzang.export.shortlist import suggestions_graph
-from xuanzang.export.weights import Floats
+from xuanzang.export.certification.parity import compare, step_milliseconds
+from xuanzang.export.certification.runner import Candidates, LiveHypotheses, OnnxModel, translate_batch
+from xuanzang.export.graphs.precision import Floats
+from xuanzang.export.graphs.shortlist import suggestions_graph
+from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.search import beam_search
@@ -88,8 +88,8 @@ def test_the_graphs_state_the_tables_and_what_onnxruntime_runs(model: Transforme
 def test_candidates_are_distinct_sorted_and_twice_the_beam(onnx_model: OnnxModel, sentences: list[list[int]]) -> None:
     seen: list[Candidates] = []
 
-    def record(rows: Rows, candidates: Candidates) -> None:
-        assert candidates.scores.shape == (len(sentences), 2 * rows.token_ids.shape[1])
+    def record(live: LiveHypotheses, candidates: Candidates) -> None:
+        assert candidates.scores.shape == (len(sentences), 2 * live.token_ids.shape[1])
         seen.append(candidates)
 
     translate_batch(onnx_model, sentences, beam_size=3, length_penalty=1.0, max_target_length=6, on_step=record)
@@ -118,14 +118,14 @@ def test_step_time_is_measured_at_any_position(onnx_model: OnnxModel) -> None:
 
 
 def test_banned_pieces_are_no_candidates(model: Transformer, onnx_model: OnnxModel, sentences: list[list[int]]) -> None:
-    asked: list[tuple[Rows, Candidates]] = []
+    asked: list[tuple[LiveHypotheses, Candidates]] = []
     translate_batch(
         onnx_model,
         sentences[:4],
         beam_size=4,
         length_penalty=1.0,
         max_target_length=20,
-        on_step=lambda rows, candidates: asked.append((rows, candidates)),
+        on_step=lambda live, candidates: asked.append((live, candidates)),
     )
     found = {piece for _, candidates in asked for piece in candidates.ids.flatten().tolist()}
     assert found

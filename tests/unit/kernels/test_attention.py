@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.attention import cross_attention, paged_attention
+from xuanzang.export.operators.attention import cross_attention, paged_attention
 from xuanzang.export.tensors import PAGE_SLOTS
 
 Arrays = dict[str, np.ndarray]
@@ -28,23 +28,23 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def paged(rng: np.random.Generator, held: list[int], entries: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return page_table and page_places of sentences that hold some pages each, in any order, beside two free ones."""
+    """Return page_table and page_owners of sentences that hold some pages each, in any order, beside two free ones."""
     pages = sum(held) + 2
     order = iter(rng.permutation(pages).tolist())
     table = np.full((len(held), entries), -1)
-    page_places = np.zeros((pages, 2), dtype=np.int64)
+    page_owners = np.zeros((pages, 2), dtype=np.int64)
     for sentence, count in enumerate(held):
         for entry in range(count):
             table[sentence, entry] = page = next(order)
-            page_places[page] = sentence, entry
-    return table, page_places
+            page_owners[page] = sentence, entry
+    return table, page_owners
 
 
 def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_head: int) -> Arrays:
     """Sentences of different ages."""
     entries = 2
     ages = rng.integers(0, entries * PAGE_SLOTS - beam, batch)
-    table, page_places = paged(rng, [-(-(age + beam) // PAGE_SLOTS) for age in ages.tolist()], entries)
+    table, page_owners = paged(rng, [-(-(age + beam) // PAGE_SLOTS) for age in ages.tolist()], entries)
     visible = np.zeros((batch, beam, entries * PAGE_SLOTS), dtype=bool)
     indices = np.zeros((batch, beam, heads, 3), dtype=np.int64)
     indices[..., 1] = np.arange(heads)
@@ -56,11 +56,11 @@ def paged_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
         indices[sentence, :, :, 2] = (slots % PAGE_SLOTS)[:, None]
     return {
         "projected": normal(rng, batch, beam, 3 * heads * d_head),
-        "past_key": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
-        "past_value": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
+        "past_key": normal(rng, len(page_owners), heads, PAGE_SLOTS, d_head),
+        "past_value": normal(rng, len(page_owners), heads, PAGE_SLOTS, d_head),
         "slot_indices": indices,
         "page_table": table,
-        "page_places": page_places,
+        "page_owners": page_owners,
         "visible": visible,
     }
 
@@ -69,13 +69,13 @@ def cross_inputs(rng: np.random.Generator, batch: int, beam: int, heads: int, d_
     """Sources of different lengths."""
     entries = 2
     lengths = rng.integers(1, entries * PAGE_SLOTS + 1, batch)
-    table, page_places = paged(rng, [-(-length // PAGE_SLOTS) for length in lengths.tolist()], entries)
+    table, page_owners = paged(rng, [-(-length // PAGE_SLOTS) for length in lengths.tolist()], entries)
     return {
         "queries": normal(rng, batch, beam, heads * d_head),
-        "key": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
-        "value": normal(rng, len(page_places), heads, PAGE_SLOTS, d_head),
+        "key": normal(rng, len(page_owners), heads, PAGE_SLOTS, d_head),
+        "value": normal(rng, len(page_owners), heads, PAGE_SLOTS, d_head),
         "page_table": table,
-        "page_places": page_places,
+        "page_owners": page_owners,
         "source_lengths": lengths,
     }
 
@@ -101,7 +101,7 @@ def test_attention_of_a_sentence_does_not_depend_on_its_batch(
     inputs = given(np.random.default_rng(5), 6, 4, 2, 24)
     attend = operator(make(2, 24), inputs)
     together = attend.run(inputs)["mixed"]
-    shared = ("past_key", "past_value", "key", "value", "page_places")
+    shared = ("past_key", "past_value", "key", "value", "page_owners")
     for i in range(6):
         alone = {name: array if name in shared else array[i : i + 1] for name, array in inputs.items()}
         assert (attend.run(alone)["mixed"] == together[i : i + 1]).all()

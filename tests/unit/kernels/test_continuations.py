@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
-from xuanzang.export.candidates import GROUP, best_continuations
+from xuanzang.export.operators.continuations import GROUP, best_continuations
 
 Arrays = dict[str, np.ndarray]
 OpenOperator = Callable[..., Any]

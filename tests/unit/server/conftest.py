@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
+from xuanzang.bundle.v1 import graph_pb2
+
 SENTENCES = ("我有一只猫。", "你好，世界！", "今天天气很好。", "a cat, a dog", "hello world", "the weather is fine")
 PAGES = ["page", "heads", "32", "head"]
 
@@ -30,6 +32,17 @@ def key_values(prefix: str, *shape: str) -> list[dict[str, Any]]:
     return [tensor(f"{prefix}.0.{part}", "float32", *shape) for part in ("key", "value")]
 
 
+def reference(name: str, **changes: str) -> graph_pb2.OnnxTensor:
+    """Return a constant of 128 bytes in the weights file, or what the changes make of it."""
+    entries = {"location": "weights.bin", "offset": "0", "length": "128"} | changes
+    external = [graph_pb2.OnnxEntry(key=key, value=value) for key, value in entries.items()]
+    return graph_pb2.OnnxTensor(name=name, data_location=1, external_data=external)
+
+
+def graph_with(*tensors: graph_pb2.OnnxTensor) -> bytes:
+    return graph_pb2.OnnxModel(graph=graph_pb2.OnnxGraph(initializer=tensors)).SerializeToString()
+
+
 def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
     lengths, table = tensor("source_lengths", "int64", "batch"), tensor("source_page_table", "int64", "batch", "place")
     candidates = [
@@ -45,7 +58,7 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
     attention = tensor("attention", "float32", "batch", "beam", "source")
     sizes = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
     return {
-        "format": 1,
+        "format": 2,
         "model": directory.parent.name,
         "version": int(directory.name),
         "source_language_codes": ["zh"],
@@ -75,18 +88,19 @@ def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
                 tensor("scores", "float32", "batch", "beam"),
                 tensor("slot_indices", "int64", "batch", "beam", "heads", "3"),
                 tensor("page_table", "int64", "batch", "place"),
-                tensor("page_places", "int64", "page", "2"),
+                tensor("page_owners", "int64", "page", "2"),
                 tensor("visible", "bool", "batch", "beam", "slot"),
                 tensor("candidate_count", "int64", "1"),
                 *edits,
                 lengths,
                 table,
-                tensor("source_page_places", "int64", "page", "2"),
+                tensor("source_page_owners", "int64", "page", "2"),
                 *key_values("cross_key_values", *PAGES),
                 *key_values("past_key_values", *PAGES),
             ],
             "outputs": [*candidates, attention, *key_values("present_key_values", *PAGES)],
         },
+        "weights": "weights.bin",
         "source_tokenizer": "shared.spm",
         "target_tokenizer": "shared.spm",
         "files": [digest(path) for path in sorted(directory.iterdir()) if path.name != "manifest.json"],
@@ -147,8 +161,9 @@ def repository_template(tokenizer: bytes, tmp_path_factory: pytest.TempPathFacto
         for source in ("我有一只猫。", "hello world")
     ]
     (directory / "shared.spm").write_bytes(tokenizer)
-    (directory / "encoder.onnx").write_bytes(b"encoder")
-    (directory / "decoder.onnx").write_bytes(b"decoder")
+    (directory / "encoder.onnx").write_bytes(graph_with(reference("embedding")))
+    (directory / "decoder.onnx").write_bytes(graph_with(reference("embedding"), reference("projection", offset="128")))
+    (directory / "weights.bin").write_bytes(bytes(range(256)))
     (directory / "certificate.json").write_text(json.dumps({"samples": samples}))
     (directory / "MODEL_CARD.md").write_text("# small\n")
     (directory / "manifest.json").write_text(json.dumps(manifest_of(directory, processor.vocab_size())))

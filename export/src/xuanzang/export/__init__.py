@@ -1,6 +1,6 @@
-"""From a checkpoint to a bundle: two ONNX graphs, a manifest and a certificate."""
+"""Export of checkpoints to bundles: ONNX graphs, weights, a manifest and a certificate."""
 
 import os
 
-# Before anything imports onnxruntime, which would give the machine a number and keep a file of what to report.
+# Before anything imports onnxruntime, which would otherwise identify the machine and collect usage data.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

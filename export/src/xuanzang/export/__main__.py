@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
-from xuanzang.export.certificate import ParityError
+from xuanzang.export.certification.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import CheckpointError
@@ -19,8 +19,8 @@ from xuanzang.model.data.corpus import CorpusError
 class _Command(ExportSettings, BaseSettings):
     """Turn a checkpoint into a bundle that the server loads.
 
-    Builds the encoder graph and the decoder-step graph, quantises, compares them with torch step by step and on
-    held-out sentences, and writes the bundle only if they agree.
+    Builds the graphs of encoder and decoder step, compares them with torch step by step and on held-out sentences, and
+    writes the bundle only if they agree.
     """
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(

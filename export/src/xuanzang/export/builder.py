@@ -1,4 +1,4 @@
-"""Writing ONNX graphs node by node."""
+"""Builders of ONNX graphs and functions, node by node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IR_VERSION = 10
 MICROSOFT = "com.microsoft"
 """Domain of onnxruntime's fused operators."""
 OWN = "xuanzang"
-"""Domain of our operators: functions in every model, for which xuanzang.kernels has kernels."""
+"""Domain of the operators in `xuanzang.export.operators`."""
 
 _DTYPES = {
     "int64": TensorProto.INT64,
@@ -39,6 +39,7 @@ class GraphBuilder:
         self._constants: dict[str, onnx.TensorProto] = {}
         self._functions: dict[str, onnx.FunctionProto] = {}
         self._known: dict[str, onnx.ValueInfoProto] = {}
+        self._shared: dict[tuple[str, ...], str] = {}
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
@@ -55,8 +56,14 @@ class GraphBuilder:
         return self.constant(f"scalar_{value}", value, np.int64)
 
     def op(self, kind: str, *inputs: str, domain: str = "", output: str | None = None, **attributes: Any) -> str:
-        """Add a node with one output and return the output's name; an empty input name means left out."""
+        """Add a node with one output and return the output's name; an empty name stands for an omitted input."""
         return self.multi_op(kind, *inputs, domain=domain, outputs=[output or self._fresh(kind)], **attributes)[0]
+
+    def shared_op(self, kind: str, *inputs: str) -> str:
+        """Add a node with one output unless the same node is there already, and return the output's name."""
+        if (kind, *inputs) not in self._shared:
+            self._shared[kind, *inputs] = self.op(kind, *inputs)
+        return self._shared[kind, *inputs]
 
     def multi_op(
         self, kind: str, *inputs: str, outputs: int | Sequence[str], domain: str = "", **attributes: Any
@@ -70,20 +77,12 @@ class GraphBuilder:
         """Add a node for a function, which becomes part of the model.
 
         Args:
-            function: Made by `FunctionBuilder`.
-            inputs: Names of its arguments.
-            outputs: Names for its results; an empty one is not wanted.
+            function: Function from a `FunctionBuilder`.
+            inputs: Names of its inputs.
+            outputs: Names for its outputs; an empty name stands for an unused one.
         """
         self._functions[function.name] = function
         self.multi_op(function.name, *inputs, outputs=outputs, domain=function.domain)
-
-    def last_nodes(self, count: int) -> Sequence[onnx.NodeProto]:
-        """Return the nodes that were added last, in the order in which they were added."""
-        return self._nodes[-count:]
-
-    def drop_nodes(self, count: int) -> None:
-        """Take away the nodes that were added last, because another node is about to do what they do."""
-        del self._nodes[-count:]
 
     def cast(self, x: str, dtype: str) -> str:
         """Add a conversion to another type, such as "float32", and return the result's name."""
@@ -92,20 +91,13 @@ class GraphBuilder:
     def known(self, name: str, *shape: str | int, dtype: str = "float32") -> str:
         """State type and shape of a value that onnxruntime cannot infer, and return its name.
 
-        Only what is known to have the size of an input can take its place in memory; anything else is copied.
+        onnxruntime lets an output take the memory of an input only if both are known to have the same size.
         """
         self._known[name] = helper.make_tensor_value_info(name, _DTYPES[dtype], shape)
         return name
 
-    def known_as(self, name: str, other: str, dtype: str) -> str:
-        """State that a value has the shape of another if that is known, and return its name."""
-        if other in self._known:
-            dimensions = self._known[other].type.tensor_type.shape.dim
-            self.known(name, *(axis.dim_param or axis.dim_value for axis in dimensions), dtype=dtype)
-        return name
-
     def model(self, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> onnx.ModelProto:
-        """Return the checked model.
+        """Return the model, checked.
 
         Raises:
             onnx.checker.ValidationError: The graph breaks a rule of ONNX.
@@ -131,7 +123,7 @@ class GraphBuilder:
         return model
 
     def _leave_out_unused(self, outputs: Sequence[str]) -> None:
-        """Tell the operators of our own which of their results nobody takes."""
+        """Omit unused outputs of our own operators, so that kernels need not compute them."""
         taken = {name for node in self._nodes for name in node.input} | {*outputs}
         for node in self._nodes:
             if node.domain == OWN:
@@ -142,7 +134,7 @@ class GraphBuilder:
 
 
 class FunctionBuilder(GraphBuilder):
-    """Collects the nodes of a function: what an operator of our own means in operators that every runtime has."""
+    """Collects the nodes of a function, which defines an operator of our own."""
 
     def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
@@ -155,8 +147,8 @@ class FunctionBuilder(GraphBuilder):
         """Return the function, named as this builder is.
 
         Args:
-            inputs: Names that the nodes use for its arguments.
-            outputs: Names that they give to its results.
+            inputs: Names of its inputs in the nodes.
+            outputs: Names of its outputs in the nodes.
         """
         return helper.make_function(
             OWN,

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xuanzang.export.weights import ActivationRange
+from xuanzang.export.graphs.precision import ActivationRange
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.data.dataset import pad_rows, pad_sentences
 from xuanzang.model.transformer import Transformer
 
 QUANTILE = 0.99999
-"""Share of the activations that a range must cover; the rest is clipped."""
+"""Share of the activations that a range covers; the rest is clipped."""
 
 
 def calibration_ids(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
@@ -34,12 +34,12 @@ def calibrate(
     """Run sentence pairs through the model and return the input range of every linear layer.
 
     Args:
-        model: In evaluation mode.
+        model: Torch model in evaluation mode.
         pairs: Source ids and decoder input ids (bos first) of real sentences.
         batch_sentences: Sentences run together.
 
     Returns:
-        By module name. A range is the widest, over batches, of the quantiles within a batch.
+        Ranges by module name, each the widest, over batches, of the quantiles within a batch.
     """
     ranges: dict[str, ActivationRange] = {}
     linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
@@ -72,7 +72,7 @@ def _observer(ranges: dict[str, ActivationRange], name: str) -> Callable[[nn.Mod
 def _quantiles(values: Tensor) -> tuple[float, float]:
     flat = values.flatten()
     rest = max(1, round(flat.numel() * (1 - QUANTILE)))
-    # So few are left out that it is faster to look for them alone than for `kthvalue` to part the rest.
+    # With so few left out, a top-k is faster than `kthvalue`.
     low = flat.topk(rest, largest=False).values.max()
     high = flat.topk(rest).values.min()
     return float(low), float(high)

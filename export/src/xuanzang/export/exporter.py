@@ -1,23 +1,26 @@
-"""The pipeline: load the checkpoint, build the graphs, certify them, write the bundle."""
+"""The pipeline from a checkpoint to a bundle: load, build, certify, write."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
-import onnx
-
-from xuanzang.export.bundle import make_manifest, next_version, serialize, write_bundle
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.export.bundle.card import model_card
+from xuanzang.export.bundle.folder import next_version, write_bundle
+from xuanzang.export.bundle.graph_files import graph_files
+from xuanzang.export.bundle.manifest import make_manifest
 from xuanzang.export.calibration import calibrate, calibration_ids
-from xuanzang.export.card import model_card
-from xuanzang.export.certificate import Graphs, certify, read_usable_pairs
-from xuanzang.export.graphs import decoder_graph, encoder_graph, shortlist_decoder_graph
-from xuanzang.export.runner import OnnxModel, ShortlistedModel
+from xuanzang.export.certification.certificate import Certificate
+from xuanzang.export.certification.certify import certify
+from xuanzang.export.graphs.build import build_graphs
+from xuanzang.export.graphs.precision import Floats, Int8, Precision
+from xuanzang.export.pairs import read_usable_pairs
 from xuanzang.export.settings import ExportSettings
-from xuanzang.export.shortlist import always_pieces, suggestions_graph
-from xuanzang.export.weights import Floats, Int8, Precision
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
-from xuanzang.model.data.shortlist import Shortlist, load_shortlist
+from xuanzang.model.data.corpus import Pair
+from xuanzang.model.data.shortlist import load_shortlist
 
 logger = logging.getLogger(__name__)
 
@@ -28,52 +31,47 @@ def export(settings: ExportSettings) -> Path:
     Raises:
         CheckpointError: The checkpoint cannot be loaded.
         CorpusError: The validation pairs or the shortlist cannot be read.
-        ParityError: The graphs do not do what the checkpoint does; nothing is written.
+        ParityError: The graphs do not compute what the checkpoint does; nothing is written.
     """
     checkpoint = load_checkpoint(settings.checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     pairs = read_usable_pairs(checkpoint, settings.valid)
-    precisions: list[Precision] = [Floats("float32")]
-    if settings.precision == "int8":
-        # From the end of the file: quality and parity are measured on sentences from its start.
-        calibrating = pairs[-settings.calibration_sentences :]
-        precisions.append(Int8(calibrate(checkpoint.model, calibration_ids(checkpoint, calibrating))))
-    elif settings.precision == "float16":
-        precisions.append(Floats("float16"))
-    built = [(p.name, encoder_graph(checkpoint.model, p), decoder_graph(checkpoint.model, p)) for p in precisions]
-    graphs = [Graphs(name, OnnxModel(encoder, decoder, checkpoint.model.config)) for name, encoder, decoder in built]
-    extra, shortlisted = {}, None
-    if shortlist:
-        extra = _shortlist_graphs(checkpoint, precisions[-1], shortlist)
-        shortlisted = ShortlistedModel(
-            built[-1][1],
-            extra["decoder.shortlist.onnx"],
-            extra["suggestions.onnx"],
-            checkpoint.model.config,
-        )
-    certificate = certify(checkpoint, graphs, pairs, settings, shortlisted)
-
+    *compared, shipped = _precisions(checkpoint, pairs, settings)
+    graphs = [build_graphs(checkpoint.model, precision) for precision in compared]
+    graphs.append(build_graphs(checkpoint.model, shipped, shortlist))
+    certificate = certify(checkpoint, graphs, pairs, settings)
     version = settings.version or next_version(settings.repository / settings.model)
-    files = {
-        "encoder.onnx": serialize(built[-1][1]),
-        "decoder.onnx": serialize(built[-1][2]),
-        **{name: serialize(graph) for name, graph in extra.items()},
-        "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
-        "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),
-    }
     manifest = make_manifest(checkpoint, settings, version, certificate.machine)
-    tables = {manifest.source_vocabulary, manifest.target_vocabulary} - {""}
-    for name in {manifest.source_tokenizer, manifest.target_tokenizer} | tables:
-        files[name] = (checkpoint.folder / name).read_bytes()
+    files = graph_files(graphs[-1]) | _text_files(checkpoint, manifest)
+    files |= _documents(checkpoint, settings, version, certificate)
     folder = settings.repository / settings.model / str(version)
     write_bundle(folder, files, manifest)
     logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
     return folder
 
 
-def _shortlist_graphs(checkpoint: Checkpoint, precision: Precision, shortlist: Shortlist) -> dict[str, onnx.ModelProto]:
-    model = checkpoint.model
+def _precisions(checkpoint: Checkpoint, pairs: Sequence[Pair], settings: ExportSettings) -> list[Precision]:
+    """Return the number formats to build: float32 for comparison, and last the shipped one."""
+    if settings.precision == "float32":
+        return [Floats("float32")]
+    if settings.precision == "float16":
+        return [Floats("float32"), Floats("float16")]
+    # From the end of the file: quality and parity are measured on sentences from its start.
+    calibrating = calibration_ids(checkpoint, pairs[-settings.calibration_sentences :])
+    return [Floats("float32"), Int8(calibrate(checkpoint.model, calibrating))]
+
+
+def _documents(
+    checkpoint: Checkpoint, settings: ExportSettings, version: int, certificate: Certificate
+) -> dict[str, bytes]:
     return {
-        "decoder.shortlist.onnx": shortlist_decoder_graph(model, precision, always_pieces(shortlist, model.config)),
-        "suggestions.onnx": suggestions_graph(shortlist, model.config),
+        "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
+        "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),
     }
+
+
+def _text_files(checkpoint: Checkpoint, manifest: manifest_pb2.Manifest) -> dict[str, bytes]:
+    """Return the tokenisers and the tables of ids that a manifest names."""
+    tokenizers = {manifest.source_tokenizer, manifest.target_tokenizer}
+    tables = {manifest.source_vocabulary, manifest.target_vocabulary} - {""}
+    return {name: (checkpoint.folder / name).read_bytes() for name in tokenizers | tables}

@@ -1,4 +1,4 @@
-"""What an export can be told."""
+"""Settings of an export."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ExportSettings(BaseModel):
     parity_sentences: int = Field(default=50, ge=1)
     """Sentences decoded to the end by torch and by the graphs."""
     calibration_sentences: int = Field(default=300, ge=1)
-    """Pairs that int8 ranges are taken from."""
+    """Pairs for the ranges of int8 activations."""
     evaluation_sentences: int = Field(default=500, ge=1)
     """Pairs translated for BLEU and chrF, in torch and in the graphs."""
     beam_size: int = Field(default=4, ge=1, le=16)
@@ -36,18 +36,18 @@ class ExportSettings(BaseModel):
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """Default of requests to this model, and of the evaluation."""
     loop_retry_ngram_size: int = Field(default=0, ge=0, le=16)
-    """N-gram limit under which the server searches a translation once more that repeats itself endlessly; 0 never."""
+    """N-gram limit for a second search when a translation repeats itself endlessly; 0 for no second search."""
     max_float32_difference: float = Field(default=1e-4, gt=0)
-    """Greatest allowed difference of a log-probability between torch and the float32 graphs, nats."""
+    """Maximum difference of a log-probability between torch and the float32 graphs, nats."""
     test: dict[str, Path] = Field(default_factory=dict)
-    """Other pairs, by name such as tatoeba=FILE, on which the precision must do as well as float32."""
+    """More pairs, by name such as tatoeba=FILE, on which the precision is compared with float32."""
     test_sentences: int = Field(default=2000, ge=1)
     """Pairs of `valid` and of each test translated to compare the precision with float32."""
     max_bleu_change: float = Field(default=0.3, gt=0)
-    """Most BLEU that the precision may differ from the float32 graphs, on `valid` and on each test."""
+    """Maximum difference in BLEU from the float32 graphs, on `valid` and on each test."""
     max_chrf_change: float = Field(default=0.2, gt=0)
-    """Most chrF that the precision may differ from the float32 graphs, on `valid` and on each test."""
+    """Maximum difference in chrF from the float32 graphs, on `valid` and on each test."""
     shortlist: Path | None = None
-    """File of `xuanzang-model shortlist`, so that the server can choose among the pieces that a source suggests."""
+    """Table from `xuanzang-model shortlist`; the bundle then allows decoding with the pieces that a source suggests."""
     card: Path | None = None
-    """Markdown about data, licences and limits, put into the model card."""
+    """Markdown on data, licences and limits, for the model card."""

@@ -1,4 +1,4 @@
-"""The interface of the two graphs, as tables: name, type and dimensions of every input and output."""
+"""Inputs and outputs of the graphs, as tables of names, types and dimensions."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class TensorSpec(NamedTuple):
 
 
 def key_values(config: TransformerConfig, prefix: str, floats: str) -> list[TensorSpec]:
-    """Keys and values of each decoder layer, one per slot, in pages that belong to one sentence each.
+    """Return the keys and values of each decoder layer: one of each per slot, in pages of one sentence each.
 
-    past_key_values and present_key_values: of self-attention, before and after a step, which writes the slots of its
-    tokens. past_cross_key_values and present_cross_key_values: of the source, before and after the encoder has written
-    those of some sentences; cross_key_values are the same for the decoder, which only reads them. One buffer may serve
-    as past and present.
+    past_key_values and present_key_values: self-attention's, before and after a step, which writes the slots of its
+    tokens. past_cross_key_values and present_cross_key_values: the source's, before and after the encoder writes those
+    of some sentences; cross_key_values are the same for the decoder, which only reads them. One buffer may serve as
+    past and present.
     """
     shape = ("source_page" if "cross" in prefix else "page", config.num_heads, PAGE_SLOTS, config.d_head)
     return [
@@ -37,37 +37,36 @@ def key_values(config: TransformerConfig, prefix: str, floats: str) -> list[Tens
 
 
 def encoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """What the encoder takes: padded sentences, their true lengths, and where it writes.
+    """Return the encoder's inputs: padded sentences, their lengths without padding, and the pages to write.
 
-    source_page_table: the page at each place of a sentence; there must be enough of them for the padding, too.
+    source_page_table: the page that holds each logical page of a sentence, enough of them for the padding, too.
     """
     return [
         TensorSpec("source_ids", "int64", ("batch", "source")),
         TensorSpec("source_lengths", "int64", ("batch",)),
-        TensorSpec("source_page_table", "int64", ("batch", "source_place")),
+        TensorSpec("source_page_table", "int64", ("batch", "source_logical_page")),
         *key_values(config, "past_cross_key_values", floats),
     ]
 
 
 def encoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """What the encoder gives: the pages, with the keys and values of these sentences."""
+    """Return the encoder's outputs: the pages with the keys and values of these sentences."""
     return key_values(config, "present_cross_key_values", floats)
 
 
 def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """What one step takes.
+    """Return the inputs of one decoder step.
 
-    token_ids: last token of each hypothesis. positions: of that token, one per sentence; sentences may stand at
-    different ones. scores: summed log-probabilities so far; a dead row has a hugely negative one. candidate_count: how
-    many continuations to return.
+    token_ids: last token of each hypothesis. positions: position of that token, one per sentence. scores: summed
+    log-probabilities so far; that of a dead hypothesis is hugely negative. candidate_count: continuations to return.
 
-    The slots of a sentence are those of its pages, side by side. page_table: the page at each place of a sentence, or
-    -1. page_places: where in the table each page stands, as (sentence, place); a page that is not in it may name any.
-    slot_indices: where each hypothesis' keys and values are written, as (page, head, slot of the page). visible: the
-    slots that each hypothesis may see, its new one included. source_page_table and source_page_places say the same of
-    the pages of the source, whose first source_lengths slots hold it.
+    The slots of a sentence are those of its logical pages, in order. page_table: the page that holds each logical page,
+    or -1. page_owners: the inverse, (sentence, logical page) of each page; those of a free page may be any.
+    slot_indices: where the key and value of each hypothesis are written, (page, head, page_slot). visible: the slots
+    that each hypothesis sees, its new one included. source_page_table and source_page_owners are the same for the pages
+    of the source, whose first source_lengths slots hold it.
 
-    Edits change logits before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
+    Logit edits come before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
     divided by it if positive, and its bias is added. An id named twice must have equal edits.
     """
     edits = ("batch", "beam", "edit")
@@ -76,39 +75,40 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
         TensorSpec("positions", "int64", ("batch", 1)),
         TensorSpec("scores", "float32", ("batch", "beam")),
         TensorSpec("slot_indices", "int64", ("batch", "beam", config.num_heads, 3)),
-        TensorSpec("page_table", "int64", ("batch", "place")),
-        TensorSpec("page_places", "int64", ("page", 2)),
+        TensorSpec("page_table", "int64", ("batch", "logical_page")),
+        TensorSpec("page_owners", "int64", ("page", 2)),
         TensorSpec("visible", "bool", ("batch", "beam", "slot")),
         TensorSpec("candidate_count", "int64", (1,)),
         TensorSpec("edited_ids", "int64", edits),
         TensorSpec("edit_penalties", "float32", edits),
         TensorSpec("edit_biases", "float32", edits),
         TensorSpec("source_lengths", "int64", ("batch",)),
-        TensorSpec("source_page_table", "int64", ("batch", "source_place")),
-        TensorSpec("source_page_places", "int64", ("source_page", 2)),
+        TensorSpec("source_page_table", "int64", ("batch", "source_logical_page")),
+        TensorSpec("source_page_owners", "int64", ("source_page", 2)),
         *key_values(config, "cross_key_values", floats),
         *key_values(config, "past_key_values", floats),
     ]
 
 
 def shortlist_decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """What one step takes that chooses among some pieces only.
+    """Return the inputs of one decoder step with a shortlist.
 
-    choices: ids of the pieces that each sentence may choose from besides the `always_ids`, filled up with the size of
-    the vocabulary, which stands for no piece. edited_ids are places among these and those, side by side.
+    choices: ids of the pieces that each sentence may choose besides the `always_ids`, padded with the size of the
+    vocabulary, which stands for no piece. edited_ids are indices into always_ids and choices, concatenated.
     """
     return [*decoder_inputs(config, floats), TensorSpec("choices", "int64", ("batch", "choice"))]
 
 
 def suggestions_inputs() -> list[TensorSpec]:
-    """What the suggestions are made from: padded sentences."""
+    """Return the inputs of the suggestions: padded sentences."""
     return [TensorSpec("source_ids", "int64", ("batch", "source"))]
 
 
 def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
-    """Which pieces each sentence may choose from: always_ids, which all sentences may, and suggested, True at others.
+    """Return the outputs of the suggestions.
 
-    always_ids are filled up, too.
+    suggested: True at the pieces that the source of each sentence suggests. always_ids: the pieces that every sentence
+    may choose besides, padded with the size of the vocabulary.
     """
     return [
         TensorSpec("suggested", "bool", ("batch", config.target_vocab_size)),
@@ -117,10 +117,10 @@ def suggestions_outputs(config: TransformerConfig) -> list[TensorSpec]:
 
 
 def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
-    """What one step gives: the best continuations of each sentence, best first, and the slots after the step.
+    """Return the outputs of one decoder step: the best continuations of each sentence, and the slots after the step.
 
-    candidate_scores are summed log-probabilities, candidate_parents the hypothesis that each continues. attention is
-    what the last layer's heads give to each source position, on average.
+    candidate_scores: summed log-probabilities, best first. candidate_parents: the hypothesis that each continues.
+    attention: the weight that the last layer gives each source position, averaged over its heads.
     """
     candidates = ("batch", "candidate")
     return [

@@ -11,7 +11,7 @@ namespace xuanzang {
 struct PagedAttention {
   static constexpr const char* kName = "PagedAttention";
   // projected [batch, beam, 3 * heads * head]: queries, keys and values side by side; past keys and values
-  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, entry]; page_places, which only
+  // [page, heads, slot, head]; slot_indices [batch, beam, heads, 3]; page_table [batch, entry]; page_owners, which only
   // the ONNX function needs; visible [batch, beam, entry * slot].
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64,
                                                kOrtInt64, kOrtInt64, kOrtBool};
@@ -25,7 +25,7 @@ struct PagedAttention {
 struct CrossAttention {
   static constexpr const char* kName = "CrossAttention";
   // queries [batch, beam, heads * head]; keys and values [page, heads, slot, head]; page_table [batch, entry];
-  // page_places, which only the ONNX function needs; source_lengths [batch]: used slots of each sentence.
+  // page_owners, which only the ONNX function needs; source_lengths [batch]: used slots of each sentence.
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64};
   // mixed [batch, beam, heads * head]; the mean weight that the heads give to each slot, [batch, beam, entry * slot].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat};

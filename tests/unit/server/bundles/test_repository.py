@@ -47,7 +47,7 @@ def test_a_repository_that_is_not_there_is_refused(tmp_path: Path) -> None:
         scan(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "shared.spm", "certificate.json", "MODEL_CARD.md"])
+@pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "weights.bin", "shared.spm", "certificate.json"])
 def test_an_altered_byte_in_any_file_is_found(directory: Path, name: str) -> None:
     content = bytearray((directory / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -57,11 +57,13 @@ def test_an_altered_byte_in_any_file_is_found(directory: Path, name: str) -> Non
 
 def test_missing_longer_and_unlisted_files_are_all_named_at_once(directory: Path) -> None:
     (directory / "MODEL_CARD.md").unlink()
-    (directory / "encoder.onnx").write_bytes(b"encoder and more")
+    size = (directory / "encoder.onnx").stat().st_size
+    with (directory / "encoder.onnx").open("ab") as file:
+        file.write(b"more")
     (directory / "extra.bin").touch()
     found = reasons(directory)
     assert "MODEL_CARD.md is missing" in found
-    assert "encoder.onnx has 16 bytes; manifest.json says 7" in found
+    assert f"encoder.onnx has {size + 4} bytes; manifest.json says {size}" in found
     assert "extra.bin is not listed" in found
 
 
@@ -104,6 +106,8 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("precision is 0", lambda m: m.pop("precision")),
     ("encoder.opset is 0", lambda m: m["encoder"].pop("opset")),
     ("encoder.file is 'x.onnx'", lambda m: m["encoder"].update(file="x.onnx")),
+    ("weights is '', which files does not list", lambda m: m.pop("weights")),
+    ("weights is 'other.bin', which files does not list", lambda m: m.update(weights="other.bin")),
     ("source_tokenizer is ''", lambda m: m.pop("source_tokenizer")),
     ("decoder.inputs lacks 'token_ids'", lambda m: m["decoder"]["inputs"].pop(0)),
     ("decoder.inputs lacks 'past_key_values.1.key'", lambda m: m["dimensions"].update(num_decoder_layers=2)),
@@ -153,9 +157,13 @@ def test_all_faults_are_named_at_once(directory: Path, edit_manifest: Edit) -> N
 
 
 def test_another_format_is_refused_without_guessing_at_the_rest(directory: Path, edit_manifest: Edit) -> None:
-    edit_manifest(directory, lambda manifest: manifest.update(format=2, model="?"))
-    assert "format is 2; this server reads format 1" in reasons(directory)
-    assert "model" not in reasons(directory)
+    edit_manifest(directory, lambda manifest: manifest.update(format=3, model="?"))
+    assert reasons(directory) == "format is 3; this server reads format 2"
+
+
+def test_format_1_is_refused_with_its_remedy(directory: Path, edit_manifest: Edit) -> None:
+    edit_manifest(directory, lambda manifest: manifest.update(format=1))
+    assert reasons(directory).endswith("reads format 2; export the checkpoint again with xuanzang-export")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +173,7 @@ def test_another_format_is_refused_without_guessing_at_the_rest(directory: Path,
         b"[]",
         b"{",
         b'{"unknown": 1}',
-        b'{"format": 1, "format": 1}',
+        b'{"format": 2, "format": 2}',
         b'{"format": 1e99}',
         b"\xff\xfe",
         b"[" * 100_000,

@@ -73,8 +73,9 @@ class Manifest(google.protobuf.message.Message):
     SHORTLIST_FIELD_NUMBER: builtins.int
     SOURCE_VOCABULARY_FIELD_NUMBER: builtins.int
     TARGET_VOCABULARY_FIELD_NUMBER: builtins.int
+    WEIGHTS_FIELD_NUMBER: builtins.int
     format: builtins.int
-    """Format of the bundle; 1 is the only one. A reader refuses any other."""
+    """Format of the bundle: 2. A reader refuses any other."""
     model: builtins.str
     """Name of the model, such as "zh-en"; equals the folder above the bundle's. Lower-case letters, digits, "-", "_", "."."""
     version: builtins.int
@@ -91,6 +92,10 @@ class Manifest(google.protobuf.message.Message):
     """
     target_vocabulary: builtins.str
     """The same for the target; may be the same file."""
+    weights: builtins.str
+    """File name of the weights of all graphs, one of `files`. The graphs refer to it as ONNX external data and to no other
+    file.
+    """
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from, at least one."""
@@ -129,7 +134,7 @@ class Manifest(google.protobuf.message.Message):
 
     @property
     def source_format(self) -> global___SourceFormat:
-        """What every source sentence must be given before it goes to the encoder."""
+        """What every source sentence gets before it goes to the encoder."""
 
     @property
     def shortlist(self) -> global___Shortlist:
@@ -157,9 +162,10 @@ class Manifest(google.protobuf.message.Message):
         shortlist: global___Shortlist | None = ...,
         source_vocabulary: builtins.str = ...,
         target_vocabulary: builtins.str = ...,
+        weights: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "version", b"version", "weights", b"weights"]) -> None: ...
 
 global___Manifest = Manifest
 
@@ -193,9 +199,9 @@ class Dimensions(google.protobuf.message.Message):
     target_vocab_size: builtins.int
     """Target pieces."""
     max_source_length: builtins.int
-    """Most source tokens of a sentence, the end token counted."""
+    """Maximum number of source tokens of a sentence, the end token counted."""
     max_target_length: builtins.int
-    """Most target tokens of a sentence, the end token counted."""
+    """Maximum number of target tokens of a sentence, the end token counted."""
     def __init__(
         self,
         *,
@@ -234,9 +240,9 @@ class SpecialIds(google.protobuf.message.Message):
     eos_id: builtins.int
     """Ends a target sentence."""
     source_unk_id: builtins.int
-    """What a source piece becomes that its table lacks; of no meaning without `source_vocabulary` (source vocabulary)."""
+    """Stands for a source piece that the table lacks; of no meaning without `source_vocabulary` (source vocabulary)."""
     unk_id: builtins.int
-    """What a target piece becomes that its table lacks; of no meaning without `target_vocabulary`."""
+    """Stands for a target piece that the table lacks; of no meaning without `target_vocabulary`."""
     def __init__(
         self,
         *,
@@ -382,11 +388,11 @@ class GenerationDefaults(google.protobuf.message.Message):
     length_penalty: builtins.float
     """Exponent on the target length."""
     max_length_factor: builtins.float
-    """Most target tokens for a sentence of n source tokens, as `max_length_factor` × n + `max_length_offset`, limited by the dimensions."""
+    """Maximum number of target tokens for a sentence of n source tokens, as `max_length_factor` × n + `max_length_offset`, limited by the dimensions."""
     max_length_offset: builtins.int
     """See `max_length_factor`."""
     loop_retry_ngram_size: builtins.int
-    """N-gram limit under which a translation that repeats itself endlessly is searched once more; 0 for never."""
+    """N-gram limit for the second search of a sentence whose translation repeats itself endlessly; 0 for no second search."""
     def __init__(
         self,
         *,
@@ -457,7 +463,7 @@ global___Provenance = Provenance
 
 @typing.final
 class SourceFormat(google.protobuf.message.Message):
-    """What every source sentence must be given before it goes to the encoder."""
+    """What every source sentence gets before it goes to the encoder."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -483,8 +489,8 @@ class SourceFormat(google.protobuf.message.Message):
     """Normalisation before SentencePiece: "none" or "nfkc"."""
     @property
     def language_prefix_ids(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """Source ids that tell the model which language to write: each of the target language codes → the id that stands
-        before every source sentence, and counts towards `max_source_length`. Empty: nothing stands before a sentence.
+        """Source ids that name the language to write: each of the target language codes → the id that stands before every
+        source sentence, and counts towards `max_source_length`. Empty: nothing stands before a sentence.
         """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""What may be loaded: bundles read from disk, checked, and handed over as plain facts."""
+"""Bundles: read from disk, checked, and refused with all reasons."""

@@ -1,4 +1,4 @@
-"""A verified bundle: what the engine gets to work with."""
+"""A verified bundle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """A sentence with the result that the exporter got for it; the server must get the same."""
+    """A sentence with the exporter's result for it, which the server must reproduce."""
 
     source: str
     source_ids: tuple[int, ...]
@@ -23,7 +23,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
-    """The files of one version of a model, all of them checked against the manifest."""
+    """One version of a model, with all files checked against the manifest."""
 
     directory: Path
     manifest: manifest_pb2.Manifest
@@ -31,9 +31,9 @@ class Bundle:
     """Lower-case hex SHA-256 of manifest.json."""
     samples: tuple[Sample, ...]
     source_vocabulary: tuple[str, ...] = ()
-    """Source pieces in the order of their ids; empty if those are the SentencePiece model's."""
+    """Source pieces ordered by id; empty if the ids are the SentencePiece model's."""
     target_vocabulary: tuple[str, ...] = ()
-    """The same for the target."""
+    """Target pieces ordered by id; empty if the ids are the SentencePiece model's."""
 
     @property
     def precision(self) -> str:
@@ -42,5 +42,5 @@ class Bundle:
 
     @property
     def has_shortlist(self) -> bool:
-        """Whether it can be decoded with the pieces alone that a source suggests."""
+        """Whether a sentence may be decoded with the pieces that its source suggests."""
         return self.manifest.HasField("shortlist")

@@ -1,4 +1,4 @@
-"""Why a bundle is refused."""
+"""The error of a refused bundle."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 class BundleError(Exception):
-    """A bundle, or a repository of bundles, must not be served; all reasons that were found are named."""
+    """A bundle, or a repository of bundles, must not be served; the message names all reasons."""
 
     def __init__(self, directory: Path, reasons: Sequence[str]) -> None:
-        """Keep the reasons.
+        """Join the reasons to a message.
 
         Args:
-            directory: Of the bundle or repository.
-            reasons: At least one.
+            directory: Folder of the bundle or repository.
+            reasons: One sentence per fault, at least one.
         """
         super().__init__(f"{directory}: " + "; ".join(reasons))
         self.directory = directory

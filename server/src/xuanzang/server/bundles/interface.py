@@ -1,4 +1,4 @@
-"""The inputs and outputs that the graphs of a bundle of format 1 have."""
+"""Inputs and outputs of the graphs in a bundle of format 2."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ _FLOATS = ("float32", "float16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One input or output: which types it may have, and how many dimensions."""
+class Expected:
+    """One input or output: the types that it may have, and the number of its dimensions."""
 
     dtypes: Sequence[str]
     rank: int
 
 
-_ID_MATRIX = Row(dtypes=("int64",), rank=2)
-_MASK = Row(dtypes=("bool",), rank=2)
-_CACHE = Row(dtypes=_FLOATS, rank=4)
+_ID_MATRIX = Expected(dtypes=("int64",), rank=2)
+_MASK = Expected(dtypes=("bool",), rank=2)
+_CACHE = Expected(dtypes=_FLOATS, rank=4)
 # Half of what onnxruntime sums at a time: sums over pages of other sizes might depend on how many there are.
 _PAGE_STEP = 32
 
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
-    """Find where the graphs that a manifest describes differ from the ones that the server drives.
+    """Find where the graphs of a manifest differ from those that the server drives.
 
     Args:
-        manifest: Of format 1.
+        manifest: Manifest of format 2.
 
     Yields:
         One sentence per fault.
     """
     layers = min(manifest.dimensions.num_decoder_layers, 1024)
-    sources = {"source_lengths": Row(dtypes=("int64",), rank=1), "source_page_table": _ID_MATRIX}
+    sources = {"source_lengths": Expected(dtypes=("int64",), rank=1), "source_page_table": _ID_MATRIX}
     encoder_inputs = {"source_ids": _ID_MATRIX, **sources, **_key_values("past_cross_key_values", layers)}
     encoder_outputs = _key_values("present_cross_key_values", layers)
-    edit = Row(dtypes=("float32",), rank=3)
+    edit = Expected(dtypes=("float32",), rank=3)
     decoder_inputs = {
         "token_ids": _ID_MATRIX,
         "positions": _ID_MATRIX,
-        "scores": Row(dtypes=("float32",), rank=2),
+        "scores": Expected(dtypes=("float32",), rank=2),
         "page_table": _ID_MATRIX,
-        "page_places": _ID_MATRIX,
-        "slot_indices": Row(dtypes=("int64",), rank=4),
-        "visible": Row(dtypes=("bool",), rank=3),
-        "candidate_count": Row(dtypes=("int64",), rank=1),
-        "edited_ids": Row(dtypes=("int64",), rank=3),
+        "page_owners": _ID_MATRIX,
+        "slot_indices": Expected(dtypes=("int64",), rank=4),
+        "visible": Expected(dtypes=("bool",), rank=3),
+        "candidate_count": Expected(dtypes=("int64",), rank=1),
+        "edited_ids": Expected(dtypes=("int64",), rank=3),
         "edit_penalties": edit,
         "edit_biases": edit,
         **sources,
-        "source_page_places": _ID_MATRIX,
+        "source_page_owners": _ID_MATRIX,
         **_key_values("cross_key_values", layers),
         **_key_values("past_key_values", layers),
     }
     decoder_outputs = {
-        "candidate_scores": Row(dtypes=("float32",), rank=2),
+        "candidate_scores": Expected(dtypes=("float32",), rank=2),
         "candidate_ids": _ID_MATRIX,
         "candidate_parents": _ID_MATRIX,
-        "attention": Row(dtypes=("float32",), rank=3),
+        "attention": Expected(dtypes=("float32",), rank=3),
         **_key_values("present_key_values", layers),
     }
     yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
@@ -69,14 +69,17 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         yield f"inputs: pages must have a multiple of {_PAGE_STEP} slots, the same in all key_values"
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
-        suggestions = {"source_ids": _ID_MATRIX}, {"suggested": _MASK, "always_ids": Row(dtypes=("int64",), rank=1)}
+        suggestions = (
+            {"source_ids": _ID_MATRIX},
+            {"suggested": _MASK, "always_ids": Expected(dtypes=("int64",), rank=1)},
+        )
         yield from _faults_of("shortlist.suggestions", graphs.suggestions, *suggestions)
         inputs = decoder_inputs | {"choices": _ID_MATRIX}
         yield from _faults_of("shortlist.decoder", graphs.decoder, inputs, decoder_outputs)
 
 
 def page_slots(manifest: manifest_pb2.Manifest) -> int:
-    """Return the slots of a page of keys and values; 0 if the manifest does not say it as one number."""
+    """Return the slots of a page of keys and values; 0 if the manifest does not state one number."""
     tensors = [*manifest.encoder.inputs, *manifest.decoder.inputs]
     pages = [tensor for tensor in tensors if "key_values." in tensor.name]
     numbers = {tensor.shape[2] for tensor in pages if len(tensor.shape) == _CACHE.rank}
@@ -85,7 +88,7 @@ def page_slots(manifest: manifest_pb2.Manifest) -> int:
 
 
 def _faults_of(
-    name: str, graph: manifest_pb2.Graph, inputs: Mapping[str, Row], outputs: Mapping[str, Row]
+    name: str, graph: manifest_pb2.Graph, inputs: Mapping[str, Expected], outputs: Mapping[str, Expected]
 ) -> Iterator[str]:
     if graph.opset < 1:
         yield f"{name}.opset is {graph.opset}"
@@ -93,11 +96,13 @@ def _faults_of(
     yield from _tensor_faults(f"{name}.outputs", graph.outputs, outputs)
 
 
-def _key_values(prefix: str, layers: int) -> dict[str, Row]:
+def _key_values(prefix: str, layers: int) -> dict[str, Expected]:
     return {f"{prefix}.{layer}.{part}": _CACHE for layer in range(layers) for part in ("key", "value")}
 
 
-def _tensor_faults(field: str, tensors: Sequence[manifest_pb2.Tensor], expected: Mapping[str, Row]) -> Iterator[str]:
+def _tensor_faults(
+    field: str, tensors: Sequence[manifest_pb2.Tensor], expected: Mapping[str, Expected]
+) -> Iterator[str]:
     given = {tensor.name: tensor for tensor in tensors}
     if len(given) < len(tensors):
         yield f"{field} names a tensor twice"
@@ -106,8 +111,8 @@ def _tensor_faults(field: str, tensors: Sequence[manifest_pb2.Tensor], expected:
     for name in sorted(given.keys() - expected.keys()):
         yield f"{field} has {name!r}, which this server does not know"
     for name in sorted(expected.keys() & given.keys()):
-        tensor, row = given[name], expected[name]
-        if tensor.dtype not in row.dtypes:
-            yield f"{field}: {name!r} has type {tensor.dtype!r}; it must be {' or '.join(row.dtypes)}"
-        if len(tensor.shape) != row.rank:
-            yield f"{field}: {name!r} has {len(tensor.shape)} dimensions; it must have {row.rank}"
+        tensor, wanted = given[name], expected[name]
+        if tensor.dtype not in wanted.dtypes:
+            yield f"{field}: {name!r} has type {tensor.dtype!r}; it must be {' or '.join(wanted.dtypes)}"
+        if len(tensor.shape) != wanted.rank:
+            yield f"{field}: {name!r} has {len(tensor.shape)} dimensions; it must have {wanted.rank}"

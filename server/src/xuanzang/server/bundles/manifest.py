@@ -1,4 +1,4 @@
-"""Read manifest.json and check that what it says makes sense."""
+"""Read manifest.json and check its contents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xuanzang.server.bundles.interface import graph_faults
 
 MANIFEST = "manifest.json"
 CERTIFICATE = "certificate.json"
-FORMAT = 1
+FORMAT = 2
 
 # A real manifest has some 20 KB; a limit keeps a wrong file from filling the memory.
 MAX_MANIFEST_BYTES = 1 << 20
@@ -33,13 +33,13 @@ def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
     """Read a bundle's manifest.
 
     Args:
-        directory: Of the bundle.
+        directory: Folder of the bundle.
 
     Returns:
         The manifest, not yet checked, and the lower-case hex SHA-256 of its file.
 
     Raises:
-        BundleError: If the file cannot be read, is too large, or is not a manifest as proto JSON.
+        BundleError: The file cannot be read, is too large, or is not a manifest as proto JSON.
     """
     content = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
     manifest = manifest_pb2.Manifest()
@@ -54,15 +54,15 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
     """Read a small file of a bundle.
 
     Args:
-        directory: Of the bundle.
-        name: Of the file.
-        limit: Most bytes it may have.
+        directory: Folder of the bundle.
+        name: Name of the file.
+        limit: Maximum size, in bytes.
 
     Returns:
-        Its bytes.
+        Contents of the file.
 
     Raises:
-        BundleError: If it cannot be read or is larger than the limit.
+        BundleError: The file cannot be read or is larger than the limit.
     """
     try:
         with (directory / name).open("rb") as file:
@@ -75,18 +75,19 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
 
 
 def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[str]:
-    """Find everything that is wrong with a manifest by itself.
+    """Find all faults that a manifest shows without the other files.
 
     Args:
-        manifest: As read.
-        directory: Of the bundle; its last two names must be model and version.
+        manifest: Manifest as read.
+        directory: Folder of the bundle; its last two names must be model and version.
 
     Returns:
         One sentence per fault; empty if there is none.
     """
     if manifest.format != FORMAT:
-        # Nothing else in it can be relied upon to mean what it means in our format.
-        return [f"format is {manifest.format}; this server reads format {FORMAT}"]
+        # In another format nothing else need mean what it means here.
+        remedy = "; export the checkpoint again with xuanzang-export" if 0 < manifest.format < FORMAT else ""
+        return [f"format is {manifest.format}; this server reads format {FORMAT}{remedy}"]
     return [
         *_identity_faults(manifest, directory),
         *_language_faults("source_language_codes", manifest.source_language_codes),
@@ -135,7 +136,7 @@ def _special_id_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         size = dimensions.source_vocab_size if field.name.startswith("source") else dimensions.target_vocab_size
         if not 0 <= value < size:
             yield f"special_ids.{field.name} is {value}; the vocabulary has {size}"
-    # What is left out is 0, and that may be the end token.
+    # An omitted id is 0, which may be the end token.
     if manifest.source_vocabulary and ids.source_unk_id == ids.source_eos_id:
         yield f"special_ids.source_unk_id and source_eos_id are both {ids.source_unk_id}"
     if manifest.target_vocabulary and ids.unk_id == ids.eos_id:
@@ -158,8 +159,16 @@ def _file_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether a name stays inside the bundle's folder on every system."""
+    """Return whether a name stays inside the bundle's folder on every system."""
     return name not in ("", ".", "..") and not set(name) & set("/\\:\0") and name.isprintable()
+
+
+def graph_files(manifest: manifest_pb2.Manifest) -> list[str]:
+    """Return the file names of a bundle's graphs."""
+    files = [manifest.encoder.file, manifest.decoder.file]
+    if manifest.HasField("shortlist"):
+        files += [manifest.shortlist.suggestions.file, manifest.shortlist.decoder.file]
+    return files
 
 
 def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
@@ -167,6 +176,7 @@ def _reference_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     references = {
         "encoder.file": manifest.encoder.file,
         "decoder.file": manifest.decoder.file,
+        "weights": manifest.weights,
         "source_tokenizer": manifest.source_tokenizer,
         "target_tokenizer": manifest.target_tokenizer,
         "the certificate": CERTIFICATE,

@@ -1,4 +1,4 @@
-"""Find bundles in a folder and load them."""
+"""Discovery and loading of the bundles in a folder."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xuanzang.server.bundles.manifest import manifest_faults, read_manifest
 from xuanzang.server.bundles.samples import read_samples
 from xuanzang.server.bundles.verification import file_faults
 from xuanzang.server.bundles.vocabulary import read_vocabulary
+from xuanzang.server.bundles.weights import weights_faults
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
@@ -20,13 +21,13 @@ def scan(root: Path) -> list[Path]:
     """Find the bundles of a repository, `<root>/<model>/<version>/`.
 
     Args:
-        root: Of the repository. Hidden folders, and folders whose name is no version, are passed over.
+        root: Folder of the repository. Hidden folders, and folders whose name is no version, are ignored.
 
     Returns:
-        Folders of bundles, by model and then by version. They have not been looked into.
+        Folders of bundles, ordered by model and then by version; their contents are not checked.
 
     Raises:
-        BundleError: If the repository cannot be read.
+        BundleError: The repository cannot be read.
     """
     try:
         models = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
@@ -45,17 +46,19 @@ def load_bundle(directory: Path) -> Bundle:
     """Read a bundle and check everything that can be checked without running its graphs.
 
     Args:
-        directory: `<root>/<model>/<version>`.
+        directory: Folder of the bundle, `<root>/<model>/<version>`.
 
     Returns:
-        The bundle; every file's digest has been compared.
+        The bundle, with every file's digest compared.
 
     Raises:
-        BundleError: With all faults that were found.
+        BundleError: The bundle must not be served; all faults that were found are named.
     """
     directory = directory.absolute()
     manifest, digest = read_manifest(directory)
     faults = [*manifest_faults(manifest, directory), *file_faults(directory, manifest)]
+    # Graphs are parsed only if they are the ones that were exported.
+    faults = faults or list(weights_faults(directory, manifest))
     if faults:
         raise BundleError(directory, faults)
     source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)
@@ -70,7 +73,7 @@ def load_bundle(directory: Path) -> Bundle:
 
 
 def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[tuple[str, ...]]:
-    """Return the tables of source and target, empty where there is none."""
+    """Return the tables of source and target ids, empty where the ids are SentencePiece's own."""
     sizes = manifest.dimensions
     tables: list[tuple[str, ...]] = []
     faults: list[str] = []

@@ -17,13 +17,13 @@ def read_samples(directory: Path) -> tuple[Sample, ...]:
     """Read the sentences that the server must translate exactly as the exporter did.
 
     Args:
-        directory: Of the bundle.
+        directory: Folder of the bundle.
 
     Returns:
         At least one sample.
 
     Raises:
-        BundleError: If the certificate cannot be read, has no samples, or has samples that are not as they should be.
+        BundleError: The certificate cannot be read, or has no samples or malformed ones.
     """
     content = read_limited(directory, CERTIFICATE, MAX_CERTIFICATE_BYTES)
     try:

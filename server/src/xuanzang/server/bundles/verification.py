@@ -14,13 +14,13 @@ def file_faults(directory: Path, manifest: manifest_pb2.Manifest) -> Iterator[st
     """Find missing, altered and unlisted files.
 
     Args:
-        directory: Of the bundle.
-        manifest: What must be in it.
+        directory: Folder of the bundle.
+        manifest: Manifest with the list of files.
 
     Yields:
         One sentence per fault.
     """
-    # Other names have been named as faults of the manifest; opening them could lead out of the folder.
+    # Other names are faults of the manifest; opening them could lead out of the folder.
     listed = [file for file in manifest.files if is_plain_name(file.name)]
     known = {MANIFEST, *(file.name for file in listed)}
     for path in sorted(directory.iterdir()):
@@ -38,7 +38,7 @@ def _faults_of_file(path: Path, listed: manifest_pb2.File) -> Iterator[str]:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(0)
-            # A wrong size is told without reading gigabytes.
+            # A wrong size is reported without reading gigabytes.
             digest = hashlib.file_digest(file, "sha256").hexdigest() if size == listed.size_bytes else ""
     except OSError as error:
         yield f"{path.name} cannot be read: {error.strerror}"

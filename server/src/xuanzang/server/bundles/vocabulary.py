@@ -1,4 +1,4 @@
-"""Read the tables that give pieces their ids."""
+"""Read tables of pieces and their ids."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def read_vocabulary(directory: Path, name: str, size: int) -> tuple[str, ...]:
     """Read a table.
 
     Args:
-        directory: Of the bundle.
-        name: Of the file.
-        size: Pieces that the dimensions say it has.
+        directory: Folder of the bundle.
+        name: Name of the file.
+        size: Number of pieces according to the dimensions.
 
     Returns:
-        The pieces; the place of each is its id.
+        The pieces, ordered by id.
 
     Raises:
-        BundleError: If it cannot be read, or is not an array of that many different pieces; every fault is named.
+        BundleError: The table cannot be read, or is not an array of so many different pieces; every fault is named.
     """
     content = read_limited(directory, name, MAX_VOCABULARY_BYTES)
     try:
@@ -48,9 +48,9 @@ def _faults(pieces: Any, size: int) -> Iterator[str]:
         return
     if len(pieces) != size:
         yield f"has {len(pieces)} pieces; the dimensions say {size}"
-    wrong = [place for place, piece in enumerate(pieces) if not _is_piece(piece)]
+    wrong = [index for index, piece in enumerate(pieces) if not _is_piece(piece)]
     if wrong:
-        yield f"has no text in place {_listed(wrong)}"
+        yield f"has no text at index {_listed(wrong)}"
     counts = Counter(piece for piece in pieces if isinstance(piece, str))
     repeated = [ascii(piece) for piece, count in counts.items() if count > 1]
     if repeated:

@@ -116,17 +116,22 @@ async def test_a_sample_with_another_translation_refuses_the_bundle(
     assert await engine.join(0)
 
 
+@pytest.mark.parametrize(
+    "decoder", [(b"not a graph", "is not an ONNX graph"), (b"", "cannot be opened")], ids=["text", "empty"]
+)
 async def test_a_listed_file_that_is_no_graph_refuses_the_bundle(
+    decoder: tuple[bytes, str],
     directory: Path,
     settings: EngineSettings,
     metrics: Metrics,
     edit_manifest: Callable[..., None],
     list_files: Callable[..., None],
 ) -> None:
-    (directory / "decoder.onnx").write_bytes(b"not a graph")
+    content, reason = decoder
+    (directory / "decoder.onnx").write_bytes(content)
     edit_manifest(directory, lambda manifest: list_files(manifest, directory))
     engine = Engine(directory.parent.parent, settings=settings, metrics=metrics)
-    with pytest.raises(BundleError, match=r"decoder\.onnx cannot be opened"):
+    with pytest.raises(BundleError, match=rf"decoder\.onnx {reason}"):
         await engine.start()
     assert await engine.join(0)
 

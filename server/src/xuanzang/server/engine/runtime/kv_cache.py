@@ -179,12 +179,12 @@ class KeyValueCache:
         past = self._past.tensors
         own = {
             "page_table": self._pages.table,
-            "page_places": self._pages.owners,
+            "page_owners": self._pages.owners,
             "visible": self._visible,
             "slot_indices": self._slot_indices,
             "source_lengths": self._source_lengths,
             "source_page_table": self._source_pages.table,
-            "source_page_places": self._source_pages.owners,
+            "source_page_owners": self._source_pages.owners,
         }
         self.decoder_tensors = GraphTensors(
             {**past, **self._cross.tensors, **own},

@@ -1,4 +1,4 @@
-"""Running the exported graphs: a plain beam search with onnxruntime, kept simple because it is an oracle."""
+"""A plain beam search over the exported graphs in onnxruntime, kept simple because it is an oracle."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy.typing as npt
 import onnx
 import onnxruntime
 
-from xuanzang.export.shortlist import LANES
+from xuanzang.export.graphs.build import GraphSet
+from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 from xuanzang.model.config import TransformerConfig
 from xuanzang.model.search import Beam, Hypothesis
 
 DEAD_SCORE = -1.0e9
-"""Score of a row that holds no hypothesis; its continuations can never reach a real one's score."""
+"""Score of a beam position without hypothesis; its continuations never reach the score of a real one."""
 
 
 class Candidates(NamedTuple):
@@ -28,20 +29,20 @@ class Candidates(NamedTuple):
     parents: npt.NDArray[np.int64]
 
 
-class Rows(NamedTuple):
+class LiveHypotheses(NamedTuple):
     """The hypotheses that one step continues, [batch, beam] each."""
 
     token_ids: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
     parents: npt.NDArray[np.int64]
-    """Where each stood before the last selection."""
+    """Beam position of each before the last selection."""
 
 
-OnStep = Callable[[Rows, Candidates], None]
+OnStep = Callable[[LiveHypotheses, Candidates], None]
 
 
 class OnnxModel:
-    """The two graphs, loaded."""
+    """Encoder and decoder, open in onnxruntime."""
 
     def __init__(
         self, encoder: onnx.ModelProto, decoder: onnx.ModelProto, config: TransformerConfig, *, threads: int = 2
@@ -52,12 +53,12 @@ class OnnxModel:
         self._decoder_outputs = [output.name for output in self.decoder.get_outputs()]
 
     def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
-        """Return what the decoder attends to, by input name."""
+        """Return the decoder's inputs that depend on the source, by name."""
         lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
         source_ids = np.full((len(sentences), lengths.max()), self.config.pad_id, dtype=np.int64)
-        for row, ids in zip(source_ids, sentences, strict=True):
-            row[: len(ids)] = ids
-        table, places = _page_inputs(len(sentences), places_for(source_ids.shape[1]))
+        for padded, ids in zip(source_ids, sentences, strict=True):
+            padded[: len(ids)] = ids
+        table, owners = _page_inputs(len(sentences), pages_for(source_ids.shape[1]))
         pages = {"source_lengths": _value(lengths), "source_page_table": _value(table)}
         past = self._empty(self.encoder, "past_cross_key_values.", pages=table.size)
         feed = {"source_ids": _value(source_ids), **pages, **past}
@@ -65,11 +66,11 @@ class OnnxModel:
         memory = {
             name.removeprefix("present_"): value for name, value in zip(self._encoder_outputs, values, strict=True)
         }
-        return {**pages, "source_page_places": _value(places), **memory}
+        return {**pages, "source_page_owners": _value(owners), **memory}
 
-    def empty_pages(self, batch: int, places: int) -> dict[str, onnxruntime.OrtValue]:
-        """Return the past of a decoder that has seen no token and may write to some pages per sentence."""
-        return self._empty(self.decoder, "past_key_values.", pages=batch * places)
+    def empty_pages(self, batch: int, pages: int) -> dict[str, onnxruntime.OrtValue]:
+        """Return the past of the first decoder step, with so many pages for each sentence."""
+        return self._empty(self.decoder, "past_key_values.", pages=batch * pages)
 
     def _empty(
         self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int
@@ -93,7 +94,7 @@ class OnnxModel:
 
 
 class ShortlistedModel(OnnxModel):
-    """The graphs with the decoder that chooses among suggested pieces."""
+    """Encoder, and the decoder that chooses among suggested pieces."""
 
     def __init__(
         self,
@@ -106,13 +107,25 @@ class ShortlistedModel(OnnxModel):
         self._suggestions = _session(suggestions, 1)
 
     def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
-        """Return what the decoder attends to and what it chooses from, by input name."""
+        """Return the decoder's inputs that depend on the source, its shortlist included, by name."""
         suggested = [self._suggestions.run(["suggested"], {"source_ids": np.array([ids])})[0][0] for ids in sentences]
         nothing = self.config.target_vocab_size
-        choices = np.full((len(sentences), -(-nothing // LANES) * LANES), nothing)
-        for row, pieces in zip(choices, suggested, strict=True):
-            row[: pieces.sum()] = np.flatnonzero(pieces)
+        choices = np.full((len(sentences), -(-nothing // PIECES_STEP) * PIECES_STEP), nothing)
+        for padded, pieces in zip(choices, suggested, strict=True):
+            padded[: pieces.sum()] = np.flatnonzero(pieces)
         return super().encode(sentences) | {"choices": _value(choices)}
+
+
+def open_graphs(graphs: GraphSet, config: TransformerConfig) -> OnnxModel:
+    """Open encoder and decoder of a set of graphs."""
+    return OnnxModel(graphs.encoder, graphs.decoder, config)
+
+
+def open_shortlisted(graphs: GraphSet, config: TransformerConfig) -> ShortlistedModel | None:
+    """Open a set of graphs for decoding with a shortlist, or return None if it has none."""
+    if not graphs.shortlist:
+        return None
+    return ShortlistedModel(graphs.encoder, graphs.shortlist.decoder, graphs.shortlist.suggestions, config)
 
 
 def translate_batch(
@@ -127,69 +140,69 @@ def translate_batch(
     """Translate sentences together by beam search over the decoder graph.
 
     Args:
-        model: The graphs.
+        model: Open graphs.
         sentences: Source ids, eos last.
-        beam_size: Hypotheses kept.
+        beam_size: Hypotheses kept per sentence.
         length_penalty: α of score = sum / length^α.
-        max_target_length: Most tokens, eos counted.
-        on_step: Called after each step with what was asked and answered.
+        max_target_length: Maximum number of tokens, eos counted.
+        on_step: Callback after each step, which gets its hypotheses and their continuations.
 
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
-    batch, places = len(sentences), places_for(max_target_length * beam_size)
+    batch, pages = len(sentences), pages_for(max_target_length * beam_size)
     beams = [Beam(beam_size, beam_size, length_penalty, max_target_length) for _ in sentences]
-    memory, past = model.encode(sentences), model.empty_pages(batch, places)
-    visible = np.zeros((batch, beam_size, places * PAGE_SLOTS), dtype=bool)
-    rows = _first_rows(batch, beam_size, model.config.bos_id)
+    memory, past = model.encode(sentences), model.empty_pages(batch, pages)
+    visible = np.zeros((batch, beam_size, pages * PAGE_SLOTS), dtype=bool)
+    live = _first_hypotheses(batch, beam_size, model.config.bos_id)
     for position in range(max_target_length):
-        # No slot is used twice: wasteful, but there is nothing to get wrong.
+        # No slot is used twice: wasteful, and simple.
         own = position * beam_size + np.arange(beam_size)
-        visible = np.take_along_axis(visible, rows.parents[:, :, None], 1)
+        visible = np.take_along_axis(visible, live.parents[:, :, None], 1)
         visible[:, np.arange(beam_size), own] = True
-        feed = step_inputs(model.config, rows, position, own, visible)
+        feed = step_inputs(model.config, live, position, own, visible)
         candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
         if on_step:
-            on_step(rows, candidates)
-        rows = _advance(beams, candidates, model.config.eos_id)
+            on_step(live, candidates)
+        live = _advance(beams, candidates, model.config.eos_id)
         if all(beam.done for beam in beams):
             break
     return [beam.hypotheses() for beam in beams]
 
 
-def places_for(slots: int) -> int:
-    """Return how many places of the page table a sentence needs for some slots."""
+def pages_for(slots: int) -> int:
+    """Return the number of pages that hold some slots of a sentence."""
     return -(-slots // PAGE_SLOTS)
 
 
 def step_inputs(
     config: TransformerConfig,
-    rows: Rows,
+    live: LiveHypotheses,
     position: int,
     slots: npt.NDArray[np.int64],
     visible: npt.NDArray[np.bool_],
 ) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the inputs of a step for sentences at the same position, but for cache and memory.
+    """Return the inputs of a step for sentences at the same position, except keys and values.
 
     Args:
-        config: Of the model.
-        rows: What is continued.
-        position: Of the last tokens.
-        slots: That the hypotheses of each sentence write to, [beam].
-        visible: What each may see, [batch, beam, slot].
+        config: Shape of the model.
+        live: Hypotheses to continue.
+        position: Position of their last tokens.
+        slots: Slots that the hypotheses of each sentence write to, [beam].
+        visible: True at the slots that each hypothesis sees, [batch, beam, slot].
     """
-    batch, beam = rows.token_ids.shape
-    table, places = _page_inputs(batch, visible.shape[2] // PAGE_SLOTS)
+    batch, beam = live.token_ids.shape
+    table, owners = _page_inputs(batch, visible.shape[2] // PAGE_SLOTS)
     page, head = table[:, slots // PAGE_SLOTS, None], np.arange(config.num_heads)
     indices = np.broadcast_arrays(page, head, slots[:, None] % PAGE_SLOTS)
     no_edits = np.zeros((batch, beam, 0))
     return {
-        "token_ids": rows.token_ids,
+        "token_ids": live.token_ids,
         "positions": np.full((batch, 1), position, dtype=np.int64),
-        "scores": rows.scores,
+        "scores": live.scores,
         "slot_indices": np.stack(indices, axis=-1),
         "page_table": table,
-        "page_places": places,
+        "page_owners": owners,
         "visible": visible,
         "candidate_count": np.array([2 * beam]),
         "edited_ids": no_edits.astype(np.int64),
@@ -198,26 +211,28 @@ def step_inputs(
     }
 
 
-def _page_inputs(batch: int, places: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return page_table and page_places of sentences that have all their pages."""
-    table = np.arange(batch * places).reshape(batch, places)
+def _page_inputs(batch: int, pages: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return page_table and page_owners of sentences that have equally many pages."""
+    table = np.arange(batch * pages).reshape(batch, pages)
     return table, np.argwhere(table >= 0)
 
 
-def _first_rows(batch: int, beam_size: int, bos_id: int) -> Rows:
+def _first_hypotheses(batch: int, beam_size: int, bos_id: int) -> LiveHypotheses:
     scores = np.full((batch, beam_size), DEAD_SCORE, dtype=np.float32)
     scores[:, 0] = 0.0
-    return Rows(np.full((batch, beam_size), bos_id, dtype=np.int64), scores, np.tile(np.arange(beam_size), (batch, 1)))
+    return LiveHypotheses(
+        np.full((batch, beam_size), bos_id, dtype=np.int64), scores, np.tile(np.arange(beam_size), (batch, 1))
+    )
 
 
-def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> Rows:
+def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> LiveHypotheses:
     scores = np.where(candidates.scores < DEAD_SCORE / 2, -np.inf, candidates.scores)
-    for beam, *row in zip(beams, scores, candidates.parents, candidates.ids, strict=True):
-        beam.advance(row[0].tolist(), row[1].tolist(), row[2].tolist(), eos_id)
-    live = np.array([beam.scores for beam in beams], dtype=np.float32)
-    return Rows(
+    for beam, *best in zip(beams, scores, candidates.parents, candidates.ids, strict=True):
+        beam.advance(best[0].tolist(), best[1].tolist(), best[2].tolist(), eos_id)
+    kept = np.array([beam.scores for beam in beams], dtype=np.float32)
+    return LiveHypotheses(
         np.array([beam.last for beam in beams], dtype=np.int64),
-        np.where(np.isneginf(live), np.float32(DEAD_SCORE), live),
+        np.where(np.isneginf(kept), np.float32(DEAD_SCORE), kept),
         np.array([beam.parents for beam in beams], dtype=np.int64),
     )
 

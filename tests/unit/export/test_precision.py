@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from xuanzang.export.builder import GraphBuilder
+from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
 from xuanzang.export.tensors import TensorSpec
-from xuanzang.export.weights import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
 
 finite = st.floats(-50, 50, width=32)
 

@@ -1,17 +1,17 @@
-"""The model card."""
+"""The model card, as Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xuanzang.export.bundle import target_languages
-from xuanzang.export.certificate import Certificate
+from xuanzang.export.bundle.manifest import target_languages
+from xuanzang.export.certification.certificate import Certificate
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
 
 
 def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
-    """Return the card as Markdown: what the model is, what was measured, and the notes given with `--card`."""
+    """Return the card: shape and origin of the model, measured quality, and the notes given with `--card`."""
     config, metadata = checkpoint.model.config, checkpoint.metadata
     parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
     shape = (
@@ -62,9 +62,9 @@ Signatures: {"; ".join(certificate.signatures)}
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, str]:
-    """Return where the weights come from."""
+    """Return the origin of the weights."""
     if imported := checkpoint.training.get("imported"):
-        return {"imported from": imported["name"], "licence": imported["licence"] or "not told"}
+        return {"imported from": imported["name"], "licence": imported["licence"] or "not stated"}
     return {
         "training pairs": f"{checkpoint.metadata.train_pairs:,}",
         "optimiser steps": f"{checkpoint.training.get('step', 0):,}",
@@ -74,9 +74,9 @@ def _origin(checkpoint: Checkpoint) -> dict[str, str]:
 def _notes(checkpoint: Checkpoint, settings: ExportSettings) -> str:
     if settings.card:
         return settings.card.read_text(encoding="utf-8")
-    told = checkpoint.folder / ORIGIN_FILE
-    if told.is_file():
-        return f"## What was told of the imported model\n\n{told.read_text(encoding='utf-8')}"
+    origin = checkpoint.folder / ORIGIN_FILE
+    if origin.is_file():
+        return f"## Description of the imported model\n\n{origin.read_text(encoding='utf-8')}"
     return "No notes on data and limits were given.\n"
 
 

@@ -1,18 +1,16 @@
-"""The folder that the server loads, written whole or not at all."""
+"""The manifest of a bundle, made from the checkpoint and the settings of the export."""
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import onnx
-from google.protobuf import json_format
-
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export import tensors
 from xuanzang.export.builder import OPSET
+from xuanzang.export.bundle.graph_files import DECODER_FILE, ENCODER_FILE, SHORTLIST_DECODER_FILE, SUGGESTIONS_FILE
+from xuanzang.export.bundle.weights_file import WEIGHTS_FILE
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.model.checkpoint import Checkpoint
@@ -24,10 +22,8 @@ from xuanzang.model.data.dataset import (
     TARGET_TOKENIZER_FILE,
     PreparedMetadata,
 )
-from xuanzang.model.folders import replacing
 
-FORMAT = 1
-MANIFEST_FILE = "manifest.json"
+FORMAT = 2
 PRECISIONS = {
     "float32": manifest_pb2.PRECISION_FLOAT32,
     "float16": manifest_pb2.PRECISION_FLOAT16,
@@ -35,35 +31,17 @@ PRECISIONS = {
 }
 
 
-def next_version(model_folder: Path) -> int:
-    """Return one more than the highest version in a model's folder."""
-    versions = [int(path.name) for path in model_folder.glob("[0-9]*") if path.name.isdecimal()]
-    return max(versions, default=0) + 1
-
-
-def write_bundle(folder: Path, files: Mapping[str, bytes], manifest: manifest_pb2.Manifest) -> None:
-    """Write files and manifest; readers see all of it or nothing.
-
-    Args:
-        folder: <repository>/<model>/<version>; replaced if it exists.
-        files: Contents by name.
-        manifest: Everything but the list of files, which is added here.
-    """
-    complete = manifest_pb2.Manifest()
-    complete.CopyFrom(manifest)
-    for name, content in sorted(files.items()):
-        complete.files.add(name=name, sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
-    text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
-    with replacing(folder) as scratch:
-        for name, content in files.items():
-            (scratch / name).write_bytes(content)
-        (scratch / MANIFEST_FILE).write_text(text + "\n", encoding="utf-8")
-
-
 def make_manifest(
     checkpoint: Checkpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]
 ) -> manifest_pb2.Manifest:
-    """Describe a bundle, except for its files."""
+    """Return the manifest, except its list of files.
+
+    Args:
+        checkpoint: Exported model.
+        settings: Settings of the export.
+        version: Version of the bundle.
+        tool_versions: Versions of the tools, by name.
+    """
     config, metadata = checkpoint.model.config, checkpoint.metadata
     floats = tensors.floats_of(settings.precision)
     manifest = manifest_pb2.Manifest(
@@ -82,8 +60,9 @@ def make_manifest(
             unk_id=config.unk_id,
         ),
         precision=PRECISIONS[settings.precision],
-        encoder=_graph("encoder.onnx", tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
-        decoder=_graph("decoder.onnx", tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
+        encoder=_graph(ENCODER_FILE, tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
+        decoder=_graph(DECODER_FILE, tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
+        weights=WEIGHTS_FILE,
         source_tokenizer=SOURCE_TOKENIZER_FILE,
         target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
         generation_defaults=manifest_pb2.GenerationDefaults(
@@ -110,18 +89,13 @@ def make_manifest(
     return manifest
 
 
-def serialize(model: onnx.ModelProto) -> bytes:
-    """Return the bytes of a graph, the same for the same graph."""
-    return model.SerializeToString(deterministic=True)
-
-
 def target_languages(metadata: PreparedMetadata) -> list[str]:
-    """Return what can be translated into, first what the model was measured with."""
+    """Return the target languages, first the one of the measurements."""
     return list(dict.fromkeys([metadata.target_language, *metadata.language_prefix_ids]))
 
 
 def _table_files(folder: Path) -> tuple[str, str]:
-    """Return the names of the tables of source and target ids; empty where SentencePiece's own ids hold."""
+    """Return the names of the tables of source and target ids, empty if the ids are SentencePiece's own."""
     source, target = folder / SOURCE_TABLE_FILE, folder / TARGET_TABLE_FILE
     if not source.is_file():
         return "", ""
@@ -145,9 +119,9 @@ def _dimensions(config: TransformerConfig) -> manifest_pb2.Dimensions:
 def _shortlist(config: TransformerConfig, precision: str) -> manifest_pb2.Shortlist:
     floats = tensors.floats_of(precision)
     return manifest_pb2.Shortlist(
-        suggestions=_graph("suggestions.onnx", tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
+        suggestions=_graph(SUGGESTIONS_FILE, tensors.suggestions_inputs(), tensors.suggestions_outputs(config)),
         decoder=_graph(
-            "decoder.shortlist.onnx",
+            SHORTLIST_DECODER_FILE,
             tensors.shortlist_decoder_inputs(config, floats),
             tensors.decoder_outputs(config, floats),
         ),

@@ -1,4 +1,4 @@
-"""Linear layers and embeddings as ONNX nodes, in floats or in 8-bit integers."""
+"""Linear layers and embeddings as ONNX nodes, in float32, float16 or 8-bit integers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 
-from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
-from xuanzang.export.norms import quantized
+from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.operators.chosen_logits import chosen_logits
 
 FloatArray = npt.NDArray[np.float32]
 
 
 class ActivationRange(NamedTuple):
-    """Least and greatest value that a linear layer's input is expected to take; contains 0."""
+    """Expected minimum and maximum of a linear layer's input; contains 0."""
 
     low: float
     high: float
@@ -26,7 +25,7 @@ class Linear(NamedTuple):
     """One or more linear layers over the same input, side by side."""
 
     name: str
-    """Of the layer in the checkpoint, the first of several: its calibrated range is used."""
+    """Name of the layer in the checkpoint, of several the first, whose calibrated range is used."""
     weight: FloatArray
     """[in, out]."""
     bias: FloatArray | None
@@ -51,13 +50,13 @@ class Precision(Protocol):
         """Add nodes for x times some columns of a layer.
 
         Args:
-            graph: To add to.
-            x: [batch, beam, in].
-            layer: Of the columns.
+            graph: Graph that gets the nodes.
+            x: States, [batch, beam, in].
+            layer: Layer that has the columns.
             ids: Columns of each sentence, [batch, choice].
 
         Returns:
-            Name of the results, [batch, beam, choice], of 32 bits.
+            Name of the products, [batch, beam, choice], float32.
         """
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
@@ -102,7 +101,7 @@ class Int8:
     name = "int8"
 
     def __init__(self, ranges: Mapping[str, ActivationRange]) -> None:
-        """Quantise with the ranges of each linear layer's input, by layer name."""
+        """Take the range of each linear layer's input, by the layer's name."""
         self._ranges = ranges
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
@@ -142,7 +141,7 @@ class Int8:
         scale, zero = _affine(self._ranges[name])
         x_scale = graph.constant(f"{name}.x_scale", scale, np.float32)
         x_zero = graph.constant(f"{name}.x_zero", zero, np.uint8)
-        return quantized(graph, x, x_scale, x_zero), x_scale, x_zero
+        return graph.shared_op("QuantizeLinear", x, x_scale, x_zero), x_scale, x_zero
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
         """Add gathers of 8-bit rows and of their scales, and their product."""
@@ -151,31 +150,14 @@ class Int8:
         return graph.op("Mul", values, graph.op("Gather", graph.constant(f"{name}.scale", scales[:, None]), ids))
 
 
-def chosen_logits() -> onnx.FunctionProto:
-    """Return the operator that multiplies the hypotheses of each sentence by columns of its own.
-
-    Arguments: x, integers [batch, beam, in]; columns, integers [out, in]; their scales and biases [out]; ids, the
-    columns of each sentence [batch, choice].
-    Results: logits [batch, beam, choice].
-    """
-    graph = FunctionBuilder("ChosenLogits")
-    columns = graph.op("Transpose", graph.op("Gather", "columns", "ids"), perm=[0, 2, 1])
-    product = graph.cast(graph.op("MatMulInteger", "x", columns), "float32")
-    scales, biases = (
-        graph.op("Unsqueeze", graph.op("Gather", name, "ids"), graph.ints(1)) for name in ("scales", "biases")
-    )
-    graph.op("Add", graph.op("Mul", product, scales), biases, output="logits")
-    return graph.function(["x", "columns", "scales", "biases", "ids"], ["logits"])
-
-
 def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:
     """Round each column to multiples of a 127th of its greatest magnitude.
 
     Args:
-        weight: [in, out].
+        weight: Matrix, [in, out].
 
     Returns:
-        [in, out] in -127..127, and the scale of each column, [out]; weight ≈ integers · scale.
+        Integers [in, out] from -127 to 127, and the scale of each column, [out]; weight ≈ integers · scale.
     """
     scale = np.maximum(np.abs(weight).max(axis=0) / 127, 1e-12).astype(np.float32)
     return np.rint(weight / scale).astype(np.int8), scale

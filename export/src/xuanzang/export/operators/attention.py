@@ -1,7 +1,7 @@
-"""The attention of the decoder as operators of our own: what they mean in operators that every runtime has.
+"""Attention of a decoder step over keys and values that lie in pages (Kwon et al. 2023, arXiv:2309.06180).
 
-Keys and values lie in pages of slots (Kwon et al. 2023, arXiv:2309.06180). Scores are computed page by page, brought
-together for the softmax of a sentence, and its weights are given back to the pages; what these yield is summed.
+Scores are computed page by page and gathered for the softmax of a sentence; its weights are scattered back to the
+pages, and what these yield is summed. The inputs are those of `tensors.decoder_inputs`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from xuanzang.export.builder import MICROSOFT, FunctionBuilder
 from xuanzang.export.tensors import PAGE_SLOTS
 
 HIDDEN = -1.0e4
-"""Added to the score of a key that must not be seen: its weight underflows to exactly 0."""
+"""Added to the score of a hidden key: its weight underflows to exactly 0."""
 
 
 def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onnx.FunctionProto:
-    """Return the operator that writes the step's keys and values into their slots and attends to those in sight.
+    """Return the operator that writes the keys and values of a step and attends to the visible slots.
 
-    Arguments: projected, queries, keys and values side by side, [batch, beam, 3 · model]; past_key and past_value
-    [page, heads, slot of the page, head]; slot_indices, page_table, page_places and visible of
-    `tensors.decoder_inputs`.
-    Results: mixed [batch, beam, model]; present_key and present_value, which may take the memory of the past ones.
+    Inputs: projected, which holds queries, keys and values side by side, [batch, beam, 3 · model]; past_key and
+    past_value [page, heads, page_slot, head]; slot_indices; page_table; page_owners; visible.
+    Outputs: mixed [batch, beam, model]; present_key and present_value, which may share the memory of the past ones.
 
     Args:
-        num_heads: Of the model.
-        d_head: Size of each.
-        floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
+        num_heads: Attention heads of the model.
+        d_head: Size of a head.
+        floats: Type of states, keys and values: "float32", which has a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("PagedAttention", floats))
     states = graph.op("Reshape", "projected", graph.ints(0, 0, 3 * num_heads, d_head))
@@ -37,7 +36,7 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     weights = _softmax(graph, scores, graph.op("Unsqueeze", "visible", graph.ints(1)), floats)
     _mix(graph, weights, "present_value", num_heads, d_head, floats)
     return graph.function(
-        ["projected", "past_key", "past_value", "slot_indices", "page_table", "page_places", "visible"],
+        ["projected", "past_key", "past_value", "slot_indices", "page_table", "page_owners", "visible"],
         ["mixed", "present_key", "present_value"],
     )
 
@@ -45,15 +44,15 @@ def paged_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
 def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onnx.FunctionProto:
     """Return the operator that attends to the source.
 
-    Arguments: queries [batch, beam, model]; key and value [page, heads, slot of the page, head]; page_table and
-    page_places of the source, and source_lengths, of `tensors.decoder_inputs`.
-    Results: mixed [batch, beam, model]; attention, what the heads give to each position on average,
+    Inputs: queries [batch, beam, model]; key and value [page, heads, page_slot, head]; page_table and page_owners of
+    the source; source_lengths.
+    Outputs: mixed [batch, beam, model]; attention, the weight of each source position averaged over the heads,
     [batch, beam, source], always float32.
 
     Args:
-        num_heads: Of the model.
-        d_head: Size of each.
-        floats: Type of states, keys and values: "float32", for which there is a kernel, or "float16".
+        num_heads: Attention heads of the model.
+        d_head: Size of a head.
+        floats: Type of states, keys and values: "float32", which has a kernel, or "float16".
     """
     graph = FunctionBuilder(_name("CrossAttention", floats))
     queries = graph.op("Reshape", "queries", graph.ints(0, 0, num_heads, d_head))
@@ -62,45 +61,41 @@ def cross_attention(num_heads: int, d_head: int, floats: str = "float32") -> onn
     positions = graph.op("Range", graph.scalar(0), width, graph.scalar(1))
     real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1, 2, 3)))
     weights = _softmax(graph, scores, real, floats)
-    observed = graph.op("ReduceMean", weights, graph.ints(1), keepdims=0)
-    graph.op("Cast", observed, to=onnx.TensorProto.FLOAT, output="attention")
+    averaged = graph.op("ReduceMean", weights, graph.ints(1), keepdims=0)
+    graph.op("Cast", averaged, to=onnx.TensorProto.FLOAT, output="attention")
     _mix(graph, weights, "value", num_heads, d_head, floats)
     return graph.function(
-        ["queries", "key", "value", "page_table", "page_places", "source_lengths"], ["mixed", "attention"]
+        ["queries", "key", "value", "page_table", "page_owners", "source_lengths"], ["mixed", "attention"]
     )
 
 
 def _name(operator: str, floats: str) -> str:
-    """Return another name for what there is no kernel for."""
+    """Return a name of its own for a type that has no kernel."""
     return operator if floats == "float32" else f"{operator}_{floats}"
 
 
 def _scores(graph: FunctionBuilder, queries: str, keys: str, d_head: int) -> str:
-    """Multiply queries [batch, beam, heads, head] with keys, page by page; return [batch, heads, beam, slot].
-
-    The slots of a sentence are those of its pages in the order of the argument page_table, a page's place in which the
-    argument page_places says.
-    """
-    owners = graph.op("Squeeze", graph.op("Gather", "page_places", graph.ints(0), axis=1), graph.ints(1))  # [page]
+    """Multiply queries [batch, beam, heads, head] with keys, page by page; return [batch, heads, beam, slot]."""
+    owners = graph.op("Squeeze", graph.op("Gather", "page_owners", graph.ints(0), axis=1), graph.ints(1))  # [page]
     asked = graph.op("Gather", graph.op("Transpose", queries, perm=[0, 2, 1, 3]), owners)  # [page, heads, beam, head]
     scores = graph.op("FusedMatMul", asked, keys, domain=MICROSOFT, transB=1, alpha=d_head**-0.5)
-    placed = graph.op("Gather", scores, "page_table")  # [batch, place, heads, beam, slot of the page]
-    return graph.op("Reshape", graph.op("Transpose", placed, perm=[0, 2, 3, 1, 4]), graph.ints(0, 0, 0, -1))
+    ordered = graph.op("Gather", scores, "page_table")  # [batch, logical_page, heads, beam, page_slot]
+    return graph.op("Reshape", graph.op("Transpose", ordered, perm=[0, 2, 3, 1, 4]), graph.ints(0, 0, 0, -1))
 
 
 def _softmax(graph: FunctionBuilder, scores: str, mask: str, floats: str) -> str:
-    """Turn scores [batch, heads, beam, slot] into weights that are 0 where the mask, of as many axes, is not True."""
+    """Turn scores [batch, heads, beam, slot] into weights, which are 0 where the mask of as many axes is False."""
     shown, hidden = graph.constant("shown", 0.0, floats), graph.constant("hidden", HIDDEN, floats)
     return graph.op("Softmax", graph.op("Add", scores, graph.op("Where", mask, shown, hidden)), axis=-1)
 
 
 def _mix(graph: FunctionBuilder, weights: str, values: str, num_heads: int, d_head: int, floats: str) -> None:
-    """Sum values by weights [batch, heads, beam, slot], page by page, as the result "mixed" [batch, beam, model]."""
+    """Sum values by weights [batch, heads, beam, slot], page by page, as the output "mixed" [batch, beam, model]."""
     ints = graph.ints
     split = graph.op("Reshape", weights, ints(0, 0, 0, -1, PAGE_SLOTS))
-    of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_places")
+    of_pages = graph.op("GatherND", graph.op("Transpose", split, perm=[0, 3, 1, 2, 4]), "page_owners")
     yields = graph.op("Flatten", graph.op("MatMul", of_pages, values))  # [page, heads · beam · head]
-    # A place without page yields what some page does, times 0.
+    # An entry of the table without a page, -1, gathers the last page's yield, times 0.
     held = graph.op("GreaterOrEqual", "page_table", graph.scalar(0))
     present = graph.op("Unsqueeze", graph.cast(held, floats), ints(1))
     summed = graph.op("MatMul", present, graph.op("Gather", yields, "page_table"))

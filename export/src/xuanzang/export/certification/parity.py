@@ -1,4 +1,4 @@
-"""Whether the graphs compute what the torch model computes."""
+"""Comparison of the graphs with the torch model, step by step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ import numpy as np
 import onnxruntime
 import torch
 
-from xuanzang.export.runner import DEAD_SCORE, Candidates, OnnxModel, Rows, places_for, step_inputs, translate_batch
+from xuanzang.export.certification.runner import (
+    DEAD_SCORE,
+    Candidates,
+    LiveHypotheses,
+    OnnxModel,
+    pages_for,
+    step_inputs,
+    translate_batch,
+)
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.search import Hypothesis, beam_search
@@ -19,14 +27,14 @@ from xuanzang.model.transformer import Transformer
 
 
 class Parity(NamedTuple):
-    """How far the graphs are from the torch model on the same sentences."""
+    """Differences between graphs and torch model on the same sentences."""
 
     sentences: int
-    """Compared, each decoded to the end."""
+    """Sentences compared, each decoded to the end."""
     steps: int
     """Decoder steps compared."""
     max_abs_difference: float
-    """Greatest difference of a candidate's summed log-probability gained in one step, nats."""
+    """Maximum difference of the log-probability that a candidate adds in one step, nats."""
     token_agreement: float
     """Share of sentences whose best hypothesis is the same, token for token."""
 
@@ -42,10 +50,10 @@ def compare(
     """Decode sentences with the graphs and, in lockstep on the same hypotheses, with torch.
 
     Args:
-        model: The torch model, float32, in evaluation mode.
-        onnx_model: The graphs.
+        model: Torch model, float32, in evaluation mode.
+        onnx_model: Open graphs.
         sentences: Source ids, eos last.
-        beam_size: Hypotheses kept.
+        beam_size: Hypotheses kept per sentence.
         batch_sentences: Sentences decoded together.
     """
     followers, agreed = [], 0
@@ -68,7 +76,7 @@ def compare(
 
 
 def target_limit(sentences: Sequence[Sequence[int]], max_positions: int) -> int:
-    """Return the most target tokens for a batch: twice its longest source and 20, within the table of positions."""
+    """Return the maximum target length of a batch: twice its longest source plus 20, within the table of positions."""
     return min(2 * max(map(len, sentences)) + 20, max_positions - 1)
 
 
@@ -78,13 +86,13 @@ def step_milliseconds(
     """Return the median time of one decoder step with a history of `position` tokens per hypothesis."""
     config = onnx_model.config
     memory = onnx_model.encode([[config.unk_id] * 24 + [config.eos_id]] * batch)
-    # A translation of that many tokens, and beside it what its other hypotheses do not share.
-    places = places_for(position + 4 * beam_size)
+    # Slots of one translation of that length, and some of the tokens that the other hypotheses do not share.
+    pages = pages_for(position + 4 * beam_size)
     shape = (batch, beam_size)
-    rows = Rows(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
-    visible = np.ones((*shape, places * PAGE_SLOTS), dtype=bool)
-    inputs = step_inputs(config, rows, position, np.arange(beam_size), visible)
-    feed = memory | onnx_model.empty_pages(batch, places)
+    live = LiveHypotheses(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
+    visible = np.ones((*shape, pages * PAGE_SLOTS), dtype=bool)
+    inputs = step_inputs(config, live, position, np.arange(beam_size), visible)
+    feed = memory | onnx_model.empty_pages(batch, pages)
     feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
     times = []
     for _ in range(runs):
@@ -95,7 +103,7 @@ def step_milliseconds(
 
 
 class _TorchFollower:
-    """Repeats in torch the steps that the graphs take and keeps the greatest difference."""
+    """Repeats the steps of the graphs in torch and keeps the maximum difference."""
 
     @torch.inference_mode()
     def __init__(self, model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int) -> None:
@@ -106,16 +114,16 @@ class _TorchFollower:
         self.worst, self.steps = 0.0, 0
 
     @torch.inference_mode()
-    def follow(self, rows: Rows, candidates: Candidates) -> None:
+    def follow(self, live: LiveHypotheses, candidates: Candidates) -> None:
         """Compare the gain in log-probability of every candidate of one step."""
-        batch, beam = rows.token_ids.shape
+        batch, beam = live.token_ids.shape
         if self.steps:
-            self._cache = self._cache.select((self._first_row + torch.from_numpy(rows.parents)).flatten())
-        logits, self._cache = self._model.step(torch.from_numpy(rows.token_ids).flatten(), self._cache)
+            self._cache = self._cache.select((self._first_row + torch.from_numpy(live.parents)).flatten())
+        logits, self._cache = self._model.step(torch.from_numpy(live.token_ids).flatten(), self._cache)
         gains = logits.log_softmax(-1).view(batch, beam, -1).numpy()
         sentence = np.arange(batch)[:, None]
         expected = gains[sentence, candidates.parents, candidates.ids]
-        found = candidates.scores - rows.scores[sentence, candidates.parents]
+        found = candidates.scores - live.scores[sentence, candidates.parents]
         alive = candidates.scores > DEAD_SCORE / 2
         self.worst = max(self.worst, float(np.abs(expected - found)[alive].max()))
         self.steps += 1

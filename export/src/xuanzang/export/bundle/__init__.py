@@ -1,0 +1,1 @@
+"""Files of a bundle, and the folder that holds them."""

@@ -1,0 +1,1 @@
+"""Measurement of the graphs against torch."""

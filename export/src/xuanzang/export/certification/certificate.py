@@ -1,0 +1,44 @@
+"""The certificate of a bundle: what was measured at export."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class ParityError(Exception):
+    """The graphs do not compute what the checkpoint does; no bundle is written."""
+
+
+class Sample(BaseModel):
+    """A sentence with the ids that the bundle must give for it."""
+
+    source: str
+    source_ids: list[int]
+    target_ids: list[int]
+    target: str
+    beam_size: int
+    length_penalty: float
+
+
+class Certificate(BaseModel):
+    """The contents of certificate.json."""
+
+    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+
+    parity: dict[str, dict[str, float]]
+    """By precision: sentences and steps compared with torch float32, maximum difference, token agreement."""
+    quality: dict[str, dict[str, float]]
+    """BLEU and chrF of the same sentences, by "torch_float32", "onnx_float32" and, if exported, "onnx_int8" or
+    "onnx_float16", and "shortlist"."""
+    quality_sentences: int
+    """Sentences translated for `quality`."""
+    shipped_quality: dict[str, dict[str, float]]
+    """By name of the pairs: sentences, and BLEU and chrF of the float32 graphs and the shipped; empty for float32."""
+    signatures: list[str]
+    """sacreBLEU's signatures of BLEU and chrF."""
+    step_milliseconds: dict[str, dict[str, float]]
+    """By precision, then position: median time of a decoder step of 8 sentences and 4 hypotheses."""
+    samples: list[Sample]
+    """Sentences that the server replays before it serves the bundle."""
+    machine: dict[str, str]
+    """Processor and versions of the measurement."""

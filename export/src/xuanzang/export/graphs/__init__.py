@@ -1,0 +1,1 @@
+"""ONNX graphs of encoder and decoder step."""

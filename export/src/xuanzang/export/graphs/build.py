@@ -1,0 +1,57 @@
+"""All graphs of one precision, built and optimised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import onnx
+
+from xuanzang.export.graphs.fusion import fuse_add_norm_quantize
+from xuanzang.export.graphs.precision import Precision
+from xuanzang.export.graphs.shortlist import always_pieces, suggestions_graph
+from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph, shortlist_decoder_graph
+from xuanzang.model.data.shortlist import Shortlist
+from xuanzang.model.transformer import Transformer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistGraphs:
+    """Graphs of decoding with a shortlist."""
+
+    suggestions: onnx.ModelProto
+    decoder: onnx.ModelProto
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphSet:
+    """Checked graphs of one precision."""
+
+    precision: str
+    """Name of the number format, as in the manifest."""
+    encoder: onnx.ModelProto
+    decoder: onnx.ModelProto
+    shortlist: ShortlistGraphs | None = None
+
+
+def build_graphs(model: Transformer, precision: Precision, shortlist: Shortlist | None = None) -> GraphSet:
+    """Build and optimise the graphs of a model.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+        shortlist: Suggestions for the model's tokenisers; None for no graphs with a shortlist.
+    """
+    return GraphSet(
+        precision=precision.name,
+        encoder=fuse_add_norm_quantize(encoder_graph(model, precision)),
+        decoder=fuse_add_norm_quantize(decoder_graph(model, precision)),
+        shortlist=_shortlist_graphs(model, precision, shortlist) if shortlist else None,
+    )
+
+
+def _shortlist_graphs(model: Transformer, precision: Precision, shortlist: Shortlist) -> ShortlistGraphs:
+    always = always_pieces(shortlist, model.config)
+    return ShortlistGraphs(
+        suggestions=suggestions_graph(shortlist, model.config),
+        decoder=fuse_add_norm_quantize(shortlist_decoder_graph(model, precision, always)),
+    )

@@ -1,0 +1,118 @@
+"""The encoder and the decoder step as ONNX graphs.
+
+    source_ids ─ encoder ─ cross_key_values, in pages ─────┐
+                                                           ├─ decoder ─ candidates, attention, present_key_values ─┐
+    token_ids, positions, scores, visible, past_key_values ┘                                                      │
+                                                               past_key_values of the next step ◄─────────────────┘
+
+In the decoder the hypotheses of a sentence are query positions over one shared set of slots, each with the key and
+value of one token: `visible` says which slots each hypothesis sees. A change of beams changes `visible` and copies no
+keys or values. Slots lie in pages (Kwon et al. 2023, arXiv:2309.06180): a sentence has as many as it needs, however
+long its neighbours are, and attention reads no others. The encoder writes the keys and values of the source into pages,
+too, so that nothing moves when a sentence joins a batch or leaves it.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import onnx
+
+from xuanzang.export import tensors
+from xuanzang.export.builder import GraphBuilder
+from xuanzang.export.graphs.blocks import Blocks
+from xuanzang.export.graphs.precision import Precision
+from xuanzang.export.operators.continuations import best_continuations
+from xuanzang.model.data.shortlist import Ints
+from xuanzang.model.layers import DecoderLayer, EncoderLayer
+from xuanzang.model.transformer import Transformer
+
+
+def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+    """Build the graph from padded sentences to the keys and values that the decoder attends to.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+    """
+    blocks = Blocks(model, precision, "encoder")
+    graph = blocks.graph
+    length = graph.op("Shape", "source_ids", start=1, end=2)
+    positions = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length), graph.scalar(1))  # [source]
+    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
+    mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
+    x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
+    for layer in model.encoder_layers:
+        x = blocks.encoder_layer(x, cast(EncoderLayer, layer), mask)
+    memory, slots = blocks.norm(x, model.encoder_norm), blocks.source_slots(positions)
+    for index, layer in enumerate(model.decoder_layers):
+        blocks.cross_key_value(memory, slots, cast(DecoderLayer, layer).cross_attention, index)
+    floats = tensors.floats_of(precision.name)
+    return graph.model(tensors.encoder_inputs(model.config, floats), tensors.encoder_outputs(model.config, floats))
+
+
+def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+    """Build the graph of one decoder step for every hypothesis of every sentence.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+    """
+    blocks = Blocks(model, precision, "decoder")
+    logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
+    banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
+    _choose(blocks.graph, _edit_logits(blocks.graph, logits), banned, ids="candidate_ids")
+    floats = tensors.floats_of(precision.name)
+    return blocks.graph.model(
+        tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
+    )
+
+
+def shortlist_decoder_graph(model: Transformer, precision: Precision, always: Ints) -> onnx.ModelProto:
+    """Build the graph of a decoder step in which each sentence chooses among a shortlist of pieces.
+
+    Logits of the pieces that all sentences share are one product; those of a sentence's own pieces are computed for
+    each sentence by itself, so that nothing depends on its neighbours, not even rounding.
+
+    Args:
+        model: Trained weights.
+        precision: Number format of the weights.
+        always: Pieces shared by all sentences, from `always_pieces`.
+    """
+    blocks = Blocks(model, precision, "decoder")
+    graph = blocks.graph
+    logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
+    _choose(graph, _edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64), ids="chosen")
+    rows = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
+    common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), rows)
+    ids = graph.op("Concat", common_ids, "choices", axis=1)
+    graph.op("GatherElements", ids, "chosen", axis=1, output="candidate_ids")
+    floats = tensors.floats_of(precision.name)
+    return graph.model(
+        tensors.shortlist_decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
+    )
+
+
+def _choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:
+    """Choose the best continuations of each sentence; `ids` is the name for their pieces."""
+    outputs = ["candidate_scores", ids, "candidate_parents"]
+    graph.call(best_continuations(), logits, "scores", "candidate_count", banned_ids, outputs=outputs)
+
+
+def _decoder_output(blocks: Blocks, model: Transformer) -> str:
+    """Add the decoder up to the projection onto the vocabulary; return the name of its states [batch, beam, model]."""
+    x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
+    for index, layer in enumerate(model.decoder_layers):
+        x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
+    return blocks.norm(x, model.decoder_norm)
+
+
+def _edit_logits(graph: GraphBuilder, logits: str) -> str:
+    """Apply the logit edits of `tensors.decoder_inputs` to logits [batch, beam, vocab]."""
+    penalties = "edit_penalties"
+    before = graph.op("GatherElements", logits, "edited_ids", axis=-1)
+    # x · p² / p where x is negative, x / p elsewhere: the repetition penalty of CTRL (arXiv:1909.05858, section 4.1).
+    penalised = graph.op("Div", graph.op("PRelu", before, graph.op("Mul", penalties, penalties)), penalties)
+    after = graph.op("Add", penalised, "edit_biases")
+    return graph.op("ScatterElements", logits, "edited_ids", after, axis=-1)

@@ -1,0 +1,180 @@
+"""References of graphs to their weights, and to what they must not refer to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.bundle.v1 import graph_pb2
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.repository import load_bundle
+
+Rewrite = Callable[[bytes], None]
+
+
+@pytest.fixture
+def directory(repository: Path) -> Path:
+    return repository / "small" / "1"
+
+
+@pytest.fixture
+def rewrite_decoder(
+    directory: Path, edit_manifest: Callable[..., None], list_files: Callable[[dict[str, Any], Path], None]
+) -> Rewrite:
+    """Writes another decoder, listed with its digest."""
+
+    def rewrite(content: bytes) -> None:
+        (directory / "decoder.onnx").write_bytes(content)
+        edit_manifest(directory, lambda manifest: list_files(manifest, directory))
+
+    return rewrite
+
+
+def reasons(directory: Path) -> list[str]:
+    with pytest.raises(BundleError) as refusal:
+        load_bundle(directory)
+    return list(refusal.value.reasons)
+
+
+def tensor(*entries: tuple[str, str]) -> graph_pb2.OnnxTensor:
+    external = [graph_pb2.OnnxEntry(key=key, value=value) for key, value in entries]
+    return graph_pb2.OnnxTensor(name="weight", data_location=1, external_data=external)
+
+
+def at(location: str, offset: str = "0", length: str = "128") -> graph_pb2.OnnxTensor:
+    return tensor(("location", location), ("offset", offset), ("length", length))
+
+
+def model_with(constant: graph_pb2.OnnxTensor) -> graph_pb2.OnnxModel:
+    return graph_pb2.OnnxModel(graph=graph_pb2.OnnxGraph(initializer=[constant]))
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["other.bin", "../weights.bin", "./weights.bin", "/etc/passwd", "shared.spm", "", "*/_ORT_MEM_ADDR_/*"],
+)
+def test_weights_in_any_other_file_are_refused(directory: Path, rewrite_decoder: Rewrite, location: str) -> None:
+    rewrite_decoder(model_with(at(location)).SerializeToString())
+    assert reasons(directory) == [f"decoder.onnx: 'weight' is in {location!r}; weights must be in 'weights.bin'"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"),
+    [
+        ("0", "257"),
+        ("256", "1"),
+        ("1000", "1"),
+        ("-1", "1"),
+        ("0", "-1"),
+        ("", "1"),
+        ("0x0", "1"),
+        ("٣", "1"),
+        ("9" * 30, "1"),
+        ("0", "1e2"),
+    ],
+)
+def test_weights_outside_the_file_are_refused(
+    directory: Path, rewrite_decoder: Rewrite, offset: str, length: str
+) -> None:
+    rewrite_decoder(model_with(at("weights.bin", offset, length)).SerializeToString())
+    [reason] = reasons(directory)
+    assert reason == f"decoder.onnx: 'weight' has offset {offset!r}, length {length!r}; weights.bin has 256 bytes"
+
+
+FILE = ("location", "weights.bin")
+SPAN = (("offset", "0"), ("length", "1"))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [(), (FILE,), SPAN, (FILE, *SPAN, FILE), (FILE, *SPAN, ("checksum", "0"))],
+    ids=["nothing", "no span", "no file", "two files", "more"],
+)
+def test_incomplete_and_ambiguous_references_are_refused(
+    directory: Path, rewrite_decoder: Rewrite, entries: tuple[tuple[str, str], ...]
+) -> None:
+    rewrite_decoder(model_with(tensor(*entries)).SerializeToString())
+    assert reasons(directory) == ["decoder.onnx: 'weight' must have one location, offset and length"]
+
+
+def hidden_places() -> Iterator[Any]:
+    """Models that refer to another file from everywhere but the list of constants."""
+    bad = at("elsewhere")
+    sparse = graph_pb2.OnnxSparseTensor(indices=bad)
+    deep = graph_pb2.OnnxGraph(initializer=[bad])
+    attributes = {
+        "attribute": graph_pb2.OnnxAttribute(t=bad),
+        "list of attributes": graph_pb2.OnnxAttribute(tensors=[bad]),
+        "sparse attribute": graph_pb2.OnnxAttribute(sparse_tensor=sparse),
+        "list of sparse attributes": graph_pb2.OnnxAttribute(sparse_tensors=[sparse]),
+        "body of a loop": graph_pb2.OnnxAttribute(g=deep),
+        "list of bodies": graph_pb2.OnnxAttribute(graphs=[deep]),
+    }
+    for name, attribute in attributes.items():
+        node = graph_pb2.OnnxNode(attribute=[attribute])
+        yield pytest.param(graph_pb2.OnnxModel(graph=graph_pb2.OnnxGraph(node=[node])), id=name)
+        function = graph_pb2.OnnxFunction(node=[node])
+        yield pytest.param(graph_pb2.OnnxModel(functions=[function]), id=f"{name} of a function")
+    default = graph_pb2.OnnxFunction(attribute_proto=[attributes["attribute"]])
+    yield pytest.param(graph_pb2.OnnxModel(functions=[default]), id="default of a function")
+    sparse_graph = graph_pb2.OnnxGraph(sparse_initializer=[graph_pb2.OnnxSparseTensor(values=bad)])
+    yield pytest.param(graph_pb2.OnnxModel(graph=sparse_graph), id="sparse constant")
+    training = graph_pb2.OnnxTrainingInfo(algorithm=deep)
+    yield pytest.param(graph_pb2.OnnxModel(training_info=[training]), id="training")
+
+
+@pytest.mark.parametrize("model", [*hidden_places()])
+def test_references_are_found_wherever_they_are(
+    directory: Path, rewrite_decoder: Rewrite, model: graph_pb2.OnnxModel
+) -> None:
+    rewrite_decoder(model.SerializeToString())
+    assert reasons(directory) == ["decoder.onnx: 'weight' is in 'elsewhere'; weights must be in 'weights.bin'"]
+
+
+def nested(depth: int) -> bytes:
+    """Return a model whose graph holds a node that holds a graph, and so on; protobuf itself refuses to build it."""
+    content = b""
+    for _ in range(depth):
+        for field in (6, 5, 1):  # of the attribute, the node and the graph
+            content = bytes([field << 3 | 2]) + varint(len(content)) + content
+    return bytes([7 << 3 | 2]) + varint(len(content)) + content
+
+
+def varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + varint(number >> 7)
+
+
+@pytest.mark.parametrize("content", [b"not a graph", b"\xff" * 40, nested(200)], ids=["text", "bytes", "nested"])
+def test_what_is_no_graph_is_refused(directory: Path, rewrite_decoder: Rewrite, content: bytes) -> None:
+    rewrite_decoder(content)
+    assert reasons(directory) == ["decoder.onnx is not an ONNX graph"]
+
+
+def test_a_graph_with_its_weights_inside_is_refused(directory: Path, rewrite_decoder: Rewrite) -> None:
+    rewrite_decoder(bytes((16 << 20) + 1))
+    assert reasons(directory) == ["decoder.onnx has more than 16777216 bytes"]
+
+
+def test_a_graph_in_another_format_is_refused(directory: Path, edit_manifest: Callable[..., None]) -> None:
+    (directory / "decoder.onnx").rename(directory / "decoder.ort")
+
+    def rename(manifest: dict[str, Any]) -> None:
+        manifest["decoder"]["file"] = "decoder.ort"
+        for file in manifest["files"]:
+            file["name"] = file["name"].replace("decoder.onnx", "decoder.ort")
+
+    edit_manifest(directory, rename)
+    assert reasons(directory) == ["decoder.ort is not named as an .onnx file"]
+
+
+def test_a_missing_weights_file_is_named(directory: Path) -> None:
+    (directory / "weights.bin").unlink()
+    assert reasons(directory) == ["weights.bin is missing or not a regular file"]
+
+
+def test_a_truncated_weights_file_is_named(directory: Path) -> None:
+    (directory / "weights.bin").write_bytes(bytes(range(255)))
+    assert reasons(directory) == ["weights.bin has 255 bytes; manifest.json says 256"]
