@@ -151,7 +151,7 @@ def test_a_bundle_replaces_the_one_of_its_version(tmp_path: Path) -> None:
 
 
 def test_the_order_of_maps_leaves_the_manifest_as_it_is(tmp_path: Path) -> None:
-    versions = {name: "1" for name in ("torch", "onnx", "sacrebleu", "python", "onnxruntime")}
+    versions = dict.fromkeys(("torch", "onnx", "sacrebleu", "python", "onnxruntime"), "1")
     for folder, order in (("1", sorted(versions)), ("2", sorted(versions, reverse=True))):
         provenance = manifest_pb2.Provenance(tool_versions={name: versions[name] for name in order})
         write_bundle(tmp_path / folder, {}, manifest_pb2.Manifest(format=2, provenance=provenance))
