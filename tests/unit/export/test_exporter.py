@@ -150,6 +150,16 @@ def test_a_bundle_replaces_the_one_of_its_version(tmp_path: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["1"]
 
 
+def test_the_order_of_maps_leaves_the_manifest_as_it_is(tmp_path: Path) -> None:
+    versions = dict.fromkeys(("torch", "onnx", "sacrebleu", "python", "onnxruntime"), "1")
+    for folder, order in (("1", sorted(versions)), ("2", sorted(versions, reverse=True))):
+        provenance = manifest_pb2.Provenance(tool_versions={name: versions[name] for name in order})
+        write_bundle(tmp_path / folder, {}, manifest_pb2.Manifest(format=2, provenance=provenance))
+    manifests = [(tmp_path / folder / "manifest.json").read_bytes() for folder in ("1", "2")]
+    assert manifests[0] == manifests[1]
+    assert list(json.loads(manifests[0])["provenance"]["tool_versions"]) == sorted(versions)
+
+
 def test_calibrated_ranges_cover_what_relu_and_norm_can_give(
     tiny_checkpoint: Path, toy_pairs: list[tuple[str, str]]
 ) -> None:

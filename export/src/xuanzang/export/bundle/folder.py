@@ -32,7 +32,8 @@ def write_bundle(folder: Path, files: Mapping[str, bytes], manifest: manifest_pb
     complete.CopyFrom(manifest)
     for name, content in sorted(files.items()):
         complete.files.add(name=name, sha256=hashlib.sha256(content).hexdigest(), size_bytes=len(content))
-    text = json_format.MessageToJson(complete, preserving_proto_field_name=True, ensure_ascii=False)
+    # Sorted, because the maps of protobuf have another order in each process.
+    text = json_format.MessageToJson(complete, preserving_proto_field_name=True, sort_keys=True, ensure_ascii=False)
     with replacing(folder) as scratch:
         for name, content in files.items():
             (scratch / name).write_bytes(content)

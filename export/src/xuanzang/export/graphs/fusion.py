@@ -66,7 +66,7 @@ def _has_epsilon(norm: onnx.NodeProto) -> bool:
 
 
 def _replace(graph: onnx.GraphProto, sequences: list[_Sequence]) -> None:
-    """Put each operator in place of its sum, where all of its inputs are known; other nodes keep their order."""
+    """Replace each sum by its operator, as all inputs are known there; other nodes keep their order."""
     gone = {node.name for sequence in sequences for node in (sequence.norm, sequence.quantize)}
     fused = {sequence.add.name: sequence for sequence in sequences}
     nodes = [node for node in graph.node if node.name not in gone]

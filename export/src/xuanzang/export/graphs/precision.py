@@ -94,8 +94,8 @@ class Floats:
 class Int8:
     """Static quantisation: calibrated unsigned activations, symmetric signed weights with a scale per output column.
 
-    Scales that do not depend on the input make the product of a row independent of the other rows of the batch, which a
-    scale taken from the batch at run time would not.
+    With scales that do not depend on the input, the product of a hypothesis does not depend on its batch, as it would
+    with a scale taken from the batch at run time.
     """
 
     name = "int8"

@@ -84,8 +84,8 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision, always: In
     graph = blocks.graph
     logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
     _choose(graph, _edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64), ids="chosen")
-    rows = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
-    common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), rows)
+    shape = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
+    common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), shape)
     ids = graph.op("Concat", common_ids, "choices", axis=1)
     graph.op("GatherElements", ids, "chosen", axis=1, output="candidate_ids")
     floats = tensors.floats_of(precision.name)
