@@ -117,7 +117,9 @@ def as_markdown(model: Model, evaluations: Mapping[str, Evaluation]) -> str:
 
 
 def _table(rows: Mapping[str, Quality]) -> str:
-    return "\n".join([HEAD, *(f"| {name or 'others'} | {_cells(quality)} |" for name, quality in rows.items())])
+    lines = [HEAD, *(f"| {name or 'others'} | {_cells(quality)} |" for name, quality in rows.items())]
+    lines += [f"\n{name}: {quality.key_words}" for name, quality in rows.items() if quality.key_words.wanted]
+    return "\n".join(lines)
 
 
 def _cells(quality: Quality) -> str:

@@ -13,13 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from pydantic import ValidationError
 
 from xuanzang.model.config import ConfigError
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.data.dataset import Batch
-from xuanzang.model.tokenizer import PAD_ID
+from xuanzang.model.data.dataset import epoch_batches
 from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.batches import step_batches
 from xuanzang.model.training.settings import TrainingSettings
@@ -39,9 +40,9 @@ class StepCost(NamedTuple):
     target_tokens: float
     """Target tokens per step, eos counted."""
     source_padding: float
-    """Share of the source positions that are padding."""
+    """Share of an epoch's source positions that are padding."""
     target_padding: float
-    """Share of the target positions that are padding."""
+    """Share of an epoch's target positions that are padding."""
 
     def __str__(self) -> str:
         """Return one line for people."""
@@ -98,17 +99,22 @@ def measure(data: Path, settings: Mapping[str, Any], steps: int) -> StepCost:
         updates = [trainer.update(step) for step in batches[WARM_UP:]]
         updates[-1].loss.item()  # waits for a GPU
         seconds, cpu_seconds = time.perf_counter() - seconds, time.process_time() - cpu_seconds
-    measured = [batch for step in batches[WARM_UP:] for batch in step]
     tokens = sum(update.tokens for update in updates)
-    return StepCost(seconds / steps, cpu_seconds / steps, tokens / steps, *_padding(measured))
+    epoch = epoch_batches(trainer.train_split, trainer.metadata.weights, trainer.settings.batch_tokens, 0, 0)
+    return StepCost(seconds / steps, cpu_seconds / steps, tokens / steps, *padding(trainer.train_split.lengths, epoch))
 
 
-def _padding(batches: Sequence[Batch]) -> tuple[float, float]:
-    shares = []
-    for side in ("source_ids", "target_output_ids"):
-        ids = [getattr(batch, side) for batch in batches]
-        shares.append(sum(int((side_ids == PAD_ID).sum()) for side_ids in ids) / sum(map(torch.numel, ids)))
-    return shares[0], shares[1]
+def padding(lengths: npt.NDArray[np.int64], batches: Sequence[npt.NDArray[np.int64]]) -> tuple[float, float]:
+    """Return the share of source and of target positions that are padding.
+
+    Args:
+        lengths: Tokens of each pair's source and target, [pair, 2].
+        batches: Indices of the pairs of each batch.
+    """
+    positions = sum(len(batch) * lengths[batch].max(axis=0) for batch in batches)
+    real = sum(lengths[batch].sum(axis=0) for batch in batches)
+    source, target = 1 - real / positions
+    return float(source), float(target)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import step_cost
 import torch
 
-from xuanzang.model.data.dataset import PreparedSplit
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 
 
@@ -30,15 +30,12 @@ def test_costs_are_means_over_the_measured_steps(data: Path) -> None:
     assert 0 <= cost.target_padding < 0.5
 
 
-def test_the_padding_of_known_batches_is_counted(data: Path) -> None:
-    split = PreparedSplit(data, "train")
-    batches = [split.batch(range(7)), split.batch([0])]
-    found = step_cost._padding(batches)
-    lengths = split.lengths[:7]
-    for side in (0, 1):
-        real = lengths[:, side].sum() + lengths[0, side]
-        positions = 7 * lengths[:, side].max() + lengths[0, side]
-        assert found[side] == pytest.approx(1 - real / positions)
+def test_padding_fills_each_side_of_a_batch_to_its_longest_sentence() -> None:
+    lengths = np.array([[2, 4], [1, 4], [5, 3]])
+    source, target = step_cost.padding(lengths, [np.array([0, 1]), np.array([2])])
+    assert source == pytest.approx(1 / 9)
+    assert target == 0
+    assert step_cost.padding(lengths, [np.array([0, 1, 2])]) == pytest.approx((7 / 15, 1 / 12))
 
 
 def test_a_line_is_printed_or_the_reason_why_not(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

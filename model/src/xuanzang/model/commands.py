@@ -121,7 +121,8 @@ class EvaluateCommand(_DecodingCommand):
     """Translate the sources of a TSV file, score the result with sacreBLEU and chrF, and count what went wrong."""
 
     pairs: CliPositionalArg[Path]
-    """File of source<TAB>target lines, plain or .gz; a third column names groups that are scored apart as well."""
+    """File of source<TAB>target lines, plain or .gz; a third column names groups that are scored apart as well, a
+    fourth has key words to look for, such as "Beijing; movie/film"."""
     groups: Path | None = None
     """TOML file that gathers groups under other names, such as law = ["tw_laws", "law_titles"]."""
     limit: int | None = Field(default=None, ge=1)
@@ -142,6 +143,8 @@ class EvaluateCommand(_DecodingCommand):
         for name, group in evaluation.groups.items():
             self._print_group(name, group)
         print(f"{evaluation.whole.scores}\n{evaluation.whole.faults}")
+        if evaluation.whole.key_words.wanted:
+            print(evaluation.whole.key_words)
         if self.json_file:
             self.json_file.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
 

@@ -13,6 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from xuanzang.model.data.corpus import CorpusError, read_rows
 from xuanzang.model.data.spans import kept_spans
+from xuanzang.model.key_words import Alternatives, KeyWords, count_key_words, parse_key_words
 from xuanzang.model.tokenizer import Normalization, normalize
 
 # Words or a part of one four times in a row, or one character ten times. `has_loop` appends a space, so that the last
@@ -106,10 +107,12 @@ class HeldOutPair(NamedTuple):
     """The reference."""
     group: str
     """Corpus or domain of the pair; empty if the test set has no groups."""
+    key_words: tuple[Alternatives, ...] = ()
+    """Words that the translation must contain."""
 
 
 def read_test_set(path: Path, limit: int | None = None, groups: Path | None = None) -> list[HeldOutPair]:
-    """Read `source<TAB>target` lines, whose third column, if there is one, names a group.
+    """Read `source<TAB>target` lines; a third column names a group, a fourth has key words as `parse_key_words` reads.
 
     Args:
         path: File, plain or .gz.
@@ -126,7 +129,8 @@ def read_test_set(path: Path, limit: int | None = None, groups: Path | None = No
         if not (source and target):
             raise CorpusError(f"{path}:{number}: a side is empty")
         group = more[0] if more else ""
-        pairs.append(HeldOutPair(source, target, gathered.get(group, group)))
+        key_words = parse_key_words(more[1]) if len(more) > 1 else ()
+        pairs.append(HeldOutPair(source, target, gathered.get(group, group), key_words))
     if not pairs:
         raise CorpusError(f"{path} is empty")
     return pairs
@@ -152,10 +156,13 @@ class Quality(NamedTuple):
     sentences: int
     scores: Scores
     faults: Faults
+    key_words: KeyWords
 
     def as_json(self) -> dict[str, Any]:
         """Return the figures as they are written to a file, rounded."""
         figures = {"sentences": self.sentences} | self.scores._asdict() | self.faults._asdict()
+        if self.key_words.wanted:
+            figures |= {"key_words": self.key_words.wanted, "key_words_found": self.key_words.found}
         return {name: round(value, 3) if isinstance(value, float) else value for name, value in figures.items()}
 
 
@@ -196,6 +203,10 @@ def measure(
 
 def _measure(translated: Sequence[tuple[HeldOutPair, str]], target_language: str) -> Quality:
     pairs, translations = zip(*translated, strict=True)
-    sources, targets, _ = zip(*pairs, strict=True)
-    scores = score_translations(translations, targets, target_language)
-    return Quality(len(pairs), scores, count_faults(sources, translations, targets))
+    sources, targets, _, key_words = zip(*pairs, strict=True)
+    return Quality(
+        len(pairs),
+        score_translations(translations, targets, target_language),
+        count_faults(sources, translations, targets),
+        count_key_words(key_words, translations),
+    )

@@ -23,7 +23,7 @@ class HeldOut:
     pairs: list[Pair]
     """Validation pairs in a random order, so that the first of them are a sample of all corpora."""
     names: list[str]
-    """Corpus of each validation pair."""
+    """Corpus of each validation pair; empty if they come from a file of their own."""
 
 
 def hold_out(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import filecmp
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -18,7 +18,7 @@ from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, repeat
 from xuanzang.model.data.folding import fold_traditional
-from xuanzang.model.data.held_out import HELD_OUT_FILE, hold_out, write_held_out
+from xuanzang.model.data.held_out import HELD_OUT_FILE, HeldOut, hold_out, write_held_out
 from xuanzang.model.data.splits import SplitWriter, digest
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
@@ -94,45 +94,62 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
     """
     if settings.output.exists() and not (settings.output / METADATA_FILE).exists():
         raise CorpusError(f"{settings.output} exists and is not a folder of prepared data; choose another output")
+    gathered, counts = _gather(settings)
+    with replacing(settings.output) as folder:
+        tokenizers = _tokenizers(settings, [pair for pairs in gathered.corpora.values() for pair in pairs], folder)
+        metadata = _write_ids(settings, folder, gathered, tokenizers, counts)
+        write_card(folder, metadata, counts)
+        if gathered.names:
+            write_held_out(folder / HELD_OUT_FILE, gathered)
+        (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return metadata
+
+
+def _gather(settings: PrepareSettings) -> tuple[HeldOut, dict[str, Counter[str]]]:
+    """Read all files; return the pairs to train on and to validate on, and what was dropped of each corpus."""
     # Read first: these count as seen, which keeps them out of training. Validation pairs are not filtered themselves.
     seen: set[bytes] = set()
     valid = _read_whole(settings.valid, settings) if settings.valid else []
     for pair in (*valid, *(pair for file in settings.keep_out for pair in _read_whole(file, settings))):
         repeat(pair, seen)
     corpora, counts = _read_corpora(settings, seen)
-    held_out = None
     if settings.valid_share > 0:
-        held_out = hold_out(corpora, settings.valid_share, settings.valid_maximum, counts)
-        corpora, valid = held_out.corpora, held_out.pairs
-    if not any(corpora.values()) or not valid:
-        raise CorpusError(f"no {'training' if valid else 'validation'} pairs are left after filtering")
-    real = [pair for corpus in corpora.values() for pair in corpus]
-    weights = {name: settings.weight.get(name, 1.0) for name in corpora}
-    corpora |= augment(corpora, weights, _shares(settings), settings.source_normalization, settings.seed)
+        gathered = hold_out(corpora, settings.valid_share, settings.valid_maximum, counts)
+    else:
+        gathered = HeldOut(corpora=corpora, pairs=valid, names=[])
+    if not any(gathered.corpora.values()) or not gathered.pairs:
+        raise CorpusError(f"no {'training' if gathered.pairs else 'validation'} pairs are left after filtering")
+    return gathered, counts
+
+
+def _write_ids(
+    settings: PrepareSettings,
+    folder: Path,
+    gathered: HeldOut,
+    tokenizers: tuple[Tokenizer, Tokenizer],
+    counts: Mapping[str, Counter[str]],
+) -> PreparedMetadata:
+    """Write the ids of all pairs, with those made from them, and return their description."""
+    weights = {name: settings.weight.get(name, 1.0) for name in gathered.corpora}
+    made = augment(gathered.corpora, weights, _shares(settings), settings.source_normalization, settings.seed)
+    corpora = gathered.corpora | made
     names, pairs = list(corpora), [pair for corpus in corpora.values() for pair in corpus]
-    valid_corpora = [names.index(name) for name in held_out.names] if held_out else None
-    with replacing(settings.output) as folder:
-        tokenizers = _tokenizers(settings, real, folder)
-        writer = SplitWriter(folder, tokenizers, settings.max_tokens)
-        metadata = PreparedMetadata(
-            source_language=settings.source_language,
-            target_language=settings.target_language,
-            source_normalization=settings.source_normalization,
-            share_vocabulary=filecmp.cmp(folder / SOURCE_TOKENIZER_FILE, folder / TARGET_TOKENIZER_FILE, shallow=False),
-            source_vocab_size=len(tokenizers[0]),
-            target_vocab_size=len(tokenizers[1]),
-            corpora=names,
-            weights=[weights.get(name, 1.0) for name in names],
-            train_pairs=writer.write("train", pairs, [i for i, name in enumerate(names) for _ in corpora[name]]),
-            valid_pairs=writer.write("valid", valid, valid_corpora),
-            filter_counts=dict(sum(counts.values(), Counter())),
-            data_sha256=digest(folder),
-        )
-        write_card(folder, metadata, counts)
-        if held_out:
-            write_held_out(folder / HELD_OUT_FILE, held_out)
-        (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    return metadata
+    writer = SplitWriter(folder, tokenizers, settings.max_tokens)
+    valid_corpora = [names.index(name) for name in gathered.names] or None
+    return PreparedMetadata(
+        source_language=settings.source_language,
+        target_language=settings.target_language,
+        source_normalization=settings.source_normalization,
+        share_vocabulary=filecmp.cmp(folder / SOURCE_TOKENIZER_FILE, folder / TARGET_TOKENIZER_FILE, shallow=False),
+        source_vocab_size=len(tokenizers[0]),
+        target_vocab_size=len(tokenizers[1]),
+        corpora=names,
+        weights=[weights.get(name, 1.0) for name in names],
+        train_pairs=writer.write("train", pairs, [i for i, name in enumerate(names) for _ in corpora[name]]),
+        valid_pairs=writer.write("valid", gathered.pairs, valid_corpora),
+        filter_counts=dict(sum(counts.values(), Counter())),
+        data_sha256=digest(folder),
+    )
 
 
 def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str, list[Pair]], dict[str, Counter[str]]]:
