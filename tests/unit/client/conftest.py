@@ -10,6 +10,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health, health_pb2_grpc
 
 from xuanzang.client import (
     AsyncTranslationClient,
@@ -103,8 +104,9 @@ def serve() -> Iterator[Callable[..., Script]]:
 
     def start(credentials: grpc.ServerCredentials | None = None) -> Script:
         script = Script()
-        server = grpc.server(ThreadPoolExecutor(8))
+        server = grpc.server(ThreadPoolExecutor(16))
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(script, server)
+        health_pb2_grpc.add_HealthServicer_to_server(health.HealthServicer(), server)
         if credentials is None:
             port = server.add_insecure_port("127.0.0.1:0")
         else:

@@ -243,7 +243,7 @@ def test_an_unreachable_server_is_reported_in_one_line_with_code_3(run: Run) -> 
         (["translate", "-f", "no/such/file.txt"], b"", "No such file or directory"),
         (["translate"], b"a\n\xff\n", "line 2 is not UTF-8"),
         (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
-        (["translate", "--address", "a:1,b:2", "a"], b"", "'a:1' is not ip:port"),
+        (["translate", "--address", "a:1,", "a"], b"", "address is empty"),
         (["translate", "--tls-cert", os.devnull, "a"], b"", "go together"),
         (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
         (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
