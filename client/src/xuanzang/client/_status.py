@@ -82,13 +82,15 @@ def fault_of(error: grpc.RpcError) -> Fault:
 
 
 def _kind_of(code: StatusCode, message: str) -> FaultKind:
-    if message == WRITE_MET_THE_END or (code is StatusCode.UNAVAILABLE and message.startswith(_BROKEN)):
+    # A stopping server's gRPC gives CANCELLED to calls that it has not dispatched.
+    if code is StatusCode.CANCELLED or message == WRITE_MET_THE_END:
         return FaultKind.BROKEN
     if code is StatusCode.DEADLINE_EXCEEDED:
         return FaultKind.LATE
-    # A stopping server's gRPC gives CANCELLED to calls that it has not dispatched.
-    if code not in (StatusCode.UNAVAILABLE, StatusCode.CANCELLED) or any(reason in message for reason in _UNTRUSTED):
+    if code is not StatusCode.UNAVAILABLE or any(reason in message for reason in _UNTRUSTED):
         return FaultKind.FINAL
+    if message.startswith(_BROKEN):
+        return FaultKind.BROKEN
     return FaultKind.UNREACHED if message.startswith(_UNREACHED) else FaultKind.REFUSED
 
 
