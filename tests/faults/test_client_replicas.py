@@ -121,13 +121,16 @@ def test_no_call_fails_while_the_only_server_restarts(start: Callable[..., Repli
     first.ready()
     port = int(first.address.rpartition(":")[2])
 
+    starting = threading.Thread(target=start, args=(port,))
+
     def restart() -> None:
         first.end()
-        threading.Thread(target=start, args=(port,)).start()
+        starting.start()
 
     faults = Faults((20, restart))
     assert len(call([first.address], 100, faults)) == 100
     assert faults.all_happened()
+    starting.join()
 
 
 def test_a_stream_goes_on_elsewhere_when_its_server_freezes(replicas: tuple[Replica, Replica]) -> None:

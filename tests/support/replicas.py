@@ -34,7 +34,8 @@ class Replica:
     def end(self) -> None:
         """Kill the process."""
         self.process.kill()
-        self.process.communicate()
+        if self.process.returncode is None:
+            self.process.communicate()
 
     def _start(self, port: int) -> subprocess.Popen[str]:
         flags = (f"--models={self._models}", "--workers=1", f"--address=127.0.0.1:{port}")

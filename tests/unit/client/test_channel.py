@@ -97,5 +97,6 @@ def test_the_client_certificate_is_sent_to_a_server_that_requires_one(
         private_key=issued.private_key_pem.bytes(),
     )
     assert client_type(script.address, tls=tls).translate_one("a").text == "A"
+    refused = client_type(script.address, tls=sdk.TLSConfig(root_certificates=pem_of(authority)))
     with pytest.raises(sdk.ServerUnavailableError):
-        client_type(script.address, tls=sdk.TLSConfig(root_certificates=pem_of(authority))).translate_one("a")
+        refused.translate_one("a", timeout=1)

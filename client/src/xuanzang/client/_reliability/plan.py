@@ -166,14 +166,20 @@ class CallPlan:
             return []
         if now < each.check_at:
             return []
-        each.check_at, each.patience = now + 2 * each.patience, 2 * each.patience
-        self._hedge(now)
+        each.patience *= 2
+        each.check_at = now + each.patience
+        # A server may be alive and yet never answer this call: if nothing is known, half of the time is enough.
+        half = (each.begun + self._deadline) / 2
+        if now >= half or self._shared.latencies.limit(self._size) is not None:
+            self._hedge(now)
+        else:
+            each.check_at = min(each.check_at, half)
         silent = addresses.was_silent_since(each.address, each.begun)
         return [each.address] if silent and addresses.suspect(each.address) else []
 
     def _hedge(self, now: float) -> None:
-        """Send the call to another address as well, once, if its usual latency is known and the budget allows it."""
-        if self._hedged or self._send_at is not None or self._shared.latencies.limit(self._size) is None:
+        """Send the call to another address as well, once, if the budget allows it."""
+        if self._hedged or self._send_at is not None:
             return
         if self._shared.addresses.has_other(self._used()) and self._shared.budget.spend():
             self._hedged = True
