@@ -1,6 +1,6 @@
 """Freeze one of two servers under a client with short timeouts; print the rate of each second and the failed calls.
 
-    python tests/benchmark/frozen_replica.py --callers 8 --seconds 10
+    PYTHONPATH=tests/support python tests/benchmark/frozen_replica.py --callers 8 --seconds 10
 
 The exit status is 1 if a call failed, or if the rate of a second with the server frozen is below the floor: a share of
 the rate before, measured in the same run.

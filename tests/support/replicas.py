@@ -34,8 +34,9 @@ class Replica:
     def end(self) -> None:
         """Kill the process."""
         self.process.kill()
-        if self.process.returncode is None:
-            self.process.communicate()
+        self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
 
     def _start(self, port: int) -> subprocess.Popen[str]:
         flags = (f"--models={self._models}", "--workers=1", f"--address=127.0.0.1:{port}")
