@@ -15,7 +15,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test check bench proto sanitize wheels clean
+.PHONY: help setup demo serve test check bench chaos proto sanitize wheels clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,10 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 # make bench QUICK=1 ARGS="--model runs/zh-en/best --model base"
 bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)
 	$(BIN)/python tests/benchmark/run.py $(if $(QUICK),--quick) $(ARGS)
+
+chaos: .venv/ready ## Freeze, kill and restart servers under the client; measure its rate meanwhile (a minute)
+	$(BIN)/pytest tests/faults -k client $(ARGS)
+	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/frozen_replica.py
 
 # Reference of `buf breaking`: the last release or, before the first, the main branch.
 PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -10,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health, health_pb2_grpc
 
 from xuanzang.client import (
     AsyncTranslationClient,
@@ -103,8 +107,9 @@ def serve() -> Iterator[Callable[..., Script]]:
 
     def start(credentials: grpc.ServerCredentials | None = None) -> Script:
         script = Script()
-        server = grpc.server(ThreadPoolExecutor(8))
+        server = grpc.server(ThreadPoolExecutor(16))
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(script, server)
+        health_pb2_grpc.add_HealthServicer_to_server(health.HealthServicer(), server)
         if credentials is None:
             port = server.add_insecure_port("127.0.0.1:0")
         else:
@@ -206,3 +211,47 @@ def client_type(request: pytest.FixtureRequest) -> type[Client]:
 @pytest.fixture
 def client(client_type: type[Client], script: Script) -> Client:
     return client_type(script.address)
+
+
+def environment(address: Any) -> Any:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
+    return clean | {"XUANZANG_ADDRESS": address}
+
+
+def command(*arguments: Any) -> Any:
+    return [sys.executable, "-m", "xuanzang.client", *map(str, arguments)]
+
+
+@pytest.fixture
+def run(script: Script) -> Any:
+    """Return a function that runs the command to its end."""
+
+    def run(
+        *arguments: Any,
+        given: str | bytes = "",
+        address: Any = script.address,
+        before: Callable[[], None] | None = None,
+    ) -> Any:
+        given = given if isinstance(given, bytes) else given.encode()
+        process = partial(subprocess.run, preexec_fn=before, capture_output=True, timeout=60, check=False)
+        done = process(command(*arguments), input=given, env=environment(address))
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    return run
+
+
+@pytest.fixture
+def start(script: Script) -> Any:
+    """Return a function that starts the command on pipes; the fixture kills it at the end."""
+    started, pipe = [], subprocess.PIPE
+
+    def start(*arguments: Any) -> Any:
+        started.append(
+            subprocess.Popen(command(*arguments), env=environment(script.address), stdin=pipe, stdout=pipe, stderr=pipe)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

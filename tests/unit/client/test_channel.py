@@ -17,32 +17,21 @@ Serve = Callable[..., "Script"]
 
 
 @pytest.mark.parametrize(
-    ("address", "target"),
+    ("address", "targets"),
     [
-        ("host:1", "host:1"),
-        ("dns:///host:1", "dns:///host:1"),
-        (["host:1"], "host:1"),
-        (["10.0.0.1:1", "10.0.0.2:2"], "ipv4:10.0.0.1:1,10.0.0.2:2"),
-        (["[::1]:1", "[::2]:2"], "ipv6:[::1]:1,[::2]:2"),
+        ("host:1", ["host:1"]),
+        ("dns:///host:1", ["dns:///host:1"]),
+        (["a:1", "10.0.0.2:2", "[::1]:3"], ["a:1", "10.0.0.2:2", "[::1]:3"]),
+        (["a:1", "b:1", "a:1"], ["a:1", "b:1"]),
     ],
 )
-def test_addresses_become_one_target(address: Any, target: str) -> None:
-    assert _channel.target(address) == target
+def test_each_address_has_a_channel_of_its_own(address: Any, targets: list[str]) -> None:
+    assert _channel.targets(address) == targets
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        ("", "address is empty"),
-        ([], "address is empty"),
-        (["10.0.0.1:1", ""], "address is empty"),
-        (["a:1", "b:1"], "'a:1' is not ip:port"),
-        (["10.0.0.1:1", "10.0.0.2"], r"'10\.0\.0\.2' is not ip:port"),
-        (["10.0.0.1:1", "[::1]:1"], "all IPv4 or all IPv6"),
-    ],
-)
-def test_addresses_that_form_no_target_are_refused_with_the_reason(address: Any, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+@pytest.mark.parametrize("address", ["", [], ["10.0.0.1:1", ""]])
+def test_an_empty_address_is_refused(address: Any) -> None:
+    with pytest.raises(ValueError, match="address is empty"):
         sdk.TranslationClient(address)
 
 
@@ -108,5 +97,6 @@ def test_the_client_certificate_is_sent_to_a_server_that_requires_one(
         private_key=issued.private_key_pem.bytes(),
     )
     assert client_type(script.address, tls=tls).translate_one("a").text == "A"
+    refused = client_type(script.address, tls=sdk.TLSConfig(root_certificates=pem_of(authority)))
     with pytest.raises(sdk.ServerUnavailableError):
-        client_type(script.address, tls=sdk.TLSConfig(root_certificates=pem_of(authority))).translate_one("a")
+        refused.translate_one("a", timeout=1)

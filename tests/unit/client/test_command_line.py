@@ -4,8 +4,6 @@ import io
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,27 +20,6 @@ if TYPE_CHECKING:
     from tests.unit.client.conftest import Script
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-def environment(address: Any) -> Any:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
-    return clean | {"XUANZANG_ADDRESS": address}
-
-
-def command(*arguments: Any) -> Any:
-    return [sys.executable, "-m", "xuanzang.client", *map(str, arguments)]
-
-
-@pytest.fixture
-def run(script: Script) -> Any:
-    def run(*arguments: Any, given: str | bytes = "", address: Any = script.address) -> Any:
-        given = given if isinstance(given, bytes) else given.encode()
-        done = subprocess.run(
-            command(*arguments), input=given, capture_output=True, timeout=60, env=environment(address), check=False
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-    return run
 
 
 def refuse_long(requests: Any, context: Any) -> Iterator[Any]:
@@ -230,20 +207,20 @@ def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> No
     assert json.loads(run("models", "--json")[1])["source_languages"] == ["zh"]
 
 
-def test_an_unreachable_server_is_reported_in_one_line_with_code_3(run: Run) -> None:
-    code, output, errors = run("translate", "a", address="127.0.0.1:1")
+def test_an_unreachable_server_is_reported_when_it_is_noticed_and_at_the_end_with_code_3(run: Run) -> None:
+    code, output, errors = run("translate", "--timeout", "0.5", "a", address="127.0.0.1:1")
     assert (code, output) == (3, "")
-    assert errors.startswith("xuanzang: ")
-    assert errors.count("\n") == 1
+    noticed, ended = errors.splitlines()
+    assert noticed.startswith("xuanzang: 127.0.0.1:1 does not answer: ")
+    assert ended.startswith("xuanzang: ")
 
 
 @pytest.mark.parametrize(
     ("arguments", "given", "reason"),
     [
         (["translate", "-f", "no/such/file.txt"], b"", "No such file or directory"),
-        (["translate"], b"a\n\xff\n", "line 2 is not UTF-8"),
         (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
-        (["translate", "--address", "a:1,b:2", "a"], b"", "'a:1' is not ip:port"),
+        (["translate", "--address", "a:1,", "a"], b"", "address is empty"),
         (["translate", "--tls-cert", os.devnull, "a"], b"", "go together"),
         (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
         (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
@@ -263,9 +240,21 @@ def test_wrong_usage_is_explained_without_traceback_with_code_2(
     assert "Traceback" not in errors
 
 
-def test_lines_before_an_undecodable_one_are_translated(run: Run) -> None:
-    code, output, _ = run("translate", given=b"a\nb\n\xff\n")
-    assert (code, output) == (2, "A\nB\n")
+def test_a_line_that_is_not_utf8_is_refused_and_the_others_are_translated(run: Run, script: Script) -> None:
+    code, output, errors = run("translate", given=b"a\n\xff\nc\n")
+    assert (code, output) == (1, "A\n\nC\n")
+    assert errors == "xuanzang: line 2: not UTF-8: invalid start byte at byte 0\n"
+    assert [request.content for request in script.requests] == ["a", "c"]
+
+
+def test_a_line_that_is_not_utf8_is_refused_in_every_layout(run: Run) -> None:
+    code, output, errors = run("translate", "--progressive", given=b"a\n\xff\nc\n")
+    assert (code, output) == (1, "A\n\nC\n")
+    assert errors == "xuanzang: line 2: not UTF-8: invalid start byte at byte 0\n"
+    code, output, _ = run("translate", "--json", given=b"b\xff\n")
+    assert code == 1
+    result = json.loads(output)
+    assert (result["source"], result["error"]["code"]) == ("b\ufffd", "INVALID_ARGUMENT")
 
 
 def test_help_lists_the_exit_codes(run: Run) -> None:
@@ -273,23 +262,6 @@ def test_help_lists_the_exit_codes(run: Run) -> None:
     assert code == 0
     for expected in ("0  ", "1  ", "2  ", "3  ", "130", "141"):
         assert f"\n  {expected}" in output
-
-
-@pytest.fixture
-def start(script: Script) -> Any:
-    """Return a function that starts the command on pipes; the fixture kills it at the end."""
-    started, pipe = [], subprocess.PIPE
-
-    def start(*arguments: Any) -> Any:
-        started.append(
-            subprocess.Popen(command(*arguments), env=environment(script.address), stdin=pipe, stdout=pipe, stderr=pipe)
-        )
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 def typed(process: Any, line: bytes) -> Any:

@@ -89,7 +89,7 @@ def test_each_code_becomes_its_error_with_the_grpc_error_as_cause(
 ) -> None:
     refuse(script, grpc.StatusCode[code.name], message="the reason")
     with pytest.raises(sdk.TranslationError) as caught:
-        client.translate(["a"])
+        client.translate(["a"], timeout=2)
     assert type(caught.value) is EXPECTED[code]
     assert (caught.value.code, str(caught.value), caught.value.message) == (code, "the reason", "the reason")
     assert isinstance(caught.value.__cause__, grpc.RpcError)
@@ -100,7 +100,7 @@ def test_each_code_becomes_its_error_with_the_grpc_error_as_cause(
 def test_a_stream_that_fails_as_a_whole_raises_the_same_error(client: Client, script: Script, code: StatusCode) -> None:
     refuse(script, grpc.StatusCode[code.name], message="the reason")
     with pytest.raises(EXPECTED[code], match="the reason"):
-        client.translate_stream(["a", "b"])
+        client.translate_stream(["a", "b"], timeout=2)
 
 
 def test_violations_name_the_fields_and_reasons(client: Client, script: Script) -> None:
@@ -158,7 +158,7 @@ def test_an_undecodable_details_header_is_ignored(client: Client, script: Script
 
 def test_an_unreachable_server_is_unavailable(client_type: type[Client]) -> None:
     with pytest.raises(sdk.ServerUnavailableError) as caught:
-        client_type("127.0.0.1:1").translate(["a"])
+        client_type("127.0.0.1:1").translate(["a"], timeout=0.5)
     assert caught.value.retryable
 
 

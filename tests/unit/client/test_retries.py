@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -101,3 +101,94 @@ def test_a_call_that_times_out_is_cancelled_on_the_server(client: Client, script
 def test_a_timeout_must_be_positive_and_finite(client: Client, client_type: type[Client], timeout: float) -> None:
     with pytest.raises(ValueError, match="timeout must be a positive number of seconds"):
         client.translate_one("a", timeout=timeout)
+
+
+def test_overload_without_a_delay_is_not_retried(client: Client, script: Script) -> None:
+    script.on_translate = fail_first(1, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    with pytest.raises(sdk.OverloadedError):
+        client.translate_one("a")
+    assert len(script.requests) == 1
+
+
+def test_a_stopping_server_is_left_for_another(client_type: type[Client], serve: Callable[..., Script]) -> None:
+    stopping, other = serve(), serve()
+    stopping.on_translate = fail_first(100, grpc.StatusCode.UNAVAILABLE)
+    client = client_type([stopping.address, other.address])
+    assert [client.translate_one("a").text for _ in range(4)] == ["A"] * 4
+    assert len(other.requests) == 4
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED])
+def test_a_busy_starting_or_stopping_server_is_asked_again_as_long_as_there_is_time(
+    client: Client, script: Script, code: grpc.StatusCode
+) -> None:
+    times = 8 if code is grpc.StatusCode.UNAVAILABLE else 4
+    script.on_translate = fail_first(times, code, metadata=(("grpc-retry-pushback-ms", "1"),))
+    assert client.translate_one("a").text == "late"
+    assert len(script.requests) == times + 1
+
+
+def test_a_call_that_one_server_never_answers_is_answered_by_another(
+    client_type: type[Client], serve: Callable[..., Script]
+) -> None:
+    silent, other = serve(), serve()
+    cancelled = threading.Event()
+
+    def never(request: Any, context: Any) -> Any:
+        context.add_callback(cancelled.set)
+        cancelled.wait(30)
+        return pb.TranslateTextResponse()
+
+    silent.on_translate = never
+    assert client_type([silent.address, other.address]).translate_one("a", timeout=4).text == "A"
+    assert (len(silent.requests), len(other.requests)) == (1, 1)
+    assert cancelled.wait(10)
+
+
+def test_texts_without_an_answer_are_sent_once_more_to_another_address(
+    client_type: type[Client], serve: Callable[..., Script]
+) -> None:
+    stopping, other = serve(), serve()
+    answer = other.on_stream
+
+    def stop(requests: Any, context: Any) -> Iterator[Any]:
+        responses = answer(requests, context)
+        yield next(responses)
+        yield next(responses)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+
+    stopping.on_stream = stop
+    texts = [str(number) for number in range(50)]
+    results = client_type([stopping.address, other.address]).translate_stream(iter(texts), max_in_flight=5)
+    assert [(each.index, each.translation.text) for each in results] == list(enumerate(texts))
+    assert [request.content for request in other.requests] == texts[2:]
+
+
+def test_a_text_that_breaks_every_connection_is_an_error_and_the_others_go_on(client: Client, script: Script) -> None:
+    answer = script.on_stream
+
+    def break_after_b(requests: Any, context: Any) -> Iterator[Any]:
+        has_b = False
+        for request in requests:
+            if request.content == "b":
+                has_b = True
+                continue
+            yield from answer(iter([request]), context)
+            if has_b:
+                context.abort(grpc.StatusCode.CANCELLED, "broken")
+
+    script.on_stream = break_after_b
+    results = client.translate_stream("bcdefg", max_in_flight=2)
+    assert [each.source for each in results if isinstance(each.error, sdk.ServerUnavailableError)] == ["b"]
+    assert sorted(each.translation.text for each in results if each.error is None) == list("CDEFG")
+
+
+def test_a_stream_whose_connections_break_without_any_answer_is_given_up(client: Client, script: Script) -> None:
+    def break_at_once(requests: Any, context: Any) -> Iterator[Any]:
+        yield from ()
+        context.abort(grpc.StatusCode.CANCELLED, "broken")
+
+    script.on_stream = break_at_once
+    with pytest.raises(sdk.CallCancelledError, match="broken"):
+        client.translate_stream(["a"])
+    assert len(script.metadata) == 3

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import IO, TextIO
 
 from xuanzang.client._arguments import Command, open_client, parser, translate_options
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands import InputError, Layout, read_lines, translate, translate_progressively, write_models
+from xuanzang.client._commands import Layout, read_lines, translate, translate_progressively, write_models
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
+from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
 
 
@@ -28,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parser(os.environ, translate=_translate, models=_models).parse_args(argv)
     command: Command = arguments.command
+    warnings = logging.StreamHandler()
+    warnings.setFormatter(logging.Formatter("xuanzang: %(message)s"))
+    logging.getLogger("xuanzang.client").addHandler(warnings)
     try:
         with open_client(arguments) as client:
             return command(client, arguments)
@@ -40,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TranslationError as error:
         _report(error.message)
         return 3 if error.retryable or isinstance(error, DeadlineExceededError) else 1
-    except (InputError, OSError, ValueError) as error:
+    except (OSError, ValueError) as error:
         _report(str(error))
         return 2
 
@@ -73,9 +78,9 @@ def _input(arguments: argparse.Namespace) -> IO[bytes]:
     return open(0, "rb", closefd=False)
 
 
-def _output(path: Path | None) -> TextIO:
+def _output(path: Path | None) -> AbstractContextManager[TextIO]:
     if path is not None:
-        return path.open("w", encoding="utf-8", newline="\n")
+        return replaced_file(path, report=_report)
     return open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
 
 

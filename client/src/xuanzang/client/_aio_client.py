@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
-from functools import partial
 from types import TracebackType
-from typing import Self, Unpack, cast
+from typing import Self, Unpack
 
 import grpc
 
 from xuanzang.client import _channel, _requests, _responses
-from xuanzang.client._aio_errors import aio_mapped_errors
+from xuanzang.client._aio_calls import AsyncCalls
 from xuanzang.client._aio_stream import AsyncStream
 from xuanzang.client._progressive import aio_read_parts
 from xuanzang.client._stream_state import StreamState
@@ -25,18 +24,17 @@ from xuanzang.client._types import (
     Translation,
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
-from xuanzang.translation.v1 import translation_pb2_grpc
 
 
 class AsyncTranslationClient:
     """Asyncio client of one or several xuanzang servers; tasks of one event loop may share it.
 
-    Create it while the event loop is running. Calls that no server has started to process are retried within their
-    timeout, with at most five attempts in all.
+    Create it while the event loop is running. A call that a server did not answer is made again, on another address if
+    there is one, within its timeout; client/README.md says when.
 
     Args:
-        address: Server as "host:port", or several as a sequence of "ip:port". If the host name has several addresses,
-            all of them are used in turn.
+        address: Server as "host:port", or several as a sequence of them. If a host name has several addresses, all are
+            used in turn.
         tls: TLS settings; None: no encryption.
         timeout: Default time limit of a call in seconds, retries included.
         client_id: Name of the caller, such as "nightly-import", by which a busy server divides its time; None: the
@@ -57,17 +55,10 @@ class AsyncTranslationClient:
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
-        self._metadata = _channel.metadata(client_id)
-        target, options = _channel.target(address), _channel.options(max_message_bytes=max_message_bytes, tls=tls)
-        if tls is None:
-            self._channel = grpc.aio.insecure_channel(target, options)
-        else:
-            self._channel = grpc.aio.secure_channel(target, _channel.credentials(tls), options)
-        self._open_stub: translation_pb2_grpc.TranslationServiceAsyncStub | None
-        self._open_stub = cast(  # one stub serves both libraries; only its types differ
-            "translation_pb2_grpc.TranslationServiceAsyncStub",
-            translation_pb2_grpc.TranslationServiceStub(self._channel),
-        )
+        metadata, targets = _channel.metadata(client_id), _channel.targets(address)
+        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls)
+        credentials = None if tls is None else _channel.credentials(tls)
+        self._calls = AsyncCalls({each: _open(each, credentials, options) for each in targets}, metadata)
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,8 +70,7 @@ class AsyncTranslationClient:
 
     async def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
-        self._open_stub = None
-        await self._channel.close()
+        await self._calls.close()
 
     async def translate(
         self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -102,8 +92,9 @@ class AsyncTranslationClient:
         request = _requests.translate_request(texts, **options)
         if not request.contents:
             return []
-        with aio_mapped_errors():
-            response = await self._stub.TranslateText(request, timeout=self._seconds(timeout), metadata=self._metadata)
+        response = await self._open_calls.unary(
+            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
         return _responses.translations(response, expected=len(request.contents))
 
     async def translate_one(
@@ -130,8 +121,7 @@ class AsyncTranslationClient:
                 yielded remain valid.
         """
         request = _requests.progressive_request(text, **options)
-        rpc = self._stub.TranslateTextProgressively
-        return aio_read_parts(partial(rpc, request, timeout=self._seconds(timeout), metadata=self._metadata))
+        return aio_read_parts(self._open_calls, request, timeout=self._seconds(timeout))
 
     def translate_stream(
         self,
@@ -162,8 +152,8 @@ class AsyncTranslationClient:
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
         state = StreamState(_requests.translate_request((), **options), ordered=ordered)
-        stream = AsyncStream(texts, state, timeout=self._seconds(timeout), max_in_flight=max_in_flight)
-        return stream.run(partial(self._stub.StreamTranslateText, metadata=self._metadata))
+        seconds = self._seconds(timeout)
+        return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.
@@ -171,17 +161,25 @@ class AsyncTranslationClient:
         Raises:
             TranslationError: The server could not be reached in time.
         """
-        with aio_mapped_errors():
-            response = await self._stub.ListModels(
-                pb.ListModelsRequest(), timeout=self._seconds(timeout), metadata=self._metadata
-            )
+        request = pb.ListModelsRequest()
+        response = await self._open_calls.unary(
+            lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
         return _responses.models(response)
 
     @property
-    def _stub(self) -> translation_pb2_grpc.TranslationServiceAsyncStub:
-        if self._open_stub is None:
+    def _open_calls(self) -> AsyncCalls:
+        if self._calls.closed:
             raise RuntimeError("the client is closed")
-        return self._open_stub
+        return self._calls
 
     def _seconds(self, timeout: float | None) -> float:
         return self._timeout if timeout is None else _channel.positive_timeout(timeout)
+
+
+def _open(
+    target: str, credentials: grpc.ChannelCredentials | None, options: list[tuple[str, str | int]]
+) -> grpc.aio.Channel:
+    if credentials is None:
+        return grpc.aio.insecure_channel(target, options)
+    return grpc.aio.secure_channel(target, credentials, options)

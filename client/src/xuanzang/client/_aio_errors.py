@@ -1,4 +1,4 @@
-"""Error mapping for grpc.aio, whose CancelledError has two meanings."""
+"""The two meanings of CancelledError in grpc.aio."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from xuanzang.client._errors import CallCancelledError, StatusCode
-from xuanzang.client._status import mapped_errors
 
 
 @contextmanager
-def aio_mapped_errors() -> Iterator[None]:
-    """Raise gRPC errors as errors of this package, as `mapped_errors` does.
+def cancelled_calls() -> Iterator[None]:
+    """Raise CallCancelledError where grpc.aio raises CancelledError for a cancelled call, as when the client is closed.
 
-    grpc.aio also raises asyncio.CancelledError when the call was cancelled, for example because the client was closed.
-    That becomes CallCancelledError; a cancellation of the current task passes through unchanged.
+    A cancellation of the current task passes through unchanged.
     """
     try:
-        with mapped_errors():
-            yield
+        yield
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

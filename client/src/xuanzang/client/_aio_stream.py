@@ -1,14 +1,17 @@
-"""Asyncio stream: a task sends the caller's texts, the caller's own task receives the answers."""
+"""Asyncio stream: tasks send the caller's texts, the caller's own task receives the answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
 
 import grpc
 
-from xuanzang.client._aio_errors import aio_mapped_errors
+from xuanzang.client._aio_calls import AsyncCalls, AsyncSession, Stub
+from xuanzang.client._aio_errors import cancelled_calls
 from xuanzang.client._errors import DeadlineExceededError, ServerFaultError, ServerUnavailableError, StatusCode
+from xuanzang.client._status import WRITE_MET_THE_END
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import StreamedTranslation
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -16,70 +19,133 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 _Call = grpc.aio.StreamStreamCall[pb.StreamTranslateTextRequest, pb.StreamTranslateTextResponse]
 
 
-# Message that grpc.aio substitutes for the real status when a write meets the end of the call.
-_WRITE_MET_THE_END = "Internal error from Core"
-
-
 class AsyncStream:
-    """One stream of texts and answers."""
+    """One stream of texts and answers, opened again on another address when it breaks.
+
+    Args:
+        texts: Texts of the caller.
+        state: State of the stream.
+        calls: Calls of the client.
+        timeout: Seconds of each wait for an answer.
+        max_in_flight: Maximum number of texts sent whose results have not been yielded.
+    """
 
     def __init__(
-        self, texts: Iterable[str] | AsyncIterable[str], state: StreamState, *, timeout: float, max_in_flight: int
+        self,
+        texts: Iterable[str] | AsyncIterable[str],
+        state: StreamState,
+        calls: AsyncCalls,
+        *,
+        timeout: float,
+        max_in_flight: int,
     ) -> None:
         self._texts = texts
         self._state = state
         self._timeout = timeout
         self._room = asyncio.Semaphore(max_in_flight)
+        self._metadata = calls.metadata
+        self._session: AsyncSession[_Call] = AsyncSession(calls, self._start)
+        self._call: _Call | None = None
+        self._writer: asyncio.Task[None] | None = None
+        self._outbox: deque[pb.StreamTranslateTextRequest] = deque()
+        self._outbox_changed = asyncio.Event()
+        self._all_admitted = False
         self._limit: asyncio.Timeout | None = None  # of the current read
+        # When the current wait for an answer times out, however often the stream breaks meanwhile; None: no text waits.
+        self._wait_ends: float | None = None
 
-    async def run(self, rpc: Callable[[], _Call]) -> AsyncGenerator[StreamedTranslation, None]:
+    async def run(self) -> AsyncGenerator[StreamedTranslation, None]:
         """Open the stream and yield results until every text has one."""
-        call = rpc()
-        feeder = asyncio.create_task(self._feed(call))
+        feeder = asyncio.create_task(self._feed())
         try:
             ended = False
             while not ended:
-                ended = await self._read(call)
+                ended = await self._read()
                 for result in self._state.take():
+                    self._wait_ends = None
                     self._room.release()
                     yield result
             self._state.finish()
         finally:
-            call.cancel()
             feeder.cancel()
             await asyncio.wait([feeder])
+            await self._abandon()
+            self._session.close()
 
-    async def _feed(self, call: _Call) -> None:
+    async def _feed(self) -> None:
         with self._state.feeding():
             async for text in _each(self._texts):
                 await self._room.acquire()
                 request = self._state.admit(text)
                 if request is not None:
                     self._expect_answer()
-                    await self._write(call, request)
-        await self._write(call, None)
+                    self._outbox.append(request)
+                    self._outbox_changed.set()
+        self._all_admitted = True
+        self._outbox_changed.set()
 
-    async def _read(self, call: _Call) -> bool:
-        """Receive one answer; return True at the end of the stream."""
-        seconds = self._timeout if self._state.waits_for_answer else None
+    async def _read(self) -> bool:
+        """Receive one answer, or open the stream again if it broke; return True at the end of the stream."""
+        if self._state.waits_for_answer and self._wait_ends is None:
+            self._wait_ends = self._now() + self._timeout
         try:
-            async with asyncio.timeout(seconds) as self._limit:
-                with aio_mapped_errors():
-                    response = await call.read()
+            async with asyncio.timeout_at(self._wait_ends) as self._limit:
+                with cancelled_calls():
+                    response = await (await self._opened()).read()
         except TimeoutError as error:
             message = f"no answer within {self._timeout:g} s"
             raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error
-        except ServerFaultError as error:
-            if error.message != _WRITE_MET_THE_END:
-                raise
-            message = "the server ended the stream while texts were being sent"
-            raise ServerUnavailableError(message, code=StatusCode.UNAVAILABLE) from error
+        except grpc.RpcError as error:
+            await self._reopen(error)
+            return self._state.is_complete
         finally:
             self._limit = None
+        self._wait_ends = None
+        self._session.answered()
         if isinstance(response, pb.StreamTranslateTextResponse):
             self._state.settle(response)
             return False
         return True
+
+    async def _opened(self) -> _Call:
+        if self._call is None:
+            self._call = await self._session.open(seconds=self._remaining())
+            self._outbox = deque(self._state.unanswered())
+            self._writer = asyncio.create_task(self._write_all(self._call))
+        return self._call
+
+    async def _reopen(self, error: grpc.RpcError) -> None:
+        """Let the next read open the stream again, or raise the error if it is final."""
+        await self._abandon()
+        try:
+            self._state.interrupt(self._session.failed(error, seconds=self._remaining()))
+        except ServerFaultError as fault:
+            if fault.message != WRITE_MET_THE_END:
+                raise
+            message = "the server ended the stream while texts were being sent"
+            raise ServerUnavailableError(message, code=StatusCode.UNAVAILABLE) from error
+
+    async def _abandon(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+            self._call = None
+        if self._writer is not None:
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+            self._writer = None
+
+    def _start(self, stub: Stub) -> _Call:
+        return stub.StreamTranslateText(metadata=self._metadata)
+
+    async def _write_all(self, call: _Call) -> None:
+        while True:
+            self._outbox_changed.clear()
+            while self._outbox:
+                await self._write(call, self._outbox.popleft())
+            if self._all_admitted:
+                await self._write(call, None)
+                return
+            await self._outbox_changed.wait()
 
     async def _write(self, call: _Call, request: pb.StreamTranslateTextRequest | None) -> None:
         """Send a message, or half-close the stream; if the call has ended, the receiving side raises its error."""
@@ -94,7 +160,14 @@ class AsyncStream:
     def _expect_answer(self) -> None:
         # A read that began with no text unanswered has no time limit yet.
         if self._limit is not None and self._limit.when() is None:
-            self._limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
+            self._wait_ends = self._now() + self._timeout
+            self._limit.reschedule(self._wait_ends)
+
+    def _remaining(self) -> float:
+        return self._timeout if self._wait_ends is None else self._wait_ends - self._now()
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
 
 
 async def _each(texts: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:

@@ -16,7 +16,7 @@ Command = Callable[[TranslationClient, argparse.Namespace], int]
 _EXIT_CODES = """\
 exit codes:
   0    all texts were translated
-  1    the server refused some texts, or the request, or failed; results of the other texts were written
+  1    some texts were refused, or the request, or the server failed; results of the other texts were written
   2    wrong arguments, or a file that cannot be read or written
   3    no server could be reached, or it was overloaded or too slow: try again later
   130  interrupted with Ctrl-C
@@ -116,10 +116,14 @@ def _shared_options(default_address: str) -> argparse.ArgumentParser:
         "--address",
         default=default_address,
         metavar="HOST:PORT",
-        help="server, or several as ip:port,ip:port (default: $XUANZANG_ADDRESS, else localhost:50051)",
+        help="server, or several as host:port,host:port (default: $XUANZANG_ADDRESS, else localhost:50051)",
     )
     group.add_argument(
-        "--timeout", type=float, default=60.0, metavar="SECONDS", help="maximum wait for an answer (default: 60)"
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="maximum wait for an answer, retries included (default: 60)",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
     group.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
@@ -194,7 +198,13 @@ def _add_sampling(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write instead of standard output")
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="file to write instead of standard output; it is replaced once the results are whole",
+    )
     group.add_argument("--scores", action="store_true", help="write the score in nats and a tab before each hypothesis")
     group.add_argument("--json", action="store_true", help="write one JSON object per text")
     group.add_argument(

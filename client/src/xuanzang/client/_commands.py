@@ -12,10 +12,6 @@ from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
 
 
-class InputError(Exception):
-    """The input is not UTF-8 text."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Format of the results."""
@@ -60,7 +56,7 @@ def translate(
         result = _result_or_retry(client, item, options)
         if isinstance(result, TranslationError):
             failures += 1
-            report(_failure_message(item.index, result, layout))
+            report(_failure_message(item.index, item.source, result, layout))
         output.writelines(line + "\n" for line in _lines(item, result, layout))
         output.flush()
         advance()
@@ -104,7 +100,7 @@ def translate_progressively(
                     output.writelines("\n" + _plain(other, layout) for other in part.translation.hypotheses[1:])
         except InvalidRequestError as error:
             failures += 1
-            report(_failure_message(index, error, layout))
+            report(_failure_message(index, text, error, layout))
         output.write("\n")
         output.flush()
         advance()
@@ -112,19 +108,17 @@ def translate_progressively(
 
 
 def read_lines(file: IO[bytes]) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file without their "\n"; a "\r" before it is kept, a byte order mark is not.
+    r"""Yield the lines of a file without their "\n"; a "\r" before it is kept, a byte order mark is not.
+
+    A byte that is not UTF-8 becomes a lone surrogate, which no request can hold: the client refuses such a line and
+    goes on with the next one.
 
     The file is closed here, by the thread that reads it: another thread would block on a read that may never return.
-
-    Raises:
-        InputError: A line is not UTF-8.
     """
     with file:
         for number, line in enumerate(file, start=1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8").removesuffix("\n")
-            except UnicodeDecodeError as error:
-                raise InputError(f"line {number} is not UTF-8: {error.reason} at byte {error.start}") from error
+            encoding = "utf-8-sig" if number == 1 else "utf-8"
+            yield line.decode(encoding, errors="surrogateescape").removesuffix("\n")
 
 
 def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> None:
@@ -171,12 +165,25 @@ def _one_line(text: str, layout: Layout) -> str:
     return text.replace("\n", " ") if layout.by_line else text
 
 
-def _failure_message(index: int, error: TranslationError, layout: Layout) -> str:
-    return f"{'line' if layout.by_line else 'text'} {index + 1}: {error.message}"
+def _failure_message(index: int, text: str, error: TranslationError, layout: Layout) -> str:
+    return f"{'line' if layout.by_line else 'text'} {index + 1}: {_reason(error, text)}"
+
+
+def _reason(error: TranslationError, text: str) -> str:
+    """Return the message of an error, or what is wrong with the bytes of a line that is not UTF-8."""
+    try:
+        text.encode("utf-8", errors="surrogateescape").decode()
+    except UnicodeDecodeError as fault:
+        return f"not UTF-8: {fault.reason} at byte {fault.start}"
+    except UnicodeEncodeError:
+        pass  # no text of a file
+    return error.message
 
 
 def _as_json(item: StreamedTranslation, result: Translation | TranslationError) -> dict[str, object]:
-    about: dict[str, object] = {"index": item.index, "source": item.source}
+    # Bytes that are not UTF-8 cannot be written as they are.
+    source = item.source.encode("utf-8", errors="surrogateescape").decode(errors="replace")
+    about: dict[str, object] = {"index": item.index, "source": source}
     if isinstance(result, TranslationError):
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]

@@ -1,21 +1,26 @@
 """Progressive translation: the parts of one call, the last of which holds the whole translation."""
 
+# ruff: noqa: ASYNC109 - this timeout is sent to the server as a deadline, which asyncio.timeout cannot do
+
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Protocol
 
 import grpc
 
-from xuanzang.client._aio_errors import aio_mapped_errors
+from xuanzang.client._aio_calls import AsyncCalls, AsyncSession
+from xuanzang.client._aio_calls import Stub as AsyncStub
+from xuanzang.client._aio_errors import cancelled_calls
+from xuanzang.client._calls import BlockingCalls, Session, Stub
 from xuanzang.client._errors import ServerFaultError, StatusCode
 from xuanzang.client._responses import progressive_translation
-from xuanzang.client._status import mapped_errors
+from xuanzang.client._status import mapped_error
 from xuanzang.client._types import ProgressiveTranslation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-_Response = pb.TranslateTextProgressivelyResponse
-_AsyncCall = grpc.aio.UnaryStreamCall[pb.TranslateTextProgressivelyRequest, _Response]
+_Request = pb.TranslateTextProgressivelyRequest
+_AsyncCall = grpc.aio.UnaryStreamCall[_Request, pb.TranslateTextProgressivelyResponse]
 
 
 class _Call(Protocol):
@@ -26,46 +31,85 @@ class _Call(Protocol):
     def cancel(self) -> object: ...
 
 
-def read_parts(rpc: Callable[[], _Call]) -> Iterator[ProgressiveTranslation]:
-    """Start the call and yield the parts of its answer; closing the generator early cancels it.
+def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> Iterator[ProgressiveTranslation]:
+    """Make the call and yield the parts of its answer; closing the generator early cancels it.
+
+    A call that fails before its first part is made again.
 
     Raises:
         TranslationError: The call failed.
     """
-    call = rpc()
+    deadline = calls.shared.clock() + timeout
+
+    def remaining() -> float:
+        return max(0.0, deadline - calls.shared.clock())
+
+    def start(stub: Stub) -> _Call:
+        return stub.TranslateTextProgressively(request, timeout=remaining(), metadata=calls.metadata)
+
+    session: Session[_Call] = Session(calls, start)
     last: ProgressiveTranslation | None = None
+    call = session.open(seconds=remaining())
     try:
         while True:
-            with mapped_errors():
+            try:
                 response = next(call, None)
+            except grpc.RpcError as error:
+                if last is not None:
+                    raise mapped_error(error) from error
+                session.failed(error, seconds=remaining())
+                call = session.open(seconds=remaining())
+                continue
             if response is None:
                 break
+            session.answered()
             last = progressive_translation(response)
             yield last
         _check_end(last)
     finally:
         call.cancel()
+        session.close()
 
 
-async def aio_read_parts(rpc: Callable[[], _AsyncCall]) -> AsyncGenerator[ProgressiveTranslation, None]:
-    """Start the call and yield the parts of its answer; closing the generator early cancels it.
+async def aio_read_parts(
+    calls: AsyncCalls, request: _Request, *, timeout: float
+) -> AsyncGenerator[ProgressiveTranslation, None]:
+    """Make the call and yield the parts of its answer, as `read_parts` does.
 
     Raises:
         TranslationError: The call failed.
     """
-    call = rpc()
+    deadline = calls.shared.clock() + timeout
+
+    def remaining() -> float:
+        return max(0.0, deadline - calls.shared.clock())
+
+    def start(stub: AsyncStub) -> _AsyncCall:
+        return stub.TranslateTextProgressively(request, timeout=remaining(), metadata=calls.metadata)
+
+    session: AsyncSession[_AsyncCall] = AsyncSession(calls, start)
     last: ProgressiveTranslation | None = None
+    call = await session.open(seconds=remaining())
     try:
         while True:
-            with aio_mapped_errors():
-                response = await call.read()
-            if not isinstance(response, _Response):
+            try:
+                with cancelled_calls():
+                    response = await call.read()
+            except grpc.RpcError as error:
+                if last is not None:
+                    raise mapped_error(error) from error
+                session.failed(error, seconds=remaining())
+                call = await session.open(seconds=remaining())
+                continue
+            if not isinstance(response, pb.TranslateTextProgressivelyResponse):
                 break
+            session.answered()
             last = progressive_translation(response)
             yield last
         _check_end(last)
     finally:
         call.cancel()
+        session.close()
 
 
 def _check_end(last: ProgressiveTranslation | None) -> None:

@@ -11,9 +11,23 @@ from google.protobuf.message import DecodeError
 
 from xuanzang.client import _errors as errors
 from xuanzang.client._errors import StatusCode
+from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.translation.v1 import status_pb2
 
+WRITE_MET_THE_END = "Internal error from Core"
+"""Message that grpc.aio substitutes for the real status when a write meets the end of a stream."""
+
 _DETAILS_KEY = "grpc-status-details-bin"
+_PUSHBACK_KEY = "grpc-retry-pushback-ms"
+
+# Beginnings of the messages of gRPC's own UNAVAILABLE; those of servers are any others.
+_UNREACHED = ("connections to all backends failing", "failed to connect to all addresses", "errors resolving", "DNS ")
+_BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOAWAY received", "Connection reset")
+# A certificate does not become valid by trying again.
+_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
+
+# HealthCheckResponse(status=SERVING); a class of its own would be one more dependency.
+_SERVING = b"\x08\x01"
 
 _ERROR_TYPES: Mapping[StatusCode, type[errors.TranslationError]] = MappingProxyType(
     {
@@ -47,7 +61,60 @@ def mapped_errors() -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as error:
-        raise error_from_status(_status_of(error)) from error
+        raise mapped_error(error) from error
+
+
+def mapped_error(error: grpc.RpcError) -> errors.TranslationError:
+    """Return the error of this package that a gRPC error becomes."""
+    return error_from_status(_status_of(error))
+
+
+def fault_of(error: grpc.RpcError) -> Fault:
+    """Return what may be done about a failed try."""
+    status = _status_of(error)
+    code, message = StatusCode(status.code), status.message
+    if code is StatusCode.RESOURCE_EXHAUSTED:
+        delay = _delay_of(error, status)
+        return Fault(kind=FaultKind.FINAL) if delay is None else Fault(kind=FaultKind.OVERLOADED, delay=delay)
+    if message.startswith(_UNREACHED):
+        return Fault(kind=_kind_of(code, message), message=message.rpartition("last error: ")[2])
+    return Fault(kind=_kind_of(code, message), message=message)
+
+
+def _kind_of(code: StatusCode, message: str) -> FaultKind:
+    # A stopping server's gRPC gives CANCELLED to calls that it has not dispatched.
+    if code is StatusCode.CANCELLED or message == WRITE_MET_THE_END:
+        return FaultKind.BROKEN
+    if code is StatusCode.DEADLINE_EXCEEDED:
+        return FaultKind.LATE
+    if code is not StatusCode.UNAVAILABLE or any(reason in message for reason in _UNTRUSTED):
+        return FaultKind.FINAL
+    if message.startswith(_BROKEN):
+        return FaultKind.BROKEN
+    return FaultKind.UNREACHED if message.startswith(_UNREACHED) else FaultKind.REFUSED
+
+
+def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes | None) -> str | None:
+    """Return the reason why a health check says that an address should be avoided, or None if it should not.
+
+    Args:
+        code: Status of the check.
+        details: Message of that status.
+        answer: Bytes of the grpc.health.v1.HealthCheckResponse, whose only field is the status.
+    """
+    if code is grpc.StatusCode.OK:
+        return None if answer == _SERVING else "it is starting or stopping"
+    # A server without the health service lives all the same.
+    return None if code is grpc.StatusCode.UNIMPLEMENTED else details or code.name
+
+
+def _delay_of(error: grpc.RpcError, status: status_pb2.Status) -> float | None:
+    """Return the seconds after which an overloaded server wants to be asked again; None: not at all."""
+    for key, value in error.trailing_metadata() or () if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else ():
+        if key == _PUSHBACK_KEY and isinstance(value, str):
+            # gRFC A6: whatever is no number of milliseconds forbids a retry.
+            return int(value) / 1000 if value.isdecimal() else None
+    return _details(status)[0]
 
 
 def _status_of(error: grpc.RpcError) -> status_pb2.Status:

@@ -5,12 +5,31 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
-from xuanzang.client._errors import InvalidRequestError, ServerFaultError, StatusCode, TranslationError
+from xuanzang.client._errors import (
+    InvalidRequestError,
+    ServerFaultError,
+    ServerUnavailableError,
+    StatusCode,
+    TranslationError,
+)
+from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._requests import stream_request
 from xuanzang.client._responses import streamed_result
 from xuanzang.client._types import StreamedTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+# A text that ends the connection each time must not end it for ever.
+_MAX_BREAKS = 3
+
+
+@dataclass(slots=True)
+class _Pending:
+    index: int
+    text: str
+    breaks: int = 0
+    """Connections that broke while the text was under way."""
 
 
 class StreamState:
@@ -26,7 +45,7 @@ class StreamState:
         self._admitted = 0
         self._exhausted = False
         self._source_error: Exception | None = None
-        self._pending: dict[str, tuple[int, str]] = {}  # by id on the wire: index and text
+        self._pending: dict[str, _Pending] = {}  # by id on the wire
         self._refused: deque[StreamedTranslation] = deque()  # never sent, because they cannot be encoded
         self._done: dict[int, StreamedTranslation] = {}
         self._taken = 0
@@ -35,6 +54,11 @@ class StreamState:
     def waits_for_answer(self) -> bool:
         """Whether a text has been sent and not yet answered."""
         return bool(self._pending)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every text of the caller has an answer and there are no more."""
+        return not self._pending and (self._exhausted or self._source_error is not None)
 
     @contextmanager
     def feeding(self) -> Iterator[None]:
@@ -54,7 +78,7 @@ class StreamState:
         except InvalidRequestError as error:
             self._refused.append(StreamedTranslation(index=index, source=text, result=error))
             return None
-        self._pending[request.id] = (index, text)
+        self._pending[request.id] = _Pending(index, text)
         return request
 
     def settle(self, response: pb.StreamTranslateTextResponse) -> None:
@@ -64,10 +88,26 @@ class StreamState:
             ServerFaultError: No text with this id is waiting for an answer, or the answer is empty.
         """
         result: Translation | TranslationError = streamed_result(response)
-        index, source = self._pending.pop(response.id, (None, ""))
-        if index is None:
+        if response.id not in self._pending:
             raise ServerFaultError(f"the server answered an unknown id {response.id!r}", code=StatusCode.INTERNAL)
-        self._done[index] = StreamedTranslation(index=index, source=source, result=result)
+        self._finish_text(response.id, result)
+
+    def unanswered(self) -> Iterator[pb.StreamTranslateTextRequest]:
+        """Yield the message of every text without an answer, in their order, to be sent again."""
+        for each in sorted(self._pending.values(), key=lambda pending: pending.index):
+            yield stream_request(self._template, index=each.index, text=each.text)
+
+    def interrupt(self, fault: Fault) -> None:
+        """Record the end of a connection; a text that was under way too often gets an error as its result."""
+        if fault.kind is not FaultKind.BROKEN:
+            return
+        for key, each in list(self._pending.items()):
+            each.breaks += 1
+            if each.breaks >= _MAX_BREAKS:
+                message = (
+                    f"no answer: the connection broke {each.breaks} times meanwhile, the last time: {fault.message}"
+                )
+                self._finish_text(key, ServerUnavailableError(message, code=StatusCode.UNAVAILABLE))
 
     def take(self) -> Iterator[StreamedTranslation]:
         """Yield the results whose turn has come."""
@@ -88,9 +128,13 @@ class StreamState:
             Exception: An exception of the caller's iterable; every text before it has been answered.
             ServerFaultError: The server ended the stream too early.
         """
-        if self._pending or not (self._exhausted or self._source_error):
+        if not self.is_complete:
             raise ServerFaultError(
                 f"the server ended the stream with {len(self._pending)} texts unanswered", code=StatusCode.INTERNAL
             )
         if self._source_error is not None:
             raise self._source_error
+
+    def _finish_text(self, key: str, result: Translation | TranslationError) -> None:
+        each = self._pending.pop(key)
+        self._done[each.index] = StreamedTranslation(index=each.index, source=each.text, result=result)

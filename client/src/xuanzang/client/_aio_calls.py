@@ -1,0 +1,235 @@
+"""Calls for asyncio: the twin of `_calls`, with the same plans."""
+
+# ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+import grpc
+
+from xuanzang.client._aio_errors import cancelled_calls
+from xuanzang.client._calls import shared
+from xuanzang.client._channel import HEALTH_CHECK, PROBE_SECONDS
+from xuanzang.client._errors import CallCancelledError, StatusCode
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Step
+from xuanzang.client._status import fault_of, mapped_error, reason_of_health
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+# The class exists for type checkers only.
+Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Call = TypeVar("Call")
+
+
+class AsyncCalls:
+    """Calls of one client; tasks of one event loop may share it.
+
+    Args:
+        channels: Channels by address.
+        metadata: Metadata of every call.
+    """
+
+    def __init__(self, channels: dict[str, grpc.aio.Channel], metadata: tuple[tuple[str, str], ...]) -> None:
+        self.shared = shared(list(channels))
+        self.metadata = metadata
+        self.closed = False
+        self._channels = list(channels.values())
+        # One stub class serves both libraries; only its types differ.
+        self._stubs = [cast("Stub", translation_pb2_grpc.TranslationServiceStub(each)) for each in self._channels]
+        self._checks: list[grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]]
+        self._checks = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
+        self._probes: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Close the connections; calls under way end with CallCancelledError."""
+        self.closed = True
+        await asyncio.gather(*(channel.close() for channel in self._channels), *self._probes, return_exceptions=True)
+
+    async def unary(
+        self,
+        method: Callable[[Stub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        size: int,
+        timeout: float,
+    ) -> Response:
+        """Call a method with one request and one answer.
+
+        Args:
+            method: Function that picks the method of a stub.
+            request: Request.
+            size: Size of the request in bytes.
+            timeout: Seconds for everything.
+
+        Raises:
+            TranslationError: The call failed.
+        """
+        deadline = self.shared.clock() + timeout
+        plan = CallPlan(self.shared, deadline=deadline, size=size)
+        return await _UnaryCall(self, method, request, plan, deadline).run()
+
+    def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
+        """Begin a try.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        try:
+            return start(self._stubs[number])
+        except grpc.aio.UsageError as error:
+            if not self.closed:
+                raise
+            raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
+
+    def probe(self, numbers: Sequence[int]) -> None:
+        """Ask addresses whether they live; the answers are recorded in the background."""
+        for number in numbers:
+            task = asyncio.create_task(self._probe(number))
+            self._probes.add(task)
+            task.add_done_callback(self._probes.discard)
+
+    def fault(self, error: grpc.RpcError) -> Fault:
+        """Return what may be done about a failed try."""
+        return Fault(kind=FaultKind.FINAL) if self.closed else fault_of(error)
+
+    async def _probe(self, number: int) -> None:
+        try:
+            answer = await self._checks[number](b"", timeout=PROBE_SECONDS)
+            reason = reason_of_health(grpc.StatusCode.OK, None, answer)
+        except grpc.aio.AioRpcError as error:
+            reason = reason_of_health(error.code(), error.details(), None)
+        except grpc.aio.UsageError:
+            return  # the client is closed; nobody waits for the probe
+        self.shared.addresses.probed(number, reason)
+
+
+class _UnaryCall(Generic[Request, Response]):
+    """One call with all its tries."""
+
+    def __init__(
+        self,
+        calls: AsyncCalls,
+        method: Callable[[Stub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        plan: CallPlan,
+        deadline: float,
+    ) -> None:
+        self._calls = calls
+        self._method = method
+        self._request = request
+        self._plan = plan
+        self._deadline = deadline
+        self._tries: dict[int, grpc.aio.UnaryUnaryCall[Request, Response]] = {}
+        self._events: asyncio.Queue[int | None] = asyncio.Queue()
+
+    async def run(self) -> Response:
+        """Return the first answer."""
+        wake = partial(self._events.put_nowait, None)
+        self._calls.shared.addresses.listen(wake)
+        try:
+            while True:
+                step = self._plan.step()
+                self._carry_out(step)
+                number = await self._next(step.wait)
+                if number is None:
+                    continue
+                try:
+                    with cancelled_calls():
+                        response: Response = await self._tries.pop(number)
+                except grpc.aio.AioRpcError as error:
+                    if self._plan.failed(number, self._calls.fault(error)):
+                        raise mapped_error(error) from error
+                else:
+                    self._plan.succeeded(number)
+                    return response
+        finally:
+            self._calls.shared.addresses.unlisten(wake)
+            self._plan.close()
+            for each in self._tries.values():
+                each.cancel()
+
+    def _carry_out(self, step: Step) -> None:
+        self._calls.probe(step.probes)
+        for number, address in step.tries:
+            call = self._calls.open(address, self._start)
+            self._tries[number] = call
+            call.add_done_callback(partial(self._ended, number))
+
+    def _start(self, stub: Stub) -> grpc.aio.UnaryUnaryCall[Request, Response]:
+        seconds = max(0.0, self._deadline - self._calls.shared.clock())
+        return self._method(stub)(self._request, timeout=seconds, metadata=self._calls.metadata)
+
+    def _ended(self, number: int, _: Any) -> None:
+        self._events.put_nowait(number)
+
+    async def _next(self, seconds: float | None) -> int | None:
+        """Return the number of the next try that ends, or None if something else is to be done before."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._events.get()
+        except TimeoutError:
+            return None
+
+
+class AsyncSession(Generic[Call]):
+    """Call that stays open for many answers, opened again elsewhere when it breaks.
+
+    Args:
+        calls: Calls of the client.
+        start: Function that begins a try with a stub.
+    """
+
+    def __init__(self, calls: AsyncCalls, start: Callable[[Stub], Call]) -> None:
+        self._calls = calls
+        self._start = start
+        self._plan = SessionPlan(calls.shared)
+        self._progress = False
+
+    async def open(self, *, seconds: float) -> Call:
+        """Begin a try, now or after a backoff.
+
+        Args:
+            seconds: Time until the first answer must have come.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        deadline = self._calls.shared.clock() + seconds
+        while True:
+            step = self._plan.open(deadline=deadline)
+            self._calls.probe(step.probes)
+            for _, address in step.tries:
+                return self._calls.open(address, self._start)
+            await asyncio.sleep(step.wait or 0.0)
+
+    def answered(self) -> None:
+        """Record an answer."""
+        self._progress = True
+        self._plan.answered()
+
+    def failed(self, error: grpc.RpcError, *, seconds: float) -> Fault:
+        """Record the end of a try, after which `open` begins the next.
+
+        Args:
+            error: Reason.
+            seconds: Time until the next answer must have come.
+
+        Raises:
+            TranslationError: The call has failed with it.
+        """
+        fault = self._calls.fault(error)
+        deadline = self._calls.shared.clock() + seconds
+        if self._plan.failed(fault, deadline=deadline, progress=self._progress):
+            raise mapped_error(error) from error
+        self._progress = False
+        return fault
+
+    def close(self) -> None:
+        """Forget the try under way, which the caller has cancelled."""
+        self._plan.close()

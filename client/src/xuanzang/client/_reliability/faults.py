@@ -1,0 +1,39 @@
+"""What the failure of a try means for the call that it belongs to."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class FaultKind(enum.Enum):
+    """Kinds of failures, by what may be done about them."""
+
+    FINAL = enum.auto()
+    """The answer would be the same at any other time and address."""
+    LATE = enum.auto()
+    """The deadline passed."""
+    OVERLOADED = enum.auto()
+    """The server refused the call and named a delay."""
+    UNREACHED = enum.auto()
+    """No server saw the call."""
+    REFUSED = enum.auto()
+    """A server that is starting or stopping refused the call before any work."""
+    BROKEN = enum.auto()
+    """The connection ended while the call was under way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Failure of one try."""
+
+    kind: FaultKind
+    message: str = ""
+    """Reason, for the log."""
+    delay: float = 0.0
+    """Seconds after which the server wants to be asked again; only with OVERLOADED."""
+
+    @property
+    def blames_the_address(self) -> bool:
+        """Whether other calls should avoid the address, too."""
+        return self.kind in (FaultKind.UNREACHED, FaultKind.REFUSED, FaultKind.BROKEN)

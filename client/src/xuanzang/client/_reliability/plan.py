@@ -1,0 +1,269 @@
+"""The plan of one call: what is sent where and when, and which failure is the call's own."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from xuanzang.client._reliability.addresses import Addresses
+from xuanzang.client._reliability.budget import RetryBudget
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.latency import Latencies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRules:
+    """Limits on the tries of one call."""
+
+    max_overloads: int = 5
+    """Tries that may be refused with a delay."""
+    max_breaks: int = 3
+    """Tries that may break under way: a request that kills servers must not kill them all."""
+    first_limit: float = 1.0
+    """Seconds after which a try without an answer is conspicuous while no latency is known."""
+    first_backoff: float = 0.05
+    """Seconds before a call is sent again to addresses that have just failed; doubled each time."""
+    longest_backoff: float = 1.0
+    """Seconds at most between two tries."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Shared:
+    """What all calls of a client share."""
+
+    addresses: Addresses
+    clock: Callable[[], float]
+    random: Callable[[], float]
+    latencies: Latencies = field(default_factory=Latencies)
+    budget: RetryBudget = field(default_factory=RetryBudget)
+    rules: RetryRules = field(default_factory=RetryRules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What to do now."""
+
+    tries: list[tuple[int, int]]
+    """Number of each try to send, and of its address."""
+    probes: list[int]
+    """Numbers of the addresses to probe."""
+    wait: float | None
+    """Seconds until the next step, unless something happens before; None: until something happens."""
+
+
+@dataclass(slots=True)
+class _Try:
+    address: int
+    begun: float
+    check_at: float
+    """Time at which the try is conspicuous if it has no answer."""
+    patience: float
+    """Seconds between two checks, doubled each time."""
+    replaced: bool = False
+    """Whether the call was sent elsewhere because the address was ejected."""
+
+
+class CallPlan:
+    """Plan of one call, asked for steps and informed of what came of them by the client that carries it out.
+
+    Args:
+        shared: What all calls of the client share.
+        deadline: Time on the clock at which the call ends.
+        size: Size of the request in bytes.
+    """
+
+    def __init__(self, shared: Shared, *, deadline: float, size: int) -> None:
+        self._shared = shared
+        self._deadline = deadline
+        self._size = size
+        self._numbers = itertools.count()
+        self._tries: dict[int, _Try] = {}
+        self._send_at: float | None = shared.clock()
+        self._failed: set[int] = set()  # addresses tried since the last backoff
+        self._backoff = shared.rules.first_backoff
+        self._overloads = self._breaks = 0
+        self._hedged = False
+
+    def step(self) -> Step:
+        """Return what to do now."""
+        now = self._shared.clock()
+        probes = self._shared.addresses.probes()
+        for each in list(self._tries.values()):
+            probes += self._check(each, now)
+        tries = [self._begin(now)] if self._send_at is not None and self._send_at <= now else []
+        times = [each.check_at for each in self._tries.values()] + [
+            math.inf if self._send_at is None else self._send_at
+        ]
+        wake_at = min(times)
+        return Step(tries=tries, probes=probes, wait=None if wake_at == math.inf else max(0.0, wake_at - now))
+
+    def succeeded(self, number: int) -> None:
+        """Record the answer of a try."""
+        each = self._end(number)
+        self._shared.addresses.answered(each.address)
+        self._shared.latencies.observe(self._size, self._shared.clock() - each.begun)
+        self._shared.budget.earn()
+
+    def failed(self, number: int, fault: Fault) -> bool:
+        """Record the failure of a try.
+
+        Returns:
+            Whether the call has failed with it; False: it goes on.
+        """
+        each = self._end(number)
+        if fault.blames_the_address:
+            self._shared.addresses.eject(each.address, fault.message)
+            self._failed.add(each.address)
+            return not self._send_elsewhere(fault) and not self._tries
+        if fault.kind is FaultKind.LATE:
+            return not self._tries
+        self._shared.addresses.answered(each.address)
+        if fault.kind is FaultKind.OVERLOADED:
+            return not self._send_later(fault.delay) and not self._tries
+        return True
+
+    def close(self) -> None:
+        """Forget the tries under way; the client has cancelled them."""
+        for number in list(self._tries):
+            self._end(number)
+
+    def renewed(self, *, deadline: float) -> CallPlan:
+        """Return a plan with the tries of this one and none of its failures."""
+        plan = CallPlan(self._shared, deadline=deadline, size=self._size)
+        plan._tries, plan._numbers, plan._send_at = self._tries, self._numbers, None
+        self._tries = {}
+        return plan
+
+    def _begin(self, now: float) -> tuple[int, int]:
+        avoided = self._failed | {each.address for each in self._tries.values()}
+        address = self._shared.addresses.begin(avoided=avoided)
+        patience = self._patience(now)
+        check_at = now + patience if len(self._shared.addresses) > 1 else math.inf
+        number = next(self._numbers)
+        self._tries[number] = _Try(address, now, check_at, patience)
+        self._send_at = None
+        return number, address
+
+    def _end(self, number: int) -> _Try:
+        each = self._tries.pop(number)
+        self._shared.addresses.end(each.address)
+        return each
+
+    def _patience(self, now: float) -> float:
+        """Return the seconds after which a try is conspicuous: at most half of what is left, for another try."""
+        limit = self._shared.latencies.limit(self._size)
+        return min(self._shared.rules.first_limit if limit is None else limit, (self._deadline - now) / 2)
+
+    def _check(self, each: _Try, now: float) -> list[int]:
+        """Look after a try without an answer; return its address if it is to be probed."""
+        addresses = self._shared.addresses
+        if addresses.is_ejected(each.address) and not each.replaced:
+            if addresses.has_other(self._used()):
+                each.replaced = True
+                self._send_at = now
+            return []
+        if now < each.check_at:
+            return []
+        each.patience *= 2
+        each.check_at = now + each.patience
+        # A server may be alive and yet never answer this call: if nothing is known, half of the time is enough.
+        half = (each.begun + self._deadline) / 2
+        if now >= half or self._shared.latencies.limit(self._size) is not None:
+            self._hedge(now)
+        else:
+            each.check_at = min(each.check_at, half)
+        silent = addresses.was_silent_since(each.address, each.begun)
+        return [each.address] if silent and addresses.suspect(each.address) else []
+
+    def _hedge(self, now: float) -> None:
+        """Send the call to another address as well, once, if the budget allows it."""
+        if self._hedged or self._send_at is not None:
+            return
+        if self._shared.addresses.has_other(self._used()) and self._shared.budget.spend():
+            self._hedged = True
+            self._send_at = now
+
+    def _used(self) -> set[int]:
+        return {each.address for each in self._tries.values()}
+
+    def _send_elsewhere(self, fault: Fault) -> bool:
+        """Plan another try after one that its address failed; return whether there is one."""
+        self._breaks += fault.kind is FaultKind.BROKEN
+        if self._breaks >= self._shared.rules.max_breaks:
+            return False
+        now = self._shared.clock()
+        if self._shared.addresses.has_other(self._failed | self._used()):
+            self._send_at = now
+        elif not self._tries:
+            self._failed.clear()
+            self._send_at = now + self._backoff * (0.5 + self._shared.random())
+            self._backoff = min(2 * self._backoff, self._shared.rules.longest_backoff)
+        return self._send_at is not None and self._send_at < self._deadline
+
+    def _send_later(self, delay: float) -> bool:
+        """Plan another try after the delay that a server asked for; return whether there is one."""
+        self._overloads += 1
+        allowed = self._shared.budget.spend() and self._overloads < self._shared.rules.max_overloads
+        # Never sooner than asked; spread, so that those refused together do not return together.
+        at = self._shared.clock() + delay * (1 + 0.25 * self._shared.random())
+        if not allowed or at >= self._deadline:
+            return False
+        self._send_at = at
+        return True
+
+
+class SessionPlan:
+    """Plan of a call that stays open for many answers: one try at a time, on another address after each failure.
+
+    Args:
+        shared: What all calls of the client share.
+    """
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._plan: CallPlan | None = None  # none before the first deadline is known
+        self._try: tuple[int, int] | None = None
+
+    def open(self, *, deadline: float) -> Step:
+        """Return what to do now: open a try, or wait for it.
+
+        Args:
+            deadline: Time on the clock by which the first answer must have come.
+        """
+        if self._plan is None:
+            self._plan = CallPlan(self._shared, deadline=deadline, size=0)
+        step = self._plan.step()
+        if step.tries:
+            [self._try] = step.tries
+        return step
+
+    def answered(self) -> None:
+        """Record an answer: the address lives."""
+        if self._try is not None:
+            self._shared.addresses.answered(self._try[1])
+
+    def failed(self, fault: Fault, *, deadline: float, progress: bool) -> bool:
+        """Record the end of a try.
+
+        Args:
+            fault: Reason.
+            deadline: Time on the clock by which the next answer must have come.
+            progress: Whether there were answers since the failure before.
+
+        Returns:
+            Whether the call has failed with it; False: it goes on.
+        """
+        if self._plan is None or self._try is None:
+            return True
+        number, _ = self._try
+        self._try = None
+        if progress:
+            self._plan = self._plan.renewed(deadline=deadline)
+        return self._plan.failed(number, fault)
+
+    def close(self) -> None:
+        """Forget the try under way; the client has cancelled it."""
+        if self._plan is not None:
+            self._plan.close()

@@ -1,0 +1,172 @@
+"""Real server processes that are stopped, killed and restarted under a client with several addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from replicas import Replica
+
+from xuanzang.client import AsyncTranslationClient, TranslationClient
+
+TIMEOUT = 30.0
+CALLERS = 8
+
+
+@pytest.fixture
+def start(tiny_bundle_repository: Path) -> Iterator[Callable[..., Replica]]:
+    """Return a function that starts a replica, on a free port or a given one."""
+    started: list[Replica] = []
+
+    def start(port: int = 0) -> Replica:
+        started.append(Replica(tiny_bundle_repository, port))
+        return started[-1]
+
+    yield start
+    for replica in started:
+        replica.end()
+
+
+@pytest.fixture
+def replicas(start: Callable[..., Replica]) -> tuple[Replica, Replica]:
+    pair = start(), start()
+    for replica in pair:
+        replica.ready()
+    return pair
+
+
+class Faults:
+    """Actions that are due once a number of calls have been answered."""
+
+    def __init__(self, *actions: tuple[int, Callable[[], None]]) -> None:
+        self._answered = itertools.count(1)
+        self._actions = dict(actions)
+        self._lock = threading.Lock()
+
+    def answered(self) -> None:
+        with self._lock:
+            self._actions.pop(next(self._answered), lambda: None)()
+
+    def all_happened(self) -> bool:
+        return not self._actions
+
+
+def call_from_threads(addresses: list[str], calls: int, faults: Faults) -> list[str]:
+    with TranslationClient(addresses, timeout=TIMEOUT) as client, ThreadPoolExecutor(CALLERS) as pool:
+
+        def call(number: int) -> str:
+            text = client.translate_one("我有一只猫。").text
+            faults.answered()
+            return text
+
+        return list(pool.map(call, range(calls)))
+
+
+def call_from_tasks(addresses: list[str], calls: int, faults: Faults) -> list[str]:
+    async def run() -> list[str]:
+        slots = asyncio.Semaphore(CALLERS)
+        async with AsyncTranslationClient(addresses, timeout=TIMEOUT) as client:
+
+            async def call() -> str:
+                async with slots:
+                    text = (await client.translate_one("我有一只猫。")).text
+                faults.answered()
+                return text
+
+            return list(await asyncio.gather(*(call() for _ in range(calls))))
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(params=[call_from_threads, call_from_tasks])
+def call(request: pytest.FixtureRequest) -> Callable[[list[str], int, Faults], list[str]]:
+    function: Callable[[list[str], int, Faults], list[str]] = request.param
+    return function
+
+
+Call = Callable[[list[str], int, Faults], list[str]]
+
+
+def test_no_call_fails_while_one_of_two_replicas_is_frozen(replicas: tuple[Replica, Replica], call: Call) -> None:
+    frozen, other = replicas
+    faults = Faults((50, lambda: frozen.send(signal.SIGSTOP)), (400, lambda: frozen.send(signal.SIGCONT)))
+    texts = call([frozen.address, other.address], 500, faults)
+    assert faults.all_happened()
+    assert len(texts) == 500
+    assert len(set(texts)) == 1
+
+
+def test_no_call_fails_when_one_of_two_replicas_is_killed(replicas: tuple[Replica, Replica], call: Call) -> None:
+    killed, other = replicas
+    faults = Faults((50, lambda: killed.send(signal.SIGKILL)))
+    assert len(call([killed.address, other.address], 300, faults)) == 300
+    assert faults.all_happened()
+
+
+def test_a_replica_frozen_from_the_beginning_is_avoided(replicas: tuple[Replica, Replica], call: Call) -> None:
+    frozen, other = replicas
+    frozen.send(signal.SIGSTOP)
+    assert len(call([frozen.address, other.address], 50, Faults())) == 50
+
+
+def test_no_call_fails_while_the_only_server_restarts(start: Callable[..., Replica], call: Call) -> None:
+    first = start()
+    first.ready()
+    port = int(first.address.rpartition(":")[2])
+
+    starting = threading.Thread(target=start, args=(port,))
+
+    def restart() -> None:
+        first.end()
+        starting.start()
+
+    faults = Faults((20, restart))
+    assert len(call([first.address], 100, faults)) == 100
+    assert faults.all_happened()
+    starting.join()
+
+
+def test_a_stream_goes_on_elsewhere_when_its_server_freezes(replicas: tuple[Replica, Replica]) -> None:
+    texts = [f"我有一只猫。{number}" for number in range(300)]
+    first, second = replicas
+    with TranslationClient([first.address, second.address], timeout=TIMEOUT) as client:
+        stream = client.translate_stream(iter(texts), ordered=True, max_in_flight=16)
+        results = [next(stream) for _ in range(20)]
+        # Whichever has the stream: the first of equals has the first call.
+        first.send(signal.SIGSTOP)
+        results += stream
+    assert [(each.index, each.source, each.error) for each in results] == [
+        (number, text, None) for number, text in enumerate(texts)
+    ]
+
+
+async def test_an_asynchronous_stream_goes_on_elsewhere_when_its_server_is_killed(
+    replicas: tuple[Replica, Replica],
+) -> None:
+    texts = [f"我有一只猫。{number}" for number in range(300)]
+    first, second = replicas
+    async with AsyncTranslationClient([first.address, second.address], timeout=TIMEOUT) as client:
+        stream = client.translate_stream(texts, ordered=True, max_in_flight=16)
+        results = [await anext(stream) for _ in range(20)]
+        first.send(signal.SIGKILL)
+        results += [each async for each in stream]
+    assert [(each.index, each.source, each.error) for each in results] == [
+        (number, text, None) for number, text in enumerate(texts)
+    ]
+
+
+def test_a_port_that_nobody_listens_on_yet_is_waited_for(start: Callable[..., Replica], call: Call) -> None:
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        port = reserved.getsockname()[1]
+    starting = threading.Thread(target=start, args=(port,))
+    starting.start()
+    assert len(call([f"127.0.0.1:{port}"], 8, Faults())) == 8
+    starting.join()

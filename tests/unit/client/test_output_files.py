@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Script
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def zh(tmp_path: Path) -> Path:
+    path = tmp_path / "zh.txt"
+    path.write_text("a\nb\n")
+    return path
+
+
+@pytest.fixture
+def en(tmp_path: Path) -> Path:
+    """Return an output file that has content."""
+    path = tmp_path / "en.txt"
+    path.write_text("old")
+    return path
+
+
+def partials(path: Path) -> list[Path]:
+    return list(path.parent.glob(f"{path.name}.*.partial"))
+
+
+def test_a_file_may_be_translated_into_itself(run: Run, zh: Path) -> None:
+    assert run("translate", "-f", zh, "-o", zh) == (0, "", "")
+    assert zh.read_text() == "A\nB\n"
+    assert list(zh.parent.iterdir()) == [zh]
+
+
+def test_the_old_output_stays_when_no_server_can_be_reached(run: Run, zh: Path, en: Path) -> None:
+    code, _, errors = run("translate", "--timeout", "0.5", "-f", zh, "-o", en, address="127.0.0.1:1")
+    assert code == 3
+    assert en.read_text() == "old"
+    assert not partials(en)
+    assert "partial" not in errors
+
+
+def answer_one(script: Script, code: grpc.StatusCode) -> None:
+    """Let the server fail after its first answer."""
+    answer = script.on_stream
+
+    def fail(requests: Any, context: Any) -> Iterator[Any]:
+        yield next(answer(requests, context))
+        context.abort(code, "no more")
+
+    script.on_stream = fail
+
+
+def test_an_output_cut_short_by_the_server_keeps_the_old_one(run: Run, script: Script, zh: Path, en: Path) -> None:
+    answer_one(script, grpc.StatusCode.INTERNAL)
+    code, _, errors = run("translate", "-f", zh, "-o", en)
+    assert code == 1
+    assert en.read_text() == "old"
+    [partial_file] = partials(en)
+    assert partial_file.read_text() == "A\n"
+    assert f"incomplete results are in {partial_file}; {en} is as it was" in errors
+
+
+def test_an_interrupted_run_keeps_the_old_output(start: Callable[..., Any], script: Script, zh: Path, en: Path) -> None:
+    answered, answer = threading.Event(), script.on_stream
+
+    def hang(requests: Any, context: Any) -> Iterator[Any]:
+        yield next(answer(requests, context))
+        answered.set()
+        context.add_callback(ended.set)
+        ended.wait(30)
+
+    ended = threading.Event()
+    script.on_stream = hang
+    process = start("translate", "-f", zh, "-o", en)
+    assert answered.wait(30)
+    while not any(each.stat().st_size for each in partials(en)):
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert en.read_text() == "old"
+    [partial_file] = partials(en)
+    assert partial_file.read_text() == "A\n"
+    assert str(partial_file) in process.stderr.read().decode()
+
+
+@pytest.mark.parametrize("mode", ["--json", "--progressive"])
+def test_an_output_that_outgrows_the_disk_keeps_the_old_one(run: Run, zh: Path, en: Path, mode: str) -> None:
+    zh.write_text((200 * "a" + "\n") * 100)
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (10_000, 10_000))
+    code, _, errors = run("translate", mode, "-f", zh, "-o", en, before=limit)
+    assert code == 2
+    assert f"File too large: '{en}'" in errors
+    assert "Traceback" not in errors
+    assert en.read_text() == "old"
+    assert [each.stat().st_size for each in partials(en)] == [10_000]
+
+
+def test_a_new_output_has_the_usual_permissions(run: Run, zh: Path, tmp_path: Path) -> None:
+    assert run("translate", "-f", zh, "-o", tmp_path / "new", before=partial(os.umask, 0o027))[0] == 0
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+
+
+def test_a_replaced_output_keeps_its_permissions(run: Run, zh: Path, en: Path) -> None:
+    en.chmod(0o604)
+    assert run("translate", "-f", zh, "-o", en)[0] == 0
+    assert stat.S_IMODE(en.stat().st_mode) == 0o604
+
+
+def test_the_file_that_a_symbolic_link_points_to_is_replaced(run: Run, zh: Path, en: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    link = folder / "link"
+    link.symlink_to(Path("..") / en.name)
+    assert run("translate", "-f", zh, "-o", link)[0] == 0
+    assert link.is_symlink()
+    assert en.read_text() == "A\nB\n"
+    assert list(folder.iterdir()) == [link]
+
+
+def test_a_device_or_pipe_is_written_directly(run: Run, zh: Path) -> None:
+    assert run("translate", "-f", zh, "-o", "/dev/stdout") == (0, "A\nB\n", "")
+    assert run("translate", "-f", zh, "-o", os.devnull) == (0, "", "")
+
+
+def test_an_output_in_a_missing_folder_is_an_error(run: Run, zh: Path, tmp_path: Path) -> None:
+    code, _, errors = run("translate", "-f", zh, "-o", tmp_path / "no" / "en.txt")
+    assert code == 2
+    assert "No such file or directory" in errors

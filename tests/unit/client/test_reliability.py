@@ -1,0 +1,317 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xuanzang.client._reliability.addresses import Addresses, EjectionTimes
+from xuanzang.client._reliability.budget import RetryBudget
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.latency import Latencies, TryLimits
+from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
+
+UNREACHED = Fault(kind=FaultKind.UNREACHED, message="refused")
+BROKEN = Fault(kind=FaultKind.BROKEN, message="broken")
+FINAL = Fault(kind=FaultKind.FINAL)
+LATE = Fault(kind=FaultKind.LATE)
+
+
+class World:
+    """A clock that stands until it is moved, and what calls share in it; random numbers are always 0.5."""
+
+    def __init__(self, addresses: int = 2) -> None:
+        self.now = 100.0
+        names = [f"address {number}" for number in range(addresses)]
+        self.addresses = Addresses(names, clock=self.clock, random=self.random, times=EjectionTimes(first=1, longest=8))
+        self.shared = Shared(addresses=self.addresses, clock=self.clock, random=self.random)
+
+    def clock(self) -> float:
+        return self.now
+
+    def random(self) -> float:
+        return 0.5
+
+    def knows(self, seconds: float) -> World:
+        """Let every size have this latency."""
+        for size in range(40):
+            for _ in range(TryLimits().min_samples):
+                self.shared.latencies.observe(2**size, seconds)
+        return self
+
+    def plan(self, timeout: float = 60.0) -> CallPlan:
+        return CallPlan(self.shared, deadline=self.now + timeout, size=100)
+
+
+def pass_time(world: World, plan: CallPlan) -> list[int]:
+    """Move the clock to the next step; return the addresses that it sends to."""
+    wait = plan.step().wait
+    assert wait is not None
+    world.now += wait
+    return [address for _, address in plan.step().tries]
+
+
+def test_no_limit_is_known_before_enough_answers() -> None:
+    latencies = Latencies()
+    for _ in range(TryLimits().min_samples):
+        assert latencies.limit(100) is None
+        latencies.observe(100, 1.0)
+    assert latencies.limit(100) == 3.0
+
+
+@given(st.lists(st.floats(0.001, 100), min_size=8, max_size=200))
+def test_a_limit_is_a_multiple_of_a_high_latency_among_the_latest(seconds: list[float]) -> None:
+    latencies, limits = Latencies(), TryLimits()
+    for each in seconds:
+        latencies.observe(100, each)
+    limit = latencies.limit(100)
+    assert limit is not None
+    latest = sorted(seconds[-limits.max_samples :])
+    assert limits.floor <= limit <= max(limits.floor, limits.multiple * latest[-1])
+    assert sum(limit < limits.multiple * each for each in latest) <= (1 - limits.quantile) * len(latest) + 1
+
+
+def test_large_requests_do_not_raise_the_limit_of_small_ones() -> None:
+    latencies = Latencies()
+    for _ in range(20):
+        latencies.observe(10, 1.0)
+        latencies.observe(10_000, 20.0)
+    assert latencies.limit(10) == 3.0
+    assert latencies.limit(10_000) == 60.0
+
+
+def test_a_budget_allows_no_retries_when_half_of_it_is_spent() -> None:
+    budget = RetryBudget(max_tokens=10, tokens_per_answer=0.5)
+    assert [budget.spend() for _ in range(6)] == [True] * 4 + [False] * 2
+    for _ in range(6):
+        budget.earn()
+    assert budget.spend()
+
+
+def test_tries_go_to_the_address_with_the_fewest_in_turn() -> None:
+    addresses = World(3).addresses
+    assert [addresses.begin() for _ in range(6)] == [0, 1, 2, 0, 1, 2]
+    addresses.end(1)
+    assert addresses.begin() == 1
+    assert addresses.begin(avoided=[0]) in (1, 2)
+
+
+def test_an_ejected_address_gets_no_tries_until_a_probe_is_answered() -> None:
+    world = World()
+    world.addresses.eject(0, "frozen")
+    assert {world.addresses.begin() for _ in range(10)} == {1}
+    assert world.addresses.probes() == []
+    world.now += 2
+    assert world.addresses.probes() == [0]
+    assert world.addresses.probes() == []  # one at a time
+    world.addresses.probed(0, None)
+    assert world.addresses.begin() == 0
+
+
+def test_the_time_between_probes_grows_up_to_a_maximum() -> None:
+    world, times = World(), []
+    world.addresses.eject(0, "frozen")
+    for _ in range(6):
+        begun = world.now
+        while not world.addresses.probes():
+            world.now += 0.01
+        times.append(round(world.now - begun, 1))
+        world.addresses.probed(0, "still frozen")
+    assert times == [1.1, 2.2, 4.4, 8.8, 8.8, 8.8]
+
+
+def test_many_failures_at_once_eject_an_address_only_once() -> None:
+    world = World()
+    for _ in range(50):
+        world.addresses.eject(0, "killed")
+    world.now += 2
+    assert world.addresses.probes() == [0]
+
+
+def test_if_all_addresses_are_ejected_calls_go_to_them_all_the_same() -> None:
+    addresses = World().addresses
+    addresses.eject(0, "killed")
+    addresses.eject(1, "killed")
+    assert sorted([addresses.begin(), addresses.begin()]) == [0, 1]
+
+
+def test_a_late_answer_makes_a_hedge_and_a_probe() -> None:
+    world = World().knows(0.1)
+    plan = world.plan()
+    assert [address for _, address in plan.step().tries] == [0]
+    world.now += 0.4
+    step = plan.step()
+    assert (step.probes, [address for _, address in step.tries]) == ([0], [1])
+    # The first is avoided, and the call is not sent a third time.
+    assert world.addresses.begin() == 1
+    world.now += 5
+    assert plan.step().tries == []
+
+
+def test_an_address_that_answers_other_calls_is_not_probed() -> None:
+    world = World().knows(0.1)
+    plan = world.plan()
+    plan.step()
+    world.now += 0.2
+    world.addresses.answered(0)
+    world.now += 0.2
+    assert plan.step().probes == []
+
+
+def test_without_known_latencies_a_late_answer_makes_a_probe_only() -> None:
+    world = World()
+    plan = world.plan()
+    plan.step()
+    world.now += 1.1
+    step = plan.step()
+    assert (step.probes, step.tries) == ([0], [])
+
+
+def test_without_known_latencies_a_hedge_is_sent_when_half_of_the_time_is_over() -> None:
+    world = World()
+    plan, begun = world.plan(timeout=60), world.now
+    plan.step()
+    sent: list[int] = []
+    while not sent:
+        world.addresses.probed(0, None)
+        sent = pass_time(world, plan)
+    assert (sent, world.now - begun) == ([1], 30)
+
+
+def test_a_call_moves_on_when_the_probe_of_its_address_fails() -> None:
+    world = World()
+    plan, woken = world.plan(), []
+    world.addresses.listen(lambda: woken.append(True))
+    plan.step()
+    world.now += 1.1
+    assert plan.step().probes == [0]
+    world.addresses.probed(0, "no answer")
+    assert woken == [True]
+    assert [address for _, address in plan.step().tries] == [1]
+    assert plan.step().tries == []
+
+
+def test_hedges_end_with_the_budget() -> None:
+    world = World().knows(0.1)
+    while world.shared.budget.spend():
+        pass
+    plan = world.plan()
+    plan.step()
+    world.now += 1.0
+    step = plan.step()
+    assert (step.probes, step.tries) == ([0], [])
+
+
+def test_a_single_address_is_neither_probed_nor_hedged() -> None:
+    world = World(1).knows(0.1)
+    plan = world.plan()
+    assert plan.step().wait == 0.0 or plan.step().wait is None
+    world.now += 50
+    step = plan.step()
+    assert (step.probes, step.tries, step.wait) == ([], [], None)
+
+
+def test_a_refused_connection_is_tried_elsewhere_at_once() -> None:
+    plan = World().plan()
+    [(number, address)] = plan.step().tries
+    assert not plan.failed(number, UNREACHED)
+    assert [other for _, other in plan.step().tries] == [1 - address]
+
+
+@pytest.mark.parametrize("addresses", [1, 2])
+def test_refused_connections_are_retried_until_the_deadline(addresses: int) -> None:
+    world = World(addresses)
+    plan, begun, times = world.plan(timeout=20), world.now, []
+    [(number, _)] = plan.step().tries
+    while not plan.failed(number, UNREACHED):
+        step = plan.step()
+        while not step.tries:
+            assert step.wait is not None
+            world.now += step.wait
+            step = plan.step()
+        [(number, _)] = step.tries
+        times.append(world.now)
+    assert 18.5 <= world.now - begun < 20
+    assert len(times) <= 30 * addresses  # a second apart in the end
+
+
+@pytest.mark.parametrize("addresses", [1, 2, 5])
+def test_a_call_that_breaks_connections_is_given_up_after_three(addresses: int) -> None:
+    world = World(addresses)
+    plan, breaks = world.plan(), 0
+    [(number, _)] = plan.step().tries
+    while not plan.failed(number, BROKEN):
+        breaks += 1
+        tries = plan.step().tries
+        while not tries:
+            world.now += 0.1
+            tries = plan.step().tries
+        [(number, _)] = tries
+    assert breaks == 2
+
+
+def test_the_delay_of_an_overloaded_server_is_kept_and_spread() -> None:
+    world = World()
+    plan = world.plan()
+    [(number, _)] = plan.step().tries
+    assert not plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=4.0))
+    assert plan.step().wait == pytest.approx(4.5)
+    assert len(pass_time(world, plan)) == 1
+
+
+def test_a_delay_beyond_the_deadline_ends_the_call_at_once() -> None:
+    plan = World().plan(timeout=3)
+    [(number, _)] = plan.step().tries
+    assert plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=4.0))
+
+
+def test_overloaded_servers_see_few_retries_of_many_calls() -> None:
+    world, retries = World(), 0
+    for _ in range(1000):
+        plan = world.plan()
+        [(number, _)] = plan.step().tries
+        while not plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=0.0)):
+            [(number, _)] = plan.step().tries
+            retries += 1
+    assert retries < 50
+
+
+def test_a_final_failure_of_one_try_ends_the_call() -> None:
+    world = World().knows(0.1)
+    plan = world.plan()
+    [(first, _)] = plan.step().tries
+    world.now += 0.4
+    plan.step()
+    assert plan.failed(first, FINAL)
+
+
+def test_a_late_try_ends_the_call_only_with_the_last() -> None:
+    world = World().knows(0.1)
+    plan = world.plan()
+    [(first, _)] = plan.step().tries
+    world.now += 0.4
+    [(second, _)] = plan.step().tries
+    assert not plan.failed(first, LATE)
+    assert plan.failed(second, LATE)
+
+
+def test_closing_a_plan_frees_its_addresses() -> None:
+    world = World()
+    plan = world.plan()
+    plan.step()
+    plan.close()
+    assert sorted([world.addresses.begin(), world.addresses.begin()]) == [0, 1]
+
+
+@pytest.mark.parametrize(("progress", "ended_after"), [(False, 3), (True, None)])
+def test_a_session_with_answers_may_break_as_often_as_it_likes(progress: bool, ended_after: int | None) -> None:
+    world = World()
+    session = SessionPlan(world.shared)
+    for number in range(1, 10):
+        while not session.open(deadline=world.now + 60).tries:
+            world.now += 0.1
+        if progress:
+            session.answered()
+        if session.failed(BROKEN, deadline=world.now + 60, progress=progress):
+            assert number == ended_after
+            return
+    assert ended_after is None
