@@ -67,9 +67,7 @@ def test_a_name_that_is_not_served_is_not_found_and_those_that_are_get_listed(na
 
 
 @pytest.mark.parametrize(("source", "target"), [("zh", "fr"), ("fr", "en"), ("z", "en"), ("zhx", "en"), ("zh", "zh")])
-def test_the_error_for_untranslated_languages_lists_the_served_pairs(
-    source: str, target: str
-) -> None:
+def test_the_error_for_untranslated_languages_lists_the_served_pairs(source: str, target: str) -> None:
     with pytest.raises(ModelNotFoundError, match="served pairs: en to zh, zh to en, zh-Hant to en"):
         find(source=source, target=target)
 
