@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.metrics import MetricsEndpoint
+from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
 

@@ -12,6 +12,7 @@ from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.certificates import check_certificate
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
@@ -73,7 +74,7 @@ class RpcServer:
             metrics: Metrics of the server.
 
         Raises:
-            OSError: The address cannot be bound.
+            OSError: The address cannot be bound, or the certificate is not valid.
         """
         self._gate = RpcGate(limits)
         self._health = Health()
@@ -161,6 +162,7 @@ def _bind(server: grpc.aio.Server, address: str, tls: TLSFiles | None) -> int:
     try:
         if tls is None:
             return server.add_insecure_port(address)
+        check_certificate(tls.certificate, tls.key)
         return server.add_secure_port(address, _credentials(tls))
     except RuntimeError as error:
         reason = "the address is taken or not of this machine" + (", or a TLS file is invalid" if tls else "")
