@@ -157,7 +157,7 @@ async def _attack(server: Any, make: Attack, seed: int, *, rounds: int) -> None:
 
 @pytest.mark.parametrize("make", [raw, requests, frames], ids=["bytes", "requests", "frames"])
 async def test_nothing_on_the_wire_harms_other_callers(attack: Any, make: Attack) -> None:
-    ends = time.monotonic() + MINUTES * 60 / 3
+    ends = time.monotonic() + MINUTES * 60 / 4
     async with attack("--stream-idle-seconds=5") as server:
         seed = 0
         await _attack(server, make, seed, rounds=250)
