@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
-import urllib.request
 from collections.abc import Iterator
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, Metric
-from prometheus_client.parser import text_string_to_metric_families
 
-from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, MetricsEndpoint, ModelMetrics
+from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, ModelMetrics
 
 ALLOWED_LABELS = {
     *("model", "version", "reason", "finish_reason", "sha256", "precision", "provider", "kernels"),
@@ -78,20 +76,3 @@ def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
 def test_the_series_of_a_model_are_the_same_ones_each_time(metrics: Metrics) -> None:
     assert metrics.of(("zh-en", "1")) is metrics.of(("zh-en", "1"))
     assert metrics.of(("zh-en", "1")) is not metrics.of(("zh-en", "2"))
-
-
-def test_the_endpoint_answers_in_the_format_of_prometheus(metrics: Metrics, registry: CollectorRegistry) -> None:
-    metrics.of(("zh-en", "1")).sentences.inc(2)
-    endpoint = MetricsEndpoint(registry, host="127.0.0.1", port=0)
-    with urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics") as response:
-        families = {family.name: family for family in text_string_to_metric_families(response.read().decode())}
-    endpoint.stop()
-    assert [sample.value for sample in families["nmt_sentences"].samples] == [2.0]
-    assert "process_resident_memory_bytes" in families
-
-
-def test_an_address_that_is_taken_is_named(registry: CollectorRegistry) -> None:
-    endpoint = MetricsEndpoint(registry, host="127.0.0.1", port=0)
-    with pytest.raises(OSError, match=f"cannot serve metrics on 127.0.0.1:{endpoint.port}"):
-        MetricsEndpoint(registry, host="127.0.0.1", port=endpoint.port)
-    endpoint.stop()

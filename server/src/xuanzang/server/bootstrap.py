@@ -6,7 +6,8 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.lifecycle import Server
-from xuanzang.server.metrics import Metrics, MetricsEndpoint
+from xuanzang.server.metrics import Metrics
+from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.server import RpcServer, TLSFiles
 from xuanzang.server.settings import Settings, split_address
 

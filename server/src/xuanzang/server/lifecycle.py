@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.metrics import MetricsEndpoint
+from xuanzang.server.metrics_endpoint import MetricsEndpoint
+from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
 
 _LOGGER = logging.getLogger(__name__)
@@ -36,14 +37,21 @@ class Server:
 
         Raises:
             BundleError: A bundle cannot be served.
+            ListenerEndedError: The server no longer accepts RPCs; those in progress have been finished.
         """
         with _stop_signals() as stop:
+            ended = asyncio.create_task(self.rpc.ended())
+            ended.add_done_callback(lambda _: stop.set())
             try:
                 await self.listen()
                 await _run_until(stop, self.load())
                 await stop.wait()
             finally:
+                has_ended = ended.done()
+                ended.cancel()
                 await self.drain()
+        if has_ended:
+            raise ListenerEndedError("gRPC no longer accepts RPCs; the process ends so that another replaces it")
 
     async def listen(self) -> None:
         """Answer health checks and scrapes; nothing is translated yet."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 
 import structlog
 
@@ -35,4 +36,28 @@ def configure_logging(*, level: str, log_format: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
         )
     )
+    handler.addFilter(_HeaderFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+
+
+class _HeaderFilter(logging.Filter):
+    """Keeps the bytes of callers' headers out of the lines of gRPC, and lets one of those lines through a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._silent_until = 0.0
+        self._dropped = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        # The words of grpc._cython, whose argument is the header and whose traceback quotes it.
+        if not record.name.startswith("grpc") or not str(record.msg).startswith("Invalid encoding on"):
+            return True
+        now = time.monotonic()
+        if now < self._silent_until:
+            self._dropped += 1
+            return False
+        record.msg, record.args, record.exc_info = "a header is not UTF-8", (), None
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.repeated = self._dropped
+        self._silent_until, self._dropped = now + 1, 0
+        return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
 from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -254,30 +254,3 @@ class Metrics:
         self.of_rpc(labels)
         for code in STATUS_CODES:
             self.grpc_server_handled.labels(*labels, code)
-
-
-class MetricsEndpoint:
-    """HTTP endpoint for Prometheus, on threads of its own."""
-
-    def __init__(self, registry: CollectorRegistry, *, host: str, port: int) -> None:
-        """Bind the address and answer scrapes.
-
-        Args:
-            registry: Registry of the metrics to expose.
-            host: Host name or IP address to bind.
-            port: Port to bind; 0 for any free one.
-
-        Raises:
-            OSError: The address cannot be bound.
-        """
-        try:
-            self._server, self._thread = start_http_server(port, addr=host, registry=registry)
-        except OSError as error:
-            raise OSError(f"cannot serve metrics on {host}:{port}: {error.strerror}") from error
-        self.port = self._server.server_port
-
-    def stop(self) -> None:
-        """Stop answering and free the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()

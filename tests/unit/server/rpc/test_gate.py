@@ -8,6 +8,7 @@ import pytest
 
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 NO_CONTEXT = cast("Any", None)
@@ -15,11 +16,11 @@ NO_CONTEXT = cast("Any", None)
 
 
 async def test_refusals_of_a_closed_gate_wait_until_they_are_released() -> None:
-    gate = RpcGate(max_concurrent_rpcs=1)
+    gate = RpcGate(RpcLimits(max_concurrent_rpcs=1))
     gate.open()
     gate.close()
     assert gate.hold() == 0
-    callers = [asyncio.create_task(gate.enter(NO_CONTEXT)) for _ in range(3)]
+    callers = [asyncio.create_task(gate.enter(NO_CONTEXT, is_stream=False)) for _ in range(3)]
     await asyncio.sleep(0)
     assert gate.hold() == 3
     assert not any(caller.done() for caller in callers)
@@ -29,10 +30,10 @@ async def test_refusals_of_a_closed_gate_wait_until_they_are_released() -> None:
 
 
 async def test_refusals_before_the_hold_are_counted_too() -> None:
-    gate = RpcGate(max_concurrent_rpcs=1)
+    gate = RpcGate(RpcLimits(max_concurrent_rpcs=1))
     gate.close()
     with pytest.raises(DrainingError):
-        await gate.enter(NO_CONTEXT)
+        await gate.enter(NO_CONTEXT, is_stream=False)
     assert gate.hold() == 1
 
 

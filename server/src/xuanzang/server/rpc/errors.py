@@ -22,6 +22,10 @@ class NotReadyError(Exception):
     """The models are still being loaded."""
 
 
+class IdleRpcError(errors.EngineError):
+    """The caller sent no message for too long."""
+
+
 _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     {
         errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -30,6 +34,7 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
+        IdleRpcError: grpc.StatusCode.ABORTED,
     }
 )
 

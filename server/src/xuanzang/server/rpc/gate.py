@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import TypeVar
 
-from xuanzang.server.engine.errors import DrainingError, OverloadedError
-from xuanzang.server.rpc.context import Context
+from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.rpc.context import Context, caller_of
 from xuanzang.server.rpc.errors import NotReadyError
+from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.rpc.occupancy import Occupancy, Place, address_of
 
 Request = TypeVar("Request")
-
-# There are no figures to estimate from: the RPCs may be streams that stay open for hours.
-_RETRY_AFTER_SECONDS = 1.0
 
 
 class RpcGate:
     """Opens when the models are warm, closes at the drain, and counts the RPCs that are inside."""
 
-    def __init__(self, *, max_concurrent_rpcs: int) -> None:
-        self._max_concurrent_rpcs = max_concurrent_rpcs
-        self._running = 0
+    def __init__(self, limits: RpcLimits) -> None:
+        self._occupancy = Occupancy(limits)
         self._refusals = 0
         self._opened = False
         self._closed = asyncio.Event()
@@ -33,7 +32,7 @@ class RpcGate:
     @property
     def running(self) -> int:
         """RPCs that entered and are not yet answered."""
-        return self._running
+        return self._occupancy.rpcs
 
     def open(self) -> None:
         """Admit RPCs from now on."""
@@ -56,16 +55,18 @@ class RpcGate:
         """Send the delayed refusals; later ones are sent at once."""
         self._refusing.set()
 
-    async def enter(self, context: Context) -> None:
+    async def enter(self, context: Context, *, is_stream: bool) -> None:
         """Admit an RPC, or refuse it; an admitted one leaves by itself once its answer is sent.
 
         Args:
             context: Context of the RPC.
+            is_stream: Whether the caller sends a stream of messages.
 
         Raises:
             NotReadyError: The models are not loaded yet.
             DrainingError: The server is stopping.
-            OverloadedError: Too many RPCs are running.
+            OverloadedError: Too many RPCs are running, of all callers or of this one.
+            InvalidInputError: The caller's name is too long.
         """
         if self._closed.is_set():
             self._refusals += 1
@@ -73,14 +74,10 @@ class RpcGate:
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
             raise NotReadyError("the models are still being loaded; try again soon")
-        if self._running >= self._max_concurrent_rpcs:
-            raise OverloadedError(
-                f"the limit of {self._max_concurrent_rpcs} concurrent RPCs is reached",
-                retry_after_seconds=_RETRY_AFTER_SECONDS,
-            )
-        self._running += 1
+        place = Place(address=address_of(context.peer()), caller=caller_of(context), is_stream=is_stream)
+        self._occupancy.take(place)
         self._idle.clear()
-        context.add_done_callback(self._leave)  # type: ignore[arg-type]  # the stub wants a class of its own
+        context.add_done_callback(partial(self._leave, place))  # type: ignore[arg-type]  # the stub wants its own class
 
     async def idle(self) -> None:
         """Wait until no RPC is running."""
@@ -115,7 +112,7 @@ class RpcGate:
             closed.cancel()
             reading.cancel()
 
-    def _leave(self, ctx: Context) -> None:  # noqa: ARG002 - gRPC passes it
-        self._running -= 1
-        if self._running == 0:
+    def _leave(self, place: Place, ctx: Context) -> None:  # noqa: ARG002 - gRPC passes it
+        self._occupancy.give_back(place)
+        if not self._occupancy.rpcs:
             self._idle.set()

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class RpcLimits(BaseModel):
-    """Limits on messages, RPCs and streams."""
+    """Limits on messages, RPCs, streams and connections."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -18,6 +18,48 @@ class RpcLimits(BaseModel):
     )
     max_concurrent_rpcs: int = Field(
         default=1024, ge=1, le=1_000_000, description="Maximum RPCs in progress; further ones get RESOURCE_EXHAUSTED."
+    )
+    max_address_rpcs: int = Field(
+        default=768,
+        ge=1,
+        le=1_000_000,
+        description="Maximum RPCs in progress of one network address; raise it behind a proxy.",
+    )
+    max_caller_rpcs: int = Field(
+        default=512,
+        ge=1,
+        le=1_000_000,
+        description="Maximum RPCs in progress of one caller: an x-client-id at one network address, or the address.",
+    )
+    max_address_streams: int = Field(
+        default=256, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one network address."
+    )
+    max_caller_streams: int = Field(
+        default=128, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one caller."
+    )
+    reserved_rpcs: int = Field(
+        default=64,
+        ge=0,
+        le=1_000_000,
+        description="Part of --max-concurrent-rpcs, a quarter at most, for network addresses without RPCs in progress.",
+    )
+    max_connections: int = Field(
+        default=8192, ge=1, le=1_000_000, description="Maximum connections; further ones are closed at once."
+    )
+    max_connection_rpcs: int = Field(
+        default=512,
+        ge=1,
+        le=1_000_000,
+        description="Maximum RPCs in progress of one connection; clients hold the rest.",
+    )
+    stream_idle_seconds: float = Field(
+        default=300,
+        gt=0,
+        le=86_400,
+        description="Maximum seconds that an RPC waits for a message of its caller while it owes no answer.",
+    )
+    connection_idle_seconds: float = Field(
+        default=600, ge=1, le=86_400, description="Seconds after which a connection without RPCs is closed."
     )
     max_stream_texts: int = Field(
         default=64,

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.certificates import check_certificate
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
+from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.rpc.listener import Listener, Option
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -32,6 +35,8 @@ _OPTIONS: Final = (
     ("grpc.http2.min_ping_interval_without_data_ms", 500),
     # Responses are bounded by the limits on requests.
     ("grpc.max_send_message_length", -1),
+    # A connection that does not begin to speak HTTP/2 is closed.
+    ("grpc.server_handshake_timeout_ms", 20_000),
 )
 
 # Longer than a round trip to a caller.
@@ -69,14 +74,21 @@ class RpcServer:
             metrics: Metrics of the server.
 
         Raises:
-            OSError: The address cannot be bound.
+            OSError: The address cannot be bound, or the certificate is not valid.
         """
-        self._gate = RpcGate(max_concurrent_rpcs=limits.max_concurrent_rpcs)
+        self._gate = RpcGate(limits)
         self._health = Health()
-        self._server = grpc.aio.server(
-            interceptors=(TelemetryInterceptor(metrics), ErrorInterceptor(), GateInterceptor(self._gate)),
-            options=(*_OPTIONS, ("grpc.max_receive_message_length", limits.max_message_bytes)),
+        self._listener = Listener(
+            interceptors=(
+                ReceptionInterceptor(limits.stream_idle_seconds),
+                TelemetryInterceptor(metrics),
+                ErrorInterceptor(),
+                GateInterceptor(self._gate),
+            ),
+            options=(*_OPTIONS, *_options(limits)),
         )
+        # A grpc.aio.Server, too, which the type stubs do not know.
+        self._server = cast("grpc.aio.Server", self._listener)
         service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
         self._health.add_to(self._server)
@@ -88,6 +100,10 @@ class RpcServer:
         """Answer health checks; translations are refused with UNAVAILABLE for now."""
         await self._health.start()
         await self._server.start()
+
+    async def ended(self) -> None:
+        """Wait until the server stops accepting RPCs by an error of its own; its process must be replaced then."""
+        await self._listener.ended()
 
     async def open(self, models: list[str]) -> None:
         """Translate from now on.
@@ -133,10 +149,20 @@ class RpcServer:
                 return
 
 
+def _options(limits: RpcLimits) -> tuple[Option, ...]:
+    return (
+        ("grpc.max_receive_message_length", limits.max_message_bytes),
+        ("grpc.max_concurrent_streams", limits.max_connection_rpcs),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.max_connection_idle_ms", round(limits.connection_idle_seconds * 1000)),
+    )
+
+
 def _bind(server: grpc.aio.Server, address: str, tls: TLSFiles | None) -> int:
     try:
         if tls is None:
             return server.add_insecure_port(address)
+        check_certificate(tls.certificate, tls.key)
         return server.add_secure_port(address, _credentials(tls))
     except RuntimeError as error:
         reason = "the address is taken or not of this machine" + (", or a TLS file is invalid" if tls else "")

@@ -25,7 +25,7 @@ class GateInterceptor(Interceptor):
         function = function_of(handler)
 
         async def admitted(request: Any, context: Context) -> Any:
-            await self._gate.enter(context)
+            await self._gate.enter(context, is_stream=handler.request_streaming)
             return await function(request, context)
 
         return with_function(handler, admitted)

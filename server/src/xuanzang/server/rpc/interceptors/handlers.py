@@ -41,18 +41,22 @@ def function_of(handler: Handler) -> RpcFunction:
     return write_responses
 
 
-def with_function(handler: Handler, function: RpcFunction, *, decodes_requests: bool = True) -> Handler:
+def with_function(
+    handler: Handler, function: RpcFunction, *, decodes_requests: bool = True, receives_stream: bool = False
+) -> Handler:
     """Return a handler of the same shape that runs another function.
 
     Args:
         handler: Handler whose shape and coders are kept.
         function: Function to run.
         decodes_requests: Whether the function gets messages; False gives it their bytes.
+        receives_stream: Whether the function gets an iterator of requests, even if the handler takes one request.
 
     Returns:
         A new handler.
     """
-    make = getattr(grpc, f"{_shape(handler)}_rpc_method_handler")
+    shape = _shape(handler).replace("unary_", "stream_", 1) if receives_stream else _shape(handler)
+    make = getattr(grpc, f"{shape}_rpc_method_handler")
     made: Handler = make(
         function,
         request_deserializer=handler.request_deserializer if decodes_requests else None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, cast
@@ -13,12 +12,10 @@ from prometheus_client import Counter
 
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.context import Context
-from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc, grpc_type
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
 from xuanzang.translation.v1 import translation_pb2
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class TelemetryInterceptor(Interceptor):
@@ -27,6 +24,7 @@ class TelemetryInterceptor(Interceptor):
     def __init__(self, metrics: Metrics) -> None:
         super().__init__()
         self._metrics = metrics
+        self._log = RpcLog()
         for method in translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].methods:
             shape = grpc_type(request_streaming=method.client_streaming, response_streaming=method.server_streaming)
             metrics.register_rpc(Rpc(shape, method.containing_service.full_name, method.name))
@@ -63,7 +61,7 @@ class TelemetryInterceptor(Interceptor):
                 seconds = time.perf_counter() - started
                 metrics.handling_seconds.observe(seconds)
                 self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
-                _log(rpc, code, seconds)
+                self._log.write(rpc, code, seconds)
             return response
 
         return with_function(handler, observed)
@@ -88,14 +86,6 @@ async def _counted(requests: AsyncIterable[Any], received: Counter) -> AsyncIter
     async for request in requests:
         received.inc()
         yield request
-
-
-def _log(rpc: Rpc, code: grpc.StatusCode, seconds: float) -> None:
-    # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked every few seconds.
-    is_failure = rpc.grpc_service == TRANSLATION_SERVICE and code is not grpc.StatusCode.OK
-    level = logging.INFO if is_failure else logging.DEBUG
-    facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}
-    _LOGGER.log(level, "rpc", extra=facts)
 
 
 def _code_of_cancellation(context: Context, timeout: float | None) -> grpc.StatusCode:

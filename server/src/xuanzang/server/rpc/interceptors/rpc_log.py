@@ -1,0 +1,50 @@
+"""The log of RPCs: a line for each that failed, as long as there are few."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+
+import grpc
+
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.rpc.interceptors.base import Rpc
+
+_LOGGER = logging.getLogger(__name__)
+
+_LINES_PER_SECOND = 10
+
+
+class RpcLog:
+    """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[str] = Counter()
+
+    def write(self, rpc: Rpc, code: grpc.StatusCode, seconds: float) -> None:
+        """Log the end of an RPC.
+
+        Args:
+            rpc: Identity of the RPC.
+            code: Its status.
+            seconds: Its duration.
+        """
+        facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}
+        # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
+        if rpc.grpc_service != TRANSLATION_SERVICE or code is grpc.StatusCode.OK:
+            _LOGGER.debug("rpc", extra=facts)
+        elif self._has_room(code.name):
+            _LOGGER.info("rpc", extra=facts)
+
+    def _has_room(self, code: str) -> bool:
+        if not self._seen:
+            asyncio.get_running_loop().call_later(1, self._end_second)
+        self._seen[code] += 1
+        return self._seen[code] <= _LINES_PER_SECOND
+
+    def _end_second(self) -> None:
+        for code, number in self._seen.items():
+            if number > _LINES_PER_SECOND:
+                _LOGGER.info("more rpcs", extra={"code": code, "rpcs": number - _LINES_PER_SECOND})
+        self._seen.clear()

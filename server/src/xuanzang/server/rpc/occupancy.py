@@ -1,0 +1,112 @@
+"""Places of RPCs: limits on those in progress, of all callers, of a network address and of one caller."""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+import re
+from collections.abc import Hashable
+
+from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.rpc.limits import RpcLimits
+
+# There are no figures to estimate from: the RPCs may be streams that stay open for hours.
+_RETRY_AFTER_SECONDS = 1.0
+# gRPC percent-encodes the brackets of "ipv6:[2001:db8::1]:50051".
+_IPV6 = re.compile(r"ipv6:(?:%5B|\[)(?P<address>[0-9a-fA-F:.]+)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What an RPC occupies: kept while the RPC is in progress, and given back."""
+
+    address: str
+    """Network address of the caller, as `address_of` returns it."""
+    caller: str
+    """Name that the caller chose, or its address."""
+    is_stream: bool
+    """Whether the caller sends a stream of messages."""
+
+
+@dataclasses.dataclass(slots=True)
+class _Count:
+    rpcs: int = 0
+    streams: int = 0
+
+
+class Occupancy:
+    """The places that are taken, by network address and by caller."""
+
+    def __init__(self, limits: RpcLimits) -> None:
+        self.rpcs = 0
+        self._limits = limits
+        self._unreserved = limits.max_concurrent_rpcs - min(limits.reserved_rpcs, limits.max_concurrent_rpcs // 4)
+        # A caller's name is not authenticated: counted by address too, nobody can use up another's places.
+        self._counts: dict[Hashable, _Count] = {}
+
+    def take(self, place: Place) -> None:
+        """Take a place.
+
+        Args:
+            place: Place of a new RPC.
+
+        Raises:
+            OverloadedError: A limit is reached; the message names it.
+        """
+        self._check(place)
+        self.rpcs += 1
+        for key in _keys(place):
+            count = self._counts.setdefault(key, _Count())
+            count.rpcs += 1
+            count.streams += place.is_stream
+
+    def give_back(self, place: Place) -> None:
+        """Give a place back.
+
+        Args:
+            place: Place that was taken.
+        """
+        self.rpcs -= 1
+        for key in _keys(place):
+            count = self._counts[key]
+            count.rpcs -= 1
+            count.streams -= place.is_stream
+            if not count.rpcs:
+                del self._counts[key]
+
+    def _check(self, place: Place) -> None:
+        limits = self._limits
+        address, caller = (self._counts.get(key, _Count()) for key in _keys(place))
+        # Checked from the widest to the narrowest, so that the first limit named is the one to wait for.
+        _refuse_from(limits.max_concurrent_rpcs, self.rpcs, "concurrent RPCs")
+        if address.rpcs:
+            _refuse_from(self._unreserved, self.rpcs, "concurrent RPCs outside the reserve")
+        _refuse_from(limits.max_address_rpcs, address.rpcs, "RPCs of one network address")
+        _refuse_from(limits.max_caller_rpcs, caller.rpcs, "RPCs of one caller")
+        if place.is_stream:
+            _refuse_from(limits.max_address_streams, address.streams, "streams of one network address")
+            _refuse_from(limits.max_caller_streams, caller.streams, "streams of one caller")
+
+
+def address_of(peer: str) -> str:
+    """Return the network address of a peer.
+
+    Args:
+        peer: Peer in gRPC's form, such as "ipv4:127.0.0.1:50051".
+
+    Returns:
+        The peer without its port; of an IPv6 address the first 64 bits, because one host has the rest.
+    """
+    match = _IPV6.match(peer)
+    if match is None:
+        return peer.rpartition(":")[0]
+    return str(ipaddress.ip_network((match["address"], 64), strict=False))
+
+
+def _keys(place: Place) -> tuple[Hashable, Hashable]:
+    return place.address, (place.address, place.caller)
+
+
+def _refuse_from(limit: int, taken: int, what: str) -> None:
+    if taken >= limit:
+        raise OverloadedError(f"the limit of {limit} {what} is reached", retry_after_seconds=_RETRY_AFTER_SECONDS)

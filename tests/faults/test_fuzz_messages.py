@@ -1,0 +1,114 @@
+"""Valid protobuf with any content, and damaged protobuf: each gets an answer or a reason, never INTERNAL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+import grpc
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+METHOD = "/xuanzang.translation.v1.TranslationService/"
+MINUTES = float(os.environ.get("FUZZ_MINUTES", "0"))
+REASONS = {
+    grpc.StatusCode.OK,
+    grpc.StatusCode.INVALID_ARGUMENT,
+    grpc.StatusCode.NOT_FOUND,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+
+# Scripts that run together, marks without a base, controls, private use, surrogates' neighbours, and joined emoji.
+ODD_TEXTS = (
+    *("", " ", "\0", "\n\n", "\u2028", "\ufeff", "\ufffd", "\uffff", "\U0010ffff", "\ue000", "\x7f\x80", "\u202eabc"),
+    *(
+        "e\u0301" * 30,
+        "\u0300" * 60,
+        "👩\u200d👩\u200d👧\u200d👦" * 9,
+        "ﷺ" * 20,
+        "𝔘𝔫𝔦",
+        "〱〲",
+        "。" * 80,
+        "，？！" * 30,
+    ),
+    *("a" * 400, "猫" * 200, "\u3000" * 200, "ก" * 100, "אבג abc 猫", "ﬁ①㎏", "\u2581 ▁▁", "<s></s><unk>", "▁⁇"),
+)
+texts = st.one_of(st.sampled_from(ODD_TEXTS), st.text(max_size=60), st.lists(st.sampled_from(ODD_TEXTS)).map("".join))
+small = st.one_of(st.integers(-2, 40), st.sampled_from((-(2**31), 2**31 - 1)))
+scales = st.one_of(st.floats(width=32), st.sampled_from((0.0, 1.0)))
+
+
+def _value(field: Any) -> st.SearchStrategy[Any]:
+    kinds = {field.CPPTYPE_BOOL: st.booleans(), field.CPPTYPE_STRING: texts, field.CPPTYPE_MESSAGE: st.nothing()}
+    floats = {field.CPPTYPE_FLOAT: scales, field.CPPTYPE_DOUBLE: st.floats()}
+    unsigned = {field.CPPTYPE_UINT32: st.integers(0, 2**32 - 1), field.CPPTYPE_UINT64: st.integers(0, 2**64 - 1)}
+    return {**kinds, **floats, **unsigned}.get(field.cpp_type, small)
+
+
+@st.composite
+def options(draw: st.DrawFn) -> pb.DecodingOptions:
+    """Return options with some fields set, to any value of their type."""
+    made = pb.DecodingOptions()
+    plain = [field for field in pb.DecodingOptions.DESCRIPTOR.fields if field.message_type is None]
+    for field in draw(st.lists(st.sampled_from(plain), max_size=3)):
+        if field.is_repeated:
+            getattr(made, field.name).extend(draw(st.lists(_value(field), max_size=3)))
+        else:
+            setattr(made, field.name, draw(_value(field)))
+    if "max_target_length" not in {field.name for field, _ in made.ListFields()}:
+        made.max_target_length = 6
+    return made
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> bytes:
+    """Return the bytes of a request, of which some are changed in one of two cases."""
+    request = pb.TranslateTextRequest(contents=draw(st.lists(texts, max_size=4)), options=draw(options()))
+    for name in ("model", "source_language_code", "target_language_code"):
+        if draw(st.integers(0, 4)) == 0:
+            setattr(request, name, draw(texts))
+    data = bytearray(request.SerializeToString())
+    if data and draw(st.booleans()):
+        for place, byte in draw(st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=6)):
+            data[place] = byte
+    return bytes(data)
+
+
+def _fuzz(port: int, ends: float, examples: int) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        calls: dict[str, Any] = {
+            "TranslateText": channel.unary_unary(METHOD + "TranslateText"),
+            "StreamTranslateText": channel.stream_stream(METHOD + "StreamTranslateText"),
+            "TranslateTextProgressively": channel.unary_stream(METHOD + "TranslateTextProgressively"),
+        }
+
+        def code(name: str, data: bytes) -> grpc.StatusCode:
+            try:
+                call = calls[name](iter([data]) if name.startswith("Stream") else data, timeout=10)
+                if name != "TranslateText":
+                    list(call)
+            except grpc.RpcError as error:
+                status: grpc.StatusCode = error.code()
+                return status
+            return grpc.StatusCode.OK
+
+        @settings(max_examples=examples, derandomize=not MINUTES, suppress_health_check=list(HealthCheck))
+        @given(name=st.sampled_from(sorted(calls)), data=messages())
+        def each_has_an_answer_or_a_reason(name: str, data: bytes) -> None:
+            assert code(name, data) in REASONS
+
+        each_has_an_answer_or_a_reason()
+        while time.monotonic() < ends:
+            each_has_an_answer_or_a_reason()
+
+
+async def test_any_message_gets_an_answer_or_a_reason(attack: Any) -> None:
+    ends = time.monotonic() + MINUTES * 60 / 4
+    async with attack() as server:
+        await asyncio.to_thread(_fuzz, server.port, ends, 2000 if MINUTES else 250)
+        await server.check()

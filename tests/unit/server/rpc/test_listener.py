@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from http2 import EMPTY_MESSAGE, Request, exchange, opening
+
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+TRANSLATE = b"/xuanzang.translation.v1.TranslationService/TranslateText"
+UNIMPLEMENTED = b"\x0bgrpc-status\x0212"
+
+
+async def _translated(served: Any, text: str) -> str:
+    response = await served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]), timeout=10)
+    translated: str = response.translations[0].hypotheses[0].text
+    return translated
+
+
+@pytest.mark.parametrize("path", [b"/\xff", b"\xc3\x28", b"", b"/", b"//", b"/\xed\xa0\x80/x", b"/s/" + b"a" * 5000])
+async def test_an_odd_path_is_unimplemented_and_harms_no_other_caller(serve: Any, path: bytes) -> None:
+    async with serve() as served:
+        held = served.engine.hold("running")
+        running = asyncio.ensure_future(_translated(served, "running"))
+        await served.engine.until(served.engine.running, {"running"})
+        assert UNIMPLEMENTED in await exchange(served.rpc.port, opening() + Request(path=path).frames())
+        # In progress, on an open connection, and on a new one.
+        assert await _translated(served, "open") == "OPEN"
+        assert b"grpc-status\x010" in await exchange(served.rpc.port, opening() + Request().frames())
+        held.set()
+        assert await running == "RUNNING"
+
+
+async def test_an_rpc_without_a_message_is_an_invalid_argument(serve: Any) -> None:
+    async with serve() as served:
+        answer = await exchange(served.rpc.port, opening() + Request(path=TRANSLATE, body=None).frames())
+    assert b"grpc-status\x013" in answer
+
+
+@pytest.mark.parametrize("body", [b"", EMPTY_MESSAGE[:3], b"\0\0\0\0\x10abc"])
+async def test_a_message_that_does_not_come_is_not_awaited_for_ever(serve: Any, body: bytes) -> None:
+    async with serve(stream_idle_seconds=0.2) as served:
+        request = Request(path=TRANSLATE, body=body, is_ended=False)
+        assert b"grpc-status\x0210" in await exchange(served.rpc.port, opening() + request.frames())
+
+
+async def test_an_idle_stream_is_ended_once_nothing_is_owed_to_it(serve: Any) -> None:
+    async with serve(stream_idle_seconds=0.2) as served:
+        held = served.engine.hold("a")
+        call = served.stub.StreamTranslateText()
+        await call.write(pb.StreamTranslateTextRequest(id="1", content="a"))
+        other = served.stub.StreamTranslateText()
+        # The other one is idle for as long, and is owed nothing.
+        assert await other.code() == grpc.StatusCode.ABORTED
+        assert "no message for 0.2 seconds" in await other.details()
+        assert not call.done()
+        held.set()
+        assert (await call.read()).id == "1"
+        assert await call.code() == grpc.StatusCode.ABORTED
+        await served.rpc.join()
+
+
+async def test_the_end_of_the_serving_loop_is_reported(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve() as served:
+        held = served.engine.hold("running")
+        running = asyncio.ensure_future(_translated(served, "running"))
+        await served.engine.until(served.engine.running, {"running"})
+        ended = asyncio.ensure_future(served.rpc.ended())
+        listener = served.rpc._server._server
+
+        def broken(method: object) -> None:
+            raise RuntimeError("no more requests")
+
+        # The loop asks for the next RPC once it has begun one.
+        monkeypatch.setattr(listener, "_make_request_call_future", broken)
+        last = asyncio.ensure_future(_translated(served, "last"))
+        await ended
+        # RPCs in progress go on.
+        assert await last == "LAST"
+        await served.rpc.close()
+        held.set()
+        assert await running == "RUNNING"
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "the serving loop ended"
+    ]

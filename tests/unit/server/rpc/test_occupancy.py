@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.rpc.occupancy import Occupancy, Place, address_of
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+LIMITS = RpcLimits(
+    max_concurrent_rpcs=40,
+    reserved_rpcs=4,
+    max_address_rpcs=12,
+    max_caller_rpcs=8,
+    max_address_streams=6,
+    max_caller_streams=3,
+)
+
+
+def place(address: str = "a", caller: str = "c", *, is_stream: bool = False) -> Place:
+    return Place(address=address, caller=caller, is_stream=is_stream)
+
+
+def filled(occupancy: Occupancy, wanted: Place) -> tuple[int, str]:
+    """Take places until one is refused; return their number and the refusal."""
+    for number in range(1000):
+        try:
+            occupancy.take(wanted)
+        except OverloadedError as error:
+            return number, str(error)
+    raise AssertionError("no limit")
+
+
+def test_a_caller_has_a_limit_of_rpcs_and_of_streams() -> None:
+    occupancy = Occupancy(LIMITS)
+    assert filled(occupancy, place(is_stream=True)) == (3, "the limit of 3 streams of one caller is reached")
+    assert filled(occupancy, place()) == (5, "the limit of 8 RPCs of one caller is reached")
+
+
+def test_an_address_has_limits_under_however_many_names() -> None:
+    occupancy = Occupancy(LIMITS)
+    for name in ("x", "y"):
+        assert filled(occupancy, place(caller=name, is_stream=True))[0] == 3
+    assert filled(occupancy, place(caller="z", is_stream=True)) == (
+        0,
+        "the limit of 6 streams of one network address is reached",
+    )
+    assert filled(occupancy, place(caller="z")) == (6, "the limit of 12 RPCs of one network address is reached")
+
+
+def test_nobody_uses_up_the_places_of_a_name_at_another_address() -> None:
+    occupancy = Occupancy(LIMITS)
+    filled(occupancy, place(address="attacker", caller="victim"))
+    assert filled(occupancy, place(address="own", caller="victim"))[0] == LIMITS.max_caller_rpcs
+
+
+def test_the_reserve_is_for_addresses_without_rpcs() -> None:
+    occupancy = Occupancy(LIMITS)
+    taken = sum(filled(occupancy, place(address=str(number), caller=str(number)))[0] for number in range(9))
+    assert taken == LIMITS.max_concurrent_rpcs
+    with pytest.raises(OverloadedError, match="40 concurrent RPCs is reached"):
+        occupancy.take(place(address="new"))
+    occupancy = Occupancy(LIMITS)
+    for number in range(5):
+        filled(occupancy, place(address=str(number)))
+    with pytest.raises(OverloadedError, match="36 concurrent RPCs outside the reserve"):
+        occupancy.take(place(address="4"))
+    occupancy.take(place(address="new"))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.booleans())))
+def test_places_given_back_are_free_again(wanted: list[tuple[str, str, bool]]) -> None:
+    occupancy = Occupancy(LIMITS)
+    taken = []
+    for address, caller, is_stream in wanted:
+        each = place(address, caller, is_stream=is_stream)
+        try:
+            occupancy.take(each)
+        except OverloadedError:
+            continue
+        taken.append(each)
+    for each in taken:
+        occupancy.give_back(each)
+    assert occupancy.rpcs == 0
+    assert occupancy._counts == {}
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        ("ipv4:127.0.0.1:50051", "ipv4:127.0.0.1"),
+        ("ipv6:%5B2001:db8:1:2:3:4:5:6%5D:80", "2001:db8:1:2::/64"),
+        ("ipv6:[2001:db8:1:2::1]:80", "2001:db8:1:2::/64"),
+        ("ipv6:%5B::1%5D:80", "::/64"),
+    ],
+)
+def test_the_address_of_a_peer_has_no_port(peer: str, address: str) -> None:
+    assert address_of(peer) == address
+
+
+async def test_idle_streams_of_one_caller_leave_room_for_others(serve: Any) -> None:
+    async with serve(max_concurrent_rpcs=16, max_caller_streams=4) as served:
+        streams = [served.stub.StreamTranslateText() for _ in range(16)]
+        endings = asyncio.as_completed([stream.code() for stream in streams])
+        assert [await next(endings) for _ in range(12)] == [grpc.StatusCode.RESOURCE_EXHAUSTED] * 12
+        ended = [stream for stream in streams if stream.done()]
+        assert {await stream.details() for stream in ended} == {"the limit of 4 streams of one caller is reached"}
+        await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        for stream in streams:
+            stream.cancel()
+        await served.rpc.join()

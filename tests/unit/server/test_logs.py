@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from xuanzang.server.logs import configure_logging
+
+
+@pytest.fixture(autouse=True)
+def restored_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_headers_that_are_no_text_leave_one_line_without_their_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(level="info", log_format="json")
+    for _ in range(50):
+        try:
+            b"secret\xff".decode()
+        except UnicodeDecodeError:
+            # As grpc._cython.cygrpc does.
+            logging.getLogger("grpc._cython.cygrpc").exception("Invalid encoding on %s", b"secret\xff")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(line["event"], line["level"], line["repeated"]) for line in lines] == [
+        ("a header is not UTF-8", "info", 0)
+    ]
+    assert "secret" not in json.dumps(lines)
+
+
+def test_other_lines_of_grpc_keep_their_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(level="info", log_format="json")
+    try:
+        {}["absent"]
+    except KeyError:
+        logging.getLogger("grpc._cython.cygrpc").exception("Unexpected %s", "error")
+    [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert line["event"] == "Unexpected error"
+    assert "KeyError: 'absent'" in line["exception"]
