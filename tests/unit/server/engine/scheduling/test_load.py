@@ -2,11 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
-from xuanzang.server.engine.scheduling.load import Throughput, predicted_cost
+from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, Throughput, predicted_cost
 
 
 @pytest.mark.parametrize(
@@ -51,3 +54,33 @@ def test_many_short_measurements_equal_one_long_one() -> None:
         short.record(5, 0.01)
     long.record(500, 1.0)
     assert short.seconds_for(100) == pytest.approx(long.seconds_for(100))
+
+
+def test_the_time_in_a_batch_grows_with_the_tokens_and_follows_recent_sentences() -> None:
+    time = DecodingTime()
+    assert time.seconds_for(10) == 0
+    time.record(10, 1.0)
+    assert time.seconds_for(20) == pytest.approx(2.0)
+    for _ in range(200):
+        time.record(5, 2.0)
+    assert time.seconds_for(10) == pytest.approx(4.0, rel=0.01)
+
+
+@given(st.floats(0.8, 3.0), st.integers(0, 2**32 - 1))
+def test_nearly_all_requests_are_done_within_their_safe_estimates(typical: float, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    calibration, late = Calibration(), 0
+    for number in range(4000):
+        seconds = typical * random.uniform(0.5, 1.0) * 10
+        late += number >= 2000 and seconds > calibration.safe(10.0)
+        calibration.observe(10.0, seconds)
+    assert late / 2000 < 0.05
+    # Not safer than needed: the factor stays near the greatest of the times that occur.
+    assert calibration.safe(10.0) < 13 * typical + 0.05
+
+
+def test_the_estimate_that_is_safe_within_a_time_is_the_inverse_of_its_safe_time() -> None:
+    calibration = Calibration()
+    for seconds in (1.0, 30.0, 2.0):
+        calibration.observe(3.0, seconds)
+    assert calibration.safe(calibration.estimate(7.0)) == pytest.approx(7.0)

@@ -145,6 +145,18 @@ async def test_joining_is_counted_and_the_cache_is_measured(bench: Bench) -> Non
     assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
 
 
+async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None:
+    running = bench.request(SOURCES[0], {})
+    bench.runner.admit(running.sentences)
+    bench.runner.release()
+    assert bench.value("cache_bytes")
+    while len(bench.runner):
+        bench.runner.step()
+    bench.runner.release()
+    assert bench.value("cache_bytes") == 0
+    assert len(await solo(bench, SOURCES[0], {})) == 1
+
+
 async def test_an_abandoned_request_leaves_before_the_next_step(bench: Bench) -> None:
     gone, stays = (bench.request(SOURCES[3], {"min_target_length": 12}) for _ in range(2))
     bench.runner.admit([gone.sentences[0], stays.sentences[0]])
@@ -180,7 +192,7 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
 async def test_a_sentence_without_a_step_at_the_cutoff_ends_in_an_error(bench: Bench) -> None:
     request = bench.request(SOURCES[0], {}, cutoff=time.monotonic())
     bench.runner.admit(request.sentences)
-    assert bench.runner.step() == 0
+    assert bench.runner.step() == []
     with pytest.raises(DeadlineExceededError, match="before anything was translated"):
         await request.done
     assert len(bench.runner) == 0

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, Request
+from xuanzang.server.engine.scheduling.request import CallContext, DoneSentence, PlannedSearch, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -39,6 +39,23 @@ class Queue:
         request = Request(context, [PlannedSearch(sentence, renderer) for sentence in sentences])
         self.scheduler.submit(request, follows=follows)
         return request
+
+    def work(self, length: int, *, seconds: float, in_batch: float = 0.0) -> None:
+        """Measure a sentence, of twice the cost of its length, as the work of one worker."""
+        context = CallContext(model=self._model)
+        search = PlannedSearch(
+            self._model.sentence((5,) * length, self._options), SentenceRenderer(codec=self._model.codec)
+        )
+        [queued] = Request(context, [search]).sentences
+        self.scheduler.record([DoneSentence(queued, in_batch)], seconds=seconds)
+
+    def require(self, cost: int, *, deadline: float = math.inf) -> None:
+        self.scheduler.require_admission(CallContext(model=self._model, deadline=deadline), cost)
+
+    def take_or_idle(self) -> list[int] | None:
+        """Take without waiting for sentences."""
+        taken = self.scheduler.take(0, idle_seconds=0)
+        return None if taken is None else [queued.source_tokens for queued in taken]
 
     def take(self, worker: int = 0) -> list[int] | None:
         taken = self.scheduler.take(worker)
@@ -149,7 +166,7 @@ async def test_a_full_queue_gives_the_measured_time_until_there_is_room(make_que
     with pytest.raises(OverloadedError) as refusal:
         queue.submit(20)
     assert refusal.value.retry_after_seconds == 1.0  # nothing has been measured
-    queue.scheduler.record(50, 2.0)
+    queue.work(25, seconds=2.0)
     with pytest.raises(OverloadedError) as refusal:
         queue.submit(20)
     # 60 tokens too many: 80 of the caller, and 20 less free than it may have. Two workers of 25 a second.
@@ -158,12 +175,73 @@ async def test_a_full_queue_gives_the_measured_time_until_there_is_room(make_que
 
 async def test_a_request_that_cannot_begin_before_its_deadline_is_refused(make_queue: MakeQueue) -> None:
     queue = make_queue(workers=1)
-    queue.scheduler.record(10, 10.0)
+    queue.work(5, seconds=10.0)
     queue.submit(100)
-    with pytest.raises(OverloadedError, match="132 tokens that wait come first"):
+    with pytest.raises(OverloadedError, match="132 tokens come first") as refusal:
         queue.submit(1, deadline=time.monotonic() + 30)
+    # 134 tokens of a second each are done 104 s after the deadline.
+    assert refusal.value.retry_after_seconds == pytest.approx(104, abs=1)
     queue.submit(1, deadline=time.monotonic() + 30, caller="newcomer")
     queue.submit(1, deadline=time.monotonic() + 3000)
+
+
+async def test_the_own_cost_of_a_request_counts_against_its_deadline(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(5, seconds=10.0)
+    queue.submit(1, caller="other")
+    queue.submit(10, deadline=time.monotonic() + 30)
+    with pytest.raises(OverloadedError):
+        queue.submit(*[10] * 2, deadline=time.monotonic() + 30, caller="third")
+
+
+async def test_the_time_in_a_batch_counts_against_the_deadline(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(5, seconds=0.001, in_batch=50.0)
+    queue.submit(5, caller="other")
+    with pytest.raises(OverloadedError):
+        queue.submit(5, deadline=time.monotonic() + 30)
+    queue.submit(2, deadline=time.monotonic() + 30)
+
+
+async def test_a_worker_without_sentences_waits_no_longer_than_asked(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    assert queue.take_or_idle() == []
+    queue.submit(3)
+    assert queue.take_or_idle() == [3]
+
+
+async def test_a_request_past_its_deadline_is_expired_and_not_overload(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    with pytest.raises(DeadlineExceededError):
+        queue.submit(3, deadline=time.monotonic() - 1)
+
+
+async def test_idle_workers_try_any_deadline(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(5, seconds=1000.0, in_batch=1000.0)
+    queue.submit(5, deadline=time.monotonic() + 60)
+
+
+async def test_a_sentence_that_cannot_be_done_in_time_any_more_is_given_up(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    hopeless = queue.submit(5, 5, deadline=time.monotonic() + 60, caller="hopeless")
+    queue.submit(3)
+    queue.work(5, seconds=1.0, in_batch=1000.0)
+    assert queue.take() == [3]
+    with pytest.raises(DeadlineExceededError, match="would pass") as expiry:
+        await hopeless.done
+    assert expiry.value.in_queue
+    queue.scheduler.report(0, running=0)
+    assert hopeless.abandoned == "deadline"
+
+
+async def test_early_refusal_needs_no_more_than_a_minimum_cost(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(5, seconds=10.0)
+    queue.submit(100)
+    queue.require(1)
+    with pytest.raises(OverloadedError):
+        queue.require(1, deadline=time.monotonic() + 30)
 
 
 async def test_the_second_part_of_an_accepted_request_is_accepted(make_queue: MakeQueue) -> None:
@@ -176,9 +254,9 @@ async def test_the_second_part_of_an_accepted_request_is_accepted(make_queue: Ma
 async def test_a_blank_request_is_never_overload(make_queue: MakeQueue) -> None:
     queue = make_queue(max_queue_tokens=20)
     queue.submit(10)
-    queue.scheduler.require_room("", 0)
+    queue.require(0)
     with pytest.raises(OverloadedError):
-        queue.scheduler.require_room("", 1)
+        queue.require(1)
 
 
 async def test_stopping_ends_idle_workers_at_once_and_busy_ones_when_they_are_done(make_queue: MakeQueue) -> None:

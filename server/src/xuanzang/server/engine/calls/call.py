@@ -23,6 +23,8 @@ from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
+# Fewer than any tokeniser makes of ordinary text.
+_MIN_TOKENS_PER_CHARACTER = 0.15
 
 Emit = Callable[[str], None]
 """Receiver of what comes next of a translation."""
@@ -91,8 +93,8 @@ class Call:
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context
-        # Every text that is not blank has an end token and at least one more.
-        shared.scheduler.require_room(context.caller, sum(2 for text in texts if text and not text.isspace()))
+        # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
+        shared.scheduler.require_admission(context, self._min_cost(texts))
         started = time.monotonic()
         work = partial(prepare, texts, context=context, options=self._options, settings=shared.settings)
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
@@ -101,6 +103,13 @@ class Call:
             prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
         context.model.metrics.tokenize_duration_seconds.observe(time.monotonic() - started)
         return prepared
+
+    def _min_cost(self, texts: Sequence[str]) -> int:
+        """Return a number of predicted tokens that texts have at least."""
+        characters = sum(len(text) for text in texts if not text.isspace())
+        tokens = sum(2 for text in texts if text and not text.isspace())
+        source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))
+        return source_tokens * (1 + self._options.beam_size) if self._options.max_target_length is None else tokens
 
     async def _search(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence."""
@@ -122,7 +131,7 @@ class Call:
     async def _alternatives(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
         """Find the possible openings of each sentence, then continue each."""
         cost = self._options.num_hypotheses * sum(predicted_cost(search.sentence) for search in prepared.searches)
-        self._shared.scheduler.require_room(self._context.caller, cost)
+        self._shared.scheduler.require_admission(self._context, cost)
         # An opening that is cut short is none, so the cutoff applies to the second part only.
         context = replace(self._context, cutoff=math.inf)
         begun = await self._decode(Request(context, openings(prepared.searches)))

@@ -53,6 +53,9 @@ def prepare(
         segments = context.codec.split(text)
         violations += _segment_violations(field, segments, context.codec.max_source_length)
         violations += _sentence_violations(field, segments, options)
+        if violations:
+            # The other texts are checked, so that the error names all faults; nothing will be searched.
+            continue
         searches = _searches(segments, context, options, constraints)
         prepared.texts.append(segments)
         prepared.searches.extend(searches)

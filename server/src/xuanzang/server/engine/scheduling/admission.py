@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.load import Throughput
+from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, Throughput
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
-# The rate is measured on the running sentences. While these are few it is too low, by up to about this factor.
-_UNDERRATED = 2.0
+_MIN_RETRY_SECONDS = 0.01
 
 
 class Admission:
     """Lets requests into the queue or refuses them at once. Not thread-safe: the scheduler holds its lock."""
 
-    def __init__(self, queue: FairQueue, throughput: Throughput, *, max_tokens: int) -> None:
+    def __init__(self, queue: FairQueue, *, workers: int, max_tokens: int) -> None:
         """Guard a queue.
 
         Args:
             queue: Queue to keep short.
-            throughput: Rate of the workers that empty it.
+            workers: Number of workers that empty it.
             max_tokens: Maximum tokens waiting, as `predicted_cost` counts them.
         """
         self._queue = queue
-        self._throughput = throughput
         self._max_tokens = max_tokens
+        self.throughput = Throughput(workers=workers)
+        self.decoding_time = DecodingTime()
+        self.calibration = Calibration()
 
     def require_room(self, caller: str, cost: int) -> None:
         """Refuse a request that the queue has no room for.
@@ -44,31 +45,48 @@ class Admission:
         own, total = self._queue.backlog(caller) + cost, self._queue.cost + cost
         excess = own + total - self._max_tokens
         if cost and self._queue.count and excess > 0:
+            wait = self.throughput.seconds_for(excess)
             raise OverloadedError(
                 f"the queue is full: {self._queue.cost} of at most {self._max_tokens} tokens wait, "
                 f"{self._queue.backlog(caller)} of them from this caller, and the request is predicted to need {cost}; "
                 "a caller may have as many waiting as it leaves free",
-                retry_after_seconds=self._seconds_for(excess),
+                retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
             )
 
-    def require_time(self, caller: str, seconds: float) -> None:
-        """Refuse a request that could not be begun in time.
+    def require_time(self, caller: str, cost: int, *, longest: int, seconds: float) -> None:
+        """Refuse a request that would not be done in time.
 
         Args:
             caller: Identity of the caller.
-            seconds: Time until the answer is of no use; less than 0 if that has passed.
+            cost: Predicted tokens of the request.
+            longest: Predicted target tokens of its longest sentence.
+            seconds: Time until the result is of no use; infinite for no limit.
 
         Raises:
-            OverloadedError: The sentences that come first take longer.
+            OverloadedError: It would not be done in time.
         """
-        ahead = self._queue.cost_ahead(caller)
-        wait = self._throughput.seconds_for(ahead)
-        if wait is not None and wait > _UNDERRATED * max(seconds, 0.0):
+        estimate = self.seconds_until_done(caller, cost, longest=longest)
+        if estimate is not None and self.calibration.safe(estimate) > seconds:
             raise OverloadedError(
-                f"the deadline is in {seconds:.2f} s, and {ahead} tokens that wait come first",
-                retry_after_seconds=max(wait - seconds, 0.0),
+                f"the deadline is in {seconds:.2f} s, and the request would be done in about "
+                f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(caller, cost)} tokens come first",
+                retry_after_seconds=max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS),
             )
 
-    def _seconds_for(self, cost: int) -> float:
-        wait = self._throughput.seconds_for(cost)
-        return _UNMEASURED_WAIT_SECONDS if wait is None else wait
+    def seconds_until_done(self, caller: str, cost: int, *, longest: int) -> float | None:
+        """Estimate when a request would be done if it were submitted now.
+
+        Args:
+            caller: Identity of the caller.
+            cost: Predicted tokens of the request.
+            longest: Predicted target tokens of its longest sentence.
+
+        Returns:
+            Seconds; None before the first measurement.
+        """
+        in_batch = self.decoding_time.seconds_for(longest)
+        if not self._queue.count:
+            seconds = self.throughput.seconds_for(cost)
+            return None if seconds is None else max(seconds, in_batch)
+        seconds = self.throughput.seconds_for(self._queue.cost_before(caller, cost) + cost)
+        return None if seconds is None else seconds + in_batch

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
+from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -15,7 +16,7 @@ _QUANTUM = 256
 # A sentence waits for at most this many times the sentences for which it would wait if the oldest always went first.
 _PATIENCE = 2
 # Ranks of sentences, the first first.
-_DUE, _AHEAD, _BEHIND = range(3)
+_LATE, _DUE, _AHEAD, _BEHIND = range(4)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +46,8 @@ class _Flow:
         self.sentences: dict[QueuedSentence, tuple[int, int]] = {}
         # Source tokens, number and sentence, in this order.
         self.by_length: list[tuple[int, int, QueuedSentence]] = []
+        # Time at which it goes first, number and sentence, of sentences with a deadline.
+        self.by_time: list[tuple[float, int, QueuedSentence]] = []
         self.cost = 0
         self.deficit = _QUANTUM
 
@@ -52,17 +55,24 @@ class _Flow:
         self.sentences[queued] = (number, due)
         key = (queued.source_tokens, number, queued)
         self.by_length.insert(bisect_left(self.by_length, key), key)
+        if queued.goes_first_at < math.inf:
+            insort(self.by_time, (queued.goes_first_at, number, queued))
         self.cost += queued.cost
 
     def remove(self, queued: QueuedSentence) -> None:
         number, _ = self.sentences.pop(queued)
         del self.by_length[bisect_left(self.by_length, (queued.source_tokens, number))]
+        if queued.goes_first_at < math.inf:
+            del self.by_time[bisect_left(self.by_time, (queued.goes_first_at, number))]
         self.cost -= queued.cost
 
-    def next(self, sweep: Sweep, now: int) -> tuple[tuple[int, int], QueuedSentence]:
-        """Return rank and sentence: the oldest if it is due, else the nearest ahead, else the nearest behind."""
+    def next(self, sweep: Sweep, taken: int, now: float) -> tuple[tuple[int, float], QueuedSentence]:
+        """Return rank and sentence: a late one, else the oldest if it is due, else the nearest ahead, else behind."""
+        if self.by_time and self.by_time[0][0] <= now:
+            goes_first_at, _, queued = self.by_time[0]
+            return (_LATE, goes_first_at), queued
         oldest, (_, due) = next(iter(self.sentences.items()))
-        if now >= due:
+        if taken >= due:
             return (_DUE, due), oldest
         # The first one that is longer than what lies behind on the way up, or ahead on the way down.
         longer = bisect_left(self.by_length, (sweep.length + (not sweep.upward),))
@@ -79,8 +89,9 @@ class _Flow:
 class FairQueue:
     """Deficit round-robin over callers by predicted tokens (Shreedhar and Varghese 1995).
 
-    A worker chooses among the sentences of all callers who have not had their share of the round. Not thread-safe: the
-    scheduler holds its lock.
+    A worker chooses among the sentences of all callers who have not had their share of the round: those that their
+    deadlines make urgent first, then those of a length near the last one's. Not thread-safe: the scheduler holds its
+    lock.
     """
 
     def __init__(self) -> None:
@@ -98,11 +109,16 @@ class FairQueue:
         flow = self._flows.get(caller)
         return flow.cost if flow else 0
 
-    def cost_ahead(self, caller: str) -> int:
-        """Return the predicted tokens that go before a sentence that a caller would add now."""
+    def cost_before(self, caller: str, cost: int) -> int:
+        """Return the predicted tokens that go before the last of a request that a caller would add now.
+
+        Args:
+            caller: Identity of the caller.
+            cost: Predicted tokens of the request.
+        """
         own = self.backlog(caller)
         # While the caller's own are taken, every other caller gets as many, if it has them.
-        return sum(min(flow.cost, own) for flow in self._flows.values())
+        return own + sum(min(flow.cost, own + cost) for name, flow in self._flows.items() if name != caller)
 
     def add(self, sentences: Iterable[QueuedSentence]) -> None:
         """Add sentences."""
@@ -130,13 +146,14 @@ class FairQueue:
                 removed.append(queued)
         return removed
 
-    def take(self, sweep: Sweep, *, max_sentences: int, max_source_tokens: int) -> list[QueuedSentence]:
+    def take(self, sweep: Sweep, *, max_sentences: int, max_source_tokens: int, now: float) -> list[QueuedSentence]:
         """Remove the sentences whose turn it is.
 
         Args:
             sweep: Sweep of the worker; it moves on.
             max_sentences: Maximum number of sentences.
             max_source_tokens: Maximum source tokens of all, unless the first has more.
+            now: Time on the clock of `time.monotonic`.
 
         Returns:
             At least one sentence, if there is any.
@@ -144,7 +161,7 @@ class FairQueue:
         taken: list[QueuedSentence] = []
         tokens = 0
         while self._flows and len(taken) < max_sentences:
-            flow, queued = self._next(sweep)
+            flow, queued = self._next(sweep, now)
             tokens += queued.source_tokens
             if taken and tokens > max_source_tokens:
                 break
@@ -155,10 +172,10 @@ class FairQueue:
             taken.append(queued)
         return taken
 
-    def _next(self, sweep: Sweep) -> tuple[_Flow, QueuedSentence]:
+    def _next(self, sweep: Sweep, now: float) -> tuple[_Flow, QueuedSentence]:
         """Return the first of the sentences that their callers' shares suffice for."""
         while True:
-            first = ((flow, *flow.next(sweep, self._taken)) for flow in self._flows.values())
+            first = ((flow, *flow.next(sweep, self._taken, now)) for flow in self._flows.values())
             affordable = [(rank, flow, queued) for flow, rank, queued in first if queued.cost <= flow.deficit]
             if affordable:
                 _, flow, queued = min(affordable, key=itemgetter(0))

@@ -10,7 +10,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesi
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.repetition import retry_of
-from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.types import FinishReason
 
 
@@ -59,25 +59,31 @@ class ModelRunner:
             self._decoder.admit([queued.sentence for queued in newcomers])
         self._count_cache()
 
-    def step(self) -> int:
+    def step(self) -> list[DoneSentence]:
         """Extend every sentence by one token, after abandoned ones and those at their cutoff have left.
 
         Returns:
-            Predicted cost of the sentences that are done.
+            Sentences that are done and answered.
         """
         self._interrupt()
         if not self._running:
-            return 0
+            return []
         started = time.perf_counter()
         finished = self._decoder.step()
         self._metrics.decode_step_duration_seconds.observe(time.perf_counter() - started)
         self._metrics.batch_rows.observe(len(self._running))
         self._steps += 1
-        cost = sum(self._answer(sentence, hypotheses) for sentence, hypotheses in finished)
+        answered = [self._answer(sentence, hypotheses) for sentence, hypotheses in finished]
         self._report_prefixes()
         if finished:
             self._count_cache()
-        return cost
+        return [done for done in answered if done]
+
+    def release(self) -> None:
+        """Free the memory for keys and values, if no sentence is running."""
+        if not self._running:
+            self._decoder = self._model.new_decoder()
+            self._count_cache()
 
     def fail(self, error: Exception) -> None:
         """Answer every sentence with an error and begin anew.
@@ -122,15 +128,16 @@ class ModelRunner:
             message = "the deadline passed before anything was translated"
             queued.request.fail(DeadlineExceededError(message, in_queue=False))
 
-    def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> int:
-        """Answer a sentence, unless it is to be searched again; return the predicted cost of an answered one."""
+    def _answer(self, sentence: Sentence, hypotheses: Sequence[TargetHypothesis]) -> DoneSentence | None:
+        """Answer a sentence; return None if it is searched again instead."""
         running = self._running[sentence]
         queued = running.queued
         retry = retry_of(queued, hypotheses[0])
         if retry:
             self._search_again(running, retry, hypotheses[0])
-            return 0
-        self._metrics.decode_duration_seconds.observe(time.monotonic() - running.since)
+            return None
+        seconds = time.monotonic() - running.since
+        self._metrics.decode_duration_seconds.observe(seconds)
         # Counted before it is delivered, so that a caller who has the answer finds it counted.
         self._count_translated(hypotheses)
         self._count_retired("eos" if hypotheses[0].finished else "length")
@@ -138,7 +145,7 @@ class ModelRunner:
             result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH)
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
-        return queued.cost
+        return DoneSentence(queued, seconds)
 
     def _search_again(self, running: _RunningSentence, retry: Sentence, repetition: TargetHypothesis) -> None:
         self._count_retired("loop")

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.load import predicted_cost
+from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
@@ -60,7 +60,11 @@ class QueuedSentence:
     renderer: SentenceRenderer
     cost: int
     """Predicted tokens."""
+    target_tokens: int
+    """Predicted target tokens."""
     queued_at: float = field(default_factory=time.monotonic)
+    goes_first_at: float = math.inf
+    """Time from which it goes before others of its caller, so that its deadline can be met; constant while it waits."""
 
     @property
     def source_tokens(self) -> int:
@@ -78,6 +82,14 @@ class QueuedSentence:
         return SentenceResult(found, hypotheses)
 
 
+class DoneSentence(NamedTuple):
+    """A sentence that has been answered."""
+
+    queued: QueuedSentence
+    seconds: float
+    """Time from its joining a batch to its last step."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What all sentences of one call have in common."""
@@ -91,6 +103,11 @@ class CallContext:
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
+
+    @property
+    def useful_until(self) -> float:
+        """Time after which sentences need not be begun, on the clock of `time.monotonic`."""
+        return min(self.deadline, self.cutoff)
 
     @property
     def codec(self) -> TextCodec:
@@ -123,10 +140,16 @@ class Request:
                 sentence=search.sentence,
                 renderer=search.renderer,
                 cost=predicted_cost(search.sentence),
+                target_tokens=predicted_target_tokens(search.sentence),
             )
             for position, search in enumerate(searches)
         ]
         self.cost = sum(queued.cost for queued in self.sentences)
+        self.longest = max(queued.target_tokens for queued in self.sentences)
+        """Predicted target tokens of the longest sentence."""
+        self.submitted_at = time.monotonic()
+        self.estimate: float | None = None
+        """Seconds from submission to the results, as estimated then; None before anything has been measured."""
         self.abandoned: AbandonReason | None = None
         self.started = False
         self._listener = listener

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
-from xuanzang.server.engine.scheduling.load import Throughput
-from xuanzang.server.engine.scheduling.request import AbandonReason, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import (
+    AbandonReason,
+    CallContext,
+    DoneSentence,
+    QueuedSentence,
+    Request,
+)
 from xuanzang.server.engine.settings import EngineSettings
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
 _GROUP_SHARE = 0.25
+# Share of the time that a sentence may wait after which it goes before others of its caller.
+_PATIENT_SHARE = 0.7
+# A sentence is given up if even this share of its estimated time in a batch is more than is left.
+_HOPELESS_SHARE = 0.5
 
 
 class Scheduler:
@@ -38,24 +48,26 @@ class Scheduler:
         self._queue = FairQueue()
         # Half of the workers begin with the shortest sentences, half with the longest.
         self._sweeps = [Sweep(upward=worker % 2 == 0) for worker in range(workers)]
-        self._throughput = Throughput(workers=workers)
-        self._admission = Admission(self._queue, self._throughput, max_tokens=settings.max_queue_tokens)
+        self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
         # Sentences in the batches of each worker; each number is changed by its worker only.
         self._running = [0] * workers
         self._stopped = False
 
-    def require_room(self, caller: str, cost: int) -> None:
-        """Refuse early what could not be put in.
+    def require_admission(self, context: CallContext, cost: int) -> None:
+        """Refuse early what could not be submitted.
 
         Args:
-            caller: Identity of the caller.
+            context: Context of the call.
             cost: Predicted tokens of the request, or fewer.
 
         Raises:
-            OverloadedError: They do not fit now.
+            OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._admission.require_room(caller, cost)
+            self._admission.require_room(context.caller, cost)
+            if cost and not self._is_idle():
+                seconds = context.useful_until - time.monotonic()
+                self._admission.require_time(context.caller, cost, longest=0, seconds=seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -65,21 +77,50 @@ class Scheduler:
             follows: Whether it is the second part of an accepted one, so that it must be accepted, too.
 
         Raises:
-            OverloadedError: They do not fit, or cannot be begun before the deadline.
+            OverloadedError: They do not fit, or would not be done before the deadline.
             DrainingError: The scheduler has been stopped.
+            DeadlineExceededError: The deadline has passed.
         """
-        context = request.context
         with self._changed:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
+            self._estimate(request)
             if not follows:
-                self._admission.require_room(context.caller, request.cost)
-                self._admission.require_time(context.caller, min(context.deadline, context.cutoff) - time.monotonic())
+                self._require(request)
+            self._set_urgency(request)
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
             request.model.metrics.queue_tokens.inc(request.cost)
             self._publish_wait(request.model)
             self._changed.notify_all()
+
+    def _require(self, request: Request) -> None:
+        if request.context.useful_until <= time.monotonic():
+            raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
+        self._admission.require_room(request.caller, request.cost)
+        # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
+        if not self._is_idle():
+            seconds = request.context.useful_until - time.monotonic()
+            self._admission.require_time(request.caller, request.cost, longest=request.longest, seconds=seconds)
+
+    def _estimate(self, request: Request) -> None:
+        """Estimate when a request will be done, unless its caller allows less than is safe."""
+        estimate = self._admission.seconds_until_done(request.caller, request.cost, longest=request.longest)
+        seconds = request.context.useful_until - time.monotonic()
+        if estimate is not None and self._admission.calibration.safe(estimate) <= seconds:
+            request.estimate = estimate
+
+    def _is_idle(self) -> bool:
+        return not self._queue.count and not any(self._running)
+
+    def _set_urgency(self, request: Request) -> None:
+        """Set the time from which each sentence goes first."""
+        useful_until, now = request.context.useful_until, time.monotonic()
+        if math.isinf(useful_until):
+            return
+        for queued in request.sentences:
+            seconds = self._admission.decoding_time.seconds_for(queued.target_tokens)
+            queued.goes_first_at = now + _PATIENT_SHARE * (useful_until - seconds - now)
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step.
@@ -93,32 +134,67 @@ class Scheduler:
             self._forget(self._queue.remove(request.sentences))
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).dec()
+            if request.estimate is not None and abandoned in (None, "deadline"):
+                seconds = math.inf if abandoned else time.monotonic() - request.submitted_at
+                self._admission.calibration.observe(request.estimate, seconds)
 
-    def take(self, worker: int) -> list[QueuedSentence] | None:
+    def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
         """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
 
         Args:
             worker: Number of the worker, from 0.
+            idle_seconds: Maximum wait of a worker without sentences; None for no limit.
 
         Returns:
-            Sentences of any models, empty if the worker should go on with those it has; None when the scheduler has
-            been stopped and the worker has none.
+            Sentences of any models, empty if the worker should go on with those it has, or has waited in vain; None
+            when the scheduler has been stopped and the worker has none.
         """
         running = self._running[worker]
         if running and self._room(worker) <= 0:
             return []
         with self._changed:
-            while not running and not self._queue.count and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                return [] if running else None
-            room = max(0, self._room(worker))
-            limit = self._settings.max_join_source_tokens
-            taken = self._queue.take(self._sweeps[worker], max_sentences=room, max_source_tokens=limit)
-            self._running[worker] += len(taken)
-            self._forget(taken)
-            self._start(taken)
-            return taken
+            while True:
+                if not running and not self._changed.wait_for(self._has_news, idle_seconds):
+                    return []
+                if self._stopped:
+                    return [] if running else None
+                taken = self._take_hopeful(worker)
+                if taken or running:
+                    self._running[worker] += len(taken)
+                    self._start(taken)
+                    return taken
+
+    def _has_news(self) -> bool:
+        return self._stopped or self._queue.count > 0
+
+    def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
+        """Take sentences, and give up the requests of those that cannot be done in time any more."""
+        now = time.monotonic()
+        taken = self._queue.take(
+            self._sweeps[worker],
+            max_sentences=max(0, self._room(worker)),
+            max_source_tokens=self._settings.max_join_source_tokens,
+            now=now,
+        )
+        self._forget(taken)
+        for queued in taken:
+            if not queued.request.abandoned and self._is_hopeless(queued, now):
+                self._give_up(queued.request)
+        return [queued for queued in taken if not queued.request.abandoned]
+
+    def _is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
+        context = queued.request.context
+        if math.isinf(context.deadline) or not math.isinf(context.cutoff):
+            return False
+        seconds = self._admission.decoding_time.seconds_for(queued.target_tokens)
+        return now + _HOPELESS_SHARE * seconds > context.deadline
+
+    def _give_up(self, request: Request) -> None:
+        """End a request before its deadline, so that its sentences take no more time from others."""
+        request.abandoned = "deadline"
+        self._forget(self._queue.remove(request.sentences))
+        message = "the deadline would pass before the translation is done"
+        request.fail(DeadlineExceededError(message, in_queue=not request.started))
 
     def _room(self, worker: int) -> int:
         """Return how many sentences a worker may take: its fair share, so that two idle cores split the work."""
@@ -141,15 +217,17 @@ class Scheduler:
         """
         self._running[worker] = running
 
-    def record(self, cost: int, seconds: float) -> None:
+    def record(self, done: Sequence[DoneSentence], *, seconds: float) -> None:
         """Measure the work that a worker has done.
 
         Args:
-            cost: Predicted tokens of the sentences that are done.
+            done: Answered sentences, at least one.
             seconds: Busy time of the worker since it last recorded.
         """
         with self._changed:
-            self._throughput.record(cost, seconds)
+            self._admission.throughput.record(sum(sentence.queued.cost for sentence in done), seconds)
+            for sentence in done:
+                self._admission.decoding_time.record(sentence.queued.target_tokens, sentence.seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""
@@ -177,5 +255,5 @@ class Scheduler:
                 metrics.requests_running.inc()
 
     def _publish_wait(self, model: LoadedModel) -> None:
-        wait = self._throughput.seconds_for(self._queue.cost)
+        wait = self._admission.throughput.seconds_for(self._queue.cost)
         model.metrics.estimated_queue_wait_seconds.set(wait or 0.0)

@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from xuanzang.server.engine.hardware import flush_denormals
+from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+
+# An idle worker keeps its memory for so long, because fresh memory is slow at first.
+_IDLE_SECONDS = 10.0
 
 
 class Worker:
@@ -45,8 +48,21 @@ class Worker:
 
     def _run(self) -> None:
         flush_denormals()
-        while (newcomers := self._scheduler.take(self._number)) is not None:
-            self._serve(newcomers)
+        # A worker that has freed its memory waits for sentences without limit.
+        idle_seconds = None
+        while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
+            if newcomers or any(self._runners.values()):
+                self._serve(newcomers)
+                idle_seconds = _IDLE_SECONDS
+            else:
+                self._release()
+                idle_seconds = None
+
+    def _release(self) -> None:
+        """Free the memory of an idle worker."""
+        for runner in self._runners.values():
+            runner.release()
+        return_free_memory()
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join, and take one step of each model."""
@@ -55,23 +71,24 @@ class Worker:
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
-        cost = sum(
-            self._advance(runner, joining.get(model, ()))
+        done = [
+            sentence
             for model, runner in self._runners.items()
             if runner or model in joining
-        )
+            for sentence in self._advance(runner, joining.get(model, ()))
+        ]
         self._scheduler.report(self._number, running=sum(map(len, self._runners.values())))
-        if cost:
+        if done:
             now = time.perf_counter()
-            self._scheduler.record(cost, now - self._busy_since)
+            self._scheduler.record(done, seconds=now - self._busy_since)
             self._busy_since = now
 
-    def _advance(self, runner: ModelRunner, newcomers: Sequence[QueuedSentence]) -> int:
-        """Return the predicted cost of the sentences that are done."""
+    def _advance(self, runner: ModelRunner, newcomers: Sequence[QueuedSentence]) -> list[DoneSentence]:
+        """Take one step of a model; return the sentences that are done."""
         try:
             if newcomers:
                 runner.admit(newcomers)
             return runner.step()
         except Exception as error:  # noqa: BLE001 - the thread must live on, and the waiting callers get the error
             runner.fail(error)
-            return 0
+            return []

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+# Characters that depend on each other, such as a letter and its accents; normalising all beginnings is quadratic.
+_MAX_EXACT_RUN = 64
 
 Span = tuple[int, int]
 """First character, and the one after the last."""
@@ -39,9 +42,42 @@ def before_nfkc(text: str, spans: Sequence[Span]) -> list[Span]:
     """
     if unicodedata.is_normalized("NFKC", text):
         return list(spans)
-    # A character may melt into those before it, so each beginning of the text is normalised as a whole.
-    lengths = [len(unicodedata.normalize("NFKC", text[:end])) for end in range(len(text) + 1)]
+    # Lengths of the NFKC form of each beginning of the text.
+    lengths = [0]
+    for run in _independent_runs(text):
+        lengths += [lengths[-1] + length for length in _prefix_lengths(run)]
     return [(bisect_right(lengths, start) - 1, bisect_left(lengths, end)) for start, end in spans]
+
+
+def _independent_runs(text: str) -> Iterator[str]:
+    """Cut a text into runs whose NFKC forms, joined, are that of the text; the cost is linear in the text."""
+    run = ""
+    for character in text:
+        if run and _is_independent(run, character):
+            yield run
+            run = ""
+        run += character
+    if run:
+        yield run
+
+
+def _is_independent(run: str, character: str) -> bool:
+    """Return whether a character neither composes with what is before it nor changes its order."""
+    if unicodedata.combining(unicodedata.normalize("NFKD", character)[0]):
+        return False
+    # A character composes with the end of a run at most, and long runs are of combining characters.
+    end = run[-_MAX_EXACT_RUN:]
+    normalized = (unicodedata.normalize("NFKC", part) for part in (end + character, end, character))
+    return next(normalized) == "".join(normalized)
+
+
+def _prefix_lengths(run: str) -> list[int]:
+    """Return the length of the NFKC form of each beginning of a run, from one character on."""
+    if len(run) <= _MAX_EXACT_RUN:
+        return [len(unicodedata.normalize("NFKC", run[:end])) for end in range(1, len(run) + 1)]
+    # Text has no such run: about the right character will do.
+    length = len(unicodedata.normalize("NFKC", run))
+    return [length * end // len(run) for end in range(1, len(run) + 1)]
 
 
 def moved(spans: Sequence[Span], offset: int) -> tuple[Span, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 # Marks that end a sentence, and marks that may close it.
 _TERMINATORS = re.compile(r"[。！？；…｡.!?]+")
@@ -56,20 +57,22 @@ def _split_line(line: str) -> list[str]:
     """Cut text without line breaks."""
     parts: list[str] = []
     start = 0
+    # Straight quotes before each position; counting them anew for each sentence would be quadratic.
+    quotes = [0, *accumulate(mark == '"' for mark in line)] if '"' in line else [0] * (len(line) + 1)
     for terminators in _TERMINATORS.finditer(line):
-        end = _end_of_closers(line, start, terminators.end())
+        end = _end_of_closers(line, start, terminators.end(), quotes)
         if end > start and _is_boundary(line, start, terminators, end):
             parts += _set_space_apart(line[start:end])
             start = end
     return parts + _set_space_apart(line[start:])
 
 
-def _end_of_closers(line: str, start: int, end: int) -> int:
+def _end_of_closers(line: str, start: int, end: int, quotes: Sequence[int]) -> int:
     """Return the end of the quotes and brackets that close the sentence from `start`, with terminators until `end`."""
     while end < len(line):
         mark = line[end]
         # Straight quotes look alike open and closed: one closes if it follows an odd number, or if no word follows it.
-        closes_quotation = mark == '"' and line.count('"', start, end) % 2 == 1
+        closes_quotation = mark == '"' and (quotes[end] - quotes[start]) % 2 == 1
         closes_straight = mark in "\"'" and not line[end + 1 : end + 2].isalnum()
         if mark not in _CLOSERS and not closes_quotation and not closes_straight:
             break
