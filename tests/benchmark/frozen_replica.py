@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for replica in replicas:
             replica.end()
     print(json.dumps(figures, indent=2))
-    return 1 if figures["failed"] or figures["lowest_share_while_frozen"] < arguments.floor else 0  # type: ignore[operator]
+    return 1 if figures["failed"] or figures["lowest_share_while_frozen"] < arguments.floor else 0
 
 
 if __name__ == "__main__":

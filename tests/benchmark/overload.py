@@ -25,7 +25,7 @@ from xuanzang.translation.v1 import status_pb2, translation_pb2
 
 CAPACITY_CALLERS = 96
 LENGTHS = (4, 60)
-"""Characters of the sentences that are sent, least and most."""
+"""Minimum and maximum characters of the sentences that are sent."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,9 @@ class Callers:
         self._channels = [
             grpc.aio.insecure_channel(address, (("grpc.use_local_subchannel_pool", 1),)) for _ in range(4)
         ]
-        self._calls = [channel.unary_unary(METHOD) for channel in self._channels]
+        self._calls: list[grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = [
+            channel.unary_unary(METHOD) for channel in self._channels
+        ]
 
     async def close(self) -> None:
         """Close the connections."""
@@ -142,7 +144,7 @@ def _outcome(
 def _advised(error: grpc.aio.AioRpcError) -> float | None:
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
-            for detail in status_pb2.Status.FromString(value).details:
+            for detail in status_pb2.Status.FromString(bytes(value)).details:  # type: ignore[arg-type]  # "-bin" is bytes
                 if detail.type_url.endswith("RetryInfo"):
                     retry = status_pb2.RetryInfo.FromString(detail.value)
                     return retry.retry_delay.ToTimedelta().total_seconds()
@@ -189,8 +191,8 @@ def main() -> None:
     else:
         address = free_address()
         request = translation_pb2.TranslateTextRequest(contents=texts[:1]).SerializeToString()
-        flags = ("--models", args.models, "--address", address, "--metrics-address", "127.0.0.1:0")
-        flags += ("--log-level", "warning")
+        flags = ["--models", args.models, "--address", address, "--metrics-address", "127.0.0.1:0"]
+        flags += ["--log-level", "warning"]
         with ServerProcess("-m", "xuanzang.server", *flags, address=address, request=request):
             outcomes = asyncio.run(measure(address, texts, args))
     if args.json:

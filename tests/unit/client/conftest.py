@@ -232,9 +232,16 @@ def run(script: Script) -> Any:
         address: Any = script.address,
         before: Callable[[], None] | None = None,
     ) -> Any:
-        given = given if isinstance(given, bytes) else given.encode()
-        process = partial(subprocess.run, preexec_fn=before, capture_output=True, timeout=60, check=False)
-        done = process(command(*arguments), input=given, env=environment(address))
+        content = given if isinstance(given, bytes) else given.encode()
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
+            command(*arguments),
+            input=content,
+            env=environment(address),
+            preexec_fn=before,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     return run
