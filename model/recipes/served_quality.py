@@ -99,7 +99,7 @@ def evaluate(client: TranslationClient, model: Model, name: str, pairs: Sequence
         if refused := isinstance(result.error, InvalidRequestError):
             sys.stderr.write(f"{name}, line {result.index + 1}: {result.error}\n")
         translations.append("" if refused else result.translation.text)
-    # NFKC is what `prepare` does unless told otherwise; the server does not say what it does to sources.
+    # NFKC is the default of `prepare`; the server does not say what it does to sources.
     return measure(pairs, translations, model.target_languages[0], "nfkc")
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
 from xuanzang.model.config import ConfigError
-from xuanzang.model.data.dataset import Batch
+from xuanzang.model.data.dataset import Batch, epoch_batches
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.trainer import DivergedError, Trainer
 from xuanzang.model.translation import translate_texts
@@ -191,6 +191,25 @@ def test_a_run_of_another_shape_or_other_data_is_refused(settings: TrainingSetti
     path.write_text(json.dumps(json.loads(path.read_text()) | {"data_sha256": "0"}))
     with pytest.raises(CheckpointError, match="trained on other data"):
         Trainer(settings).run()
+
+
+def test_a_run_of_another_optimiser_is_refused(settings: TrainingSettings) -> None:
+    RecordingTrainer(settings).train()
+    with pytest.raises(CheckpointError, match=r"optimizer\.safetensors: missing .*momentum_buffer"):
+        Trainer(change(settings, optimizer="muon")).run()
+
+
+def test_validations_count_the_target_tokens_seen(settings: TrainingSettings) -> None:
+    settings = change(settings, max_steps=4, validate_every=2)
+    RecordingTrainer(settings, 3).train()
+    trainer = RecordingTrainer(settings)
+    trainer.train()
+    rows = [json.loads(line) for line in (settings.output / "validations.jsonl").read_text().splitlines()]
+    assert [row["target_tokens"] for row in rows] == sorted(row["target_tokens"] for row in rows)
+    assert rows[-1]["target_tokens"] == trainer.progress.target_tokens
+    order = epoch_batches(trainer.train_split, trainer.metadata.weights, settings.batch_tokens, settings.seed, 0)
+    expected = sum(trainer.train_split.batch(indices).target_tokens for indices in order[:4])
+    assert trainer.progress.target_tokens == expected
 
 
 def test_a_state_without_the_digest_of_its_data_is_resumed(settings: TrainingSettings) -> None:

@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self
 from urllib.parse import unquote
@@ -257,7 +258,8 @@ def _process_group(device: str) -> Iterator[None]:
         yield
         return
     on_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    dist.init_process_group("nccl" if on_gpu else "gloo")
+    # The others wait while the first one validates, and all of them while the run is paused, for hours if need be.
+    dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(days=7))
     if on_gpu:
         torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
     try:
