@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 
 class Replica:
@@ -47,10 +48,10 @@ class Replica:
             env={name: value for name, value in os.environ.items() if not name.startswith("XUANZANG_")},
         )
 
-    def _until(self, event: str) -> dict[str, int]:
+    def _until(self, event: str) -> dict[str, Any]:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            logged: dict[str, int] = json.loads(line)
+            logged: dict[str, Any] = json.loads(line)
             if logged["event"] == event:
                 return logged
         raise AssertionError(f"the server ended before {event!r}")

@@ -233,8 +233,15 @@ def run(script: Script) -> Any:
         before: Callable[[], None] | None = None,
     ) -> Any:
         given = given if isinstance(given, bytes) else given.encode()
-        process = partial(subprocess.run, preexec_fn=before, capture_output=True, timeout=60, check=False)
-        done = process(command(*arguments), input=given, env=environment(address))
+        done: Any = subprocess.run(
+            command(*arguments),
+            input=given,
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env=environment(address),
+            preexec_fn=before,
+        )
         return done.returncode, done.stdout.decode(), done.stderr.decode()
 
     return run
