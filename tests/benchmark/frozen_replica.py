@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from replicas import Replica
 
@@ -57,7 +58,7 @@ class Load:
             self.slowest = max(self.slowest, self.now() - started)
 
 
-def measure(replicas: Sequence[Replica], *, callers: int, seconds: int, timeout: float) -> dict[str, object]:
+def measure(replicas: Sequence[Replica], *, callers: int, seconds: int, timeout: float) -> dict[str, Any]:
     """Make calls before, while and after the first replica is frozen.
 
     Args:
@@ -86,7 +87,7 @@ def measure(replicas: Sequence[Replica], *, callers: int, seconds: int, timeout:
     return _figures(load, seconds)
 
 
-def _figures(load: Load, seconds: int) -> dict[str, object]:
+def _figures(load: Load, seconds: int) -> dict[str, Any]:
     counts = Counter(int(each) for each in load.answered)
     rates = [counts[second] for second in range(3 * seconds)]
     calm = statistics.median(rates[:seconds])

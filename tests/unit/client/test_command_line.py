@@ -207,7 +207,7 @@ def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> No
     assert json.loads(run("models", "--json")[1])["source_languages"] == ["zh"]
 
 
-def test_an_unreachable_server_is_reported_when_it_is_noticed_and_at_the_end_with_code_3(run: Run) -> None:
+def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(run: Run) -> None:
     code, output, errors = run("translate", "--timeout", "0.5", "a", address="127.0.0.1:1")
     assert (code, output) == (3, "")
     noticed, ended = errors.splitlines()

@@ -30,11 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = parser(os.environ, translate=_translate, models=_models).parse_args(argv)
     command: Command = arguments.command
-    warnings = logging.StreamHandler()
-    warnings.setFormatter(logging.Formatter("xuanzang: %(message)s"))
-    logging.getLogger("xuanzang.client").addHandler(warnings)
     try:
-        with open_client(arguments) as client:
+        with _warnings(), open_client(arguments) as client:
             return command(client, arguments)
     except KeyboardInterrupt:
         return 130
@@ -95,6 +92,18 @@ def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
         total = sum(1 for _ in file)
     with closing(Progress(total, sys.stderr)) as progress:
         yield progress.advance
+
+
+@contextmanager
+def _warnings() -> Iterator[None]:
+    """Report what the client logs, such as a server that does not answer yet."""
+    handler, logger = logging.StreamHandler(), logging.getLogger("xuanzang.client")
+    handler.setFormatter(logging.Formatter("xuanzang: %(message)s"))
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 def _report(message: str) -> None:
