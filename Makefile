@@ -15,7 +15,9 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test check bench chaos proto sanitize wheels clean
+MINUTES ?= 60
+
+.PHONY: help setup demo serve test fuzz chaos check bench proto sanitize wheels clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +47,10 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
 	$(BIN)/hadolint server/Dockerfile
 	$(BIN)/docker-compose config --quiet
+
+# The tests of `make test`, with other seeds for as long as MINUTES.
+fuzz: .venv/ready ## Attack a server with random bytes, frames and messages for MINUTES (60)
+	FUZZ_MINUTES=$(MINUTES) $(BIN)/pytest tests/faults -k fuzz -o faulthandler_timeout=0 $(ARGS)
 
 # make bench QUICK=1 ARGS="--model runs/zh-en/best --model base"
 bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)

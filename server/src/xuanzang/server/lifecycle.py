@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.heap import trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
@@ -42,6 +43,7 @@ class Server:
         with _stop_signals() as stop:
             ended = asyncio.create_task(self.rpc.ended())
             ended.add_done_callback(lambda _: stop.set())
+            trimming = asyncio.create_task(trim_heap_when_idle(lambda: self.rpc.is_idle))
             try:
                 await self.listen()
                 await _run_until(stop, self.load())
@@ -49,6 +51,7 @@ class Server:
             finally:
                 has_ended = ended.done()
                 ended.cancel()
+                trimming.cancel()
                 await self.drain()
         if has_ended:
             raise ListenerEndedError("gRPC no longer accepts RPCs; the process ends so that another replaces it")

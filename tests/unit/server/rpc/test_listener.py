@@ -88,3 +88,22 @@ async def test_the_end_of_the_serving_loop_is_reported(
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
         "the serving loop ended"
     ]
+
+
+async def test_connections_beyond_the_limit_are_closed_at_once(serve: Any) -> None:
+    async with serve(max_connections=2) as served:
+        await _translated(served, "the first connection")
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.rpc.port)
+        writer.write(opening())
+        assert await reader.readexactly(9)
+        refused = opening() + Request().frames()
+        assert await exchange(served.rpc.port, refused) == b""
+        writer.transport.abort()
+        await reader.read()
+        assert await _translated(served, "first") == "FIRST"
+
+
+async def test_a_connection_without_rpcs_is_closed(serve: Any) -> None:
+    async with serve(connection_idle_seconds=1) as served:
+        received = await exchange(served.rpc.port, opening(), until=b"connection idle", seconds=30)
+    assert b"connection idle" in received

@@ -1,4 +1,4 @@
-"""Cores that this process may use, treatment of denormal floats, and free memory."""
+"""Cores that this process may use, and how its threads treat denormal floats."""
 
 from __future__ import annotations
 
@@ -59,16 +59,4 @@ def flush_denormals() -> bool:
     library.fegetenv(environment)
     environment[_MXCSR] |= _DENORMALS_ARE_ZERO | _FLUSH_TO_ZERO
     library.fesetenv(environment)
-    return True
-
-
-def return_free_memory() -> bool:
-    """Return the memory that the C library holds free to the system; it keeps what lies below a used block otherwise.
-
-    Returns:
-        Whether the C library is glibc, which can do so.
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    ctypes.CDLL(None).malloc_trim(0)
     return True

@@ -35,7 +35,7 @@ class RpcLimits(BaseModel):
         default=256, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one network address."
     )
     max_caller_streams: int = Field(
-        default=128, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one caller."
+        default=64, ge=1, le=1_000_000, description="Maximum streams of requests in progress of one caller."
     )
     reserved_rpcs: int = Field(
         default=64,
@@ -47,7 +47,7 @@ class RpcLimits(BaseModel):
         default=8192, ge=1, le=1_000_000, description="Maximum connections; further ones are closed at once."
     )
     max_connection_rpcs: int = Field(
-        default=512,
+        default=128,
         ge=1,
         le=1_000_000,
         description="Maximum RPCs in progress of one connection; clients hold the rest.",

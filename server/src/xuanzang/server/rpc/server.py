@@ -105,6 +105,11 @@ class RpcServer:
         """Wait until the server stops accepting RPCs by an error of its own; its process must be replaced then."""
         await self._listener.ended()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no RPC of the translation service is in progress."""
+        return not self._gate.running
+
     async def open(self, models: list[str]) -> None:
         """Translate from now on.
 
@@ -152,6 +157,7 @@ class RpcServer:
 def _options(limits: RpcLimits) -> tuple[Option, ...]:
     return (
         ("grpc.max_receive_message_length", limits.max_message_bytes),
+        # Without it gRPC takes up streams as fast as they are reset, and cancels the calls of others in their stead.
         ("grpc.max_concurrent_streams", limits.max_connection_rpcs),
         ("grpc.max_allowed_incoming_connections", limits.max_connections),
         ("grpc.max_connection_idle_ms", round(limits.connection_idle_seconds * 1000)),

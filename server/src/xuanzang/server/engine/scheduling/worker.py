@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
+from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
@@ -59,10 +59,9 @@ class Worker:
                 idle_seconds = None
 
     def _release(self) -> None:
-        """Free the memory of an idle worker."""
+        """Free the memory for keys and values of an idle worker."""
         for runner in self._runners.values():
             runner.release()
-        return_free_memory()
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join, and take one step of each model."""

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import asyncio
+import ctypes
+from types import SimpleNamespace
+
+import pytest
+
+from xuanzang.server import heap
+
+
+async def test_the_heap_is_trimmed_only_while_the_server_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = iter([False, True, False, True])
+    trimmed: list[int] = []
+    looked = asyncio.Event()
+
+    def is_idle() -> bool:
+        answer = next(idle, None)
+        if answer is None:
+            looked.set()
+        return bool(answer)
+
+    monkeypatch.setattr(heap, "_INTERVAL_SECONDS", 0)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(malloc_trim=trimmed.append))
+    trimming = asyncio.create_task(heap.trim_heap_when_idle(is_idle))
+    await looked.wait()
+    trimming.cancel()
+    assert trimmed == [0, 0]
+
+
+async def test_without_glibc_nothing_is_trimmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
+    await heap.trim_heap_when_idle(lambda: True)
