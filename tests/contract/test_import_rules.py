@@ -1,0 +1,81 @@
+"""Every import rule of pyproject.toml holds, and is broken by an import that it is there to forbid."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import grimp
+import pytest
+from importlinter import configuration
+from importlinter.application import use_cases
+from importlinter.application.use_cases import read_user_options
+from importlinter.domain.contract import Contract, registry
+
+ROOT = Path(__file__).parents[2]
+ENGINE = "xuanzang.server.engine"
+
+BREAKING = {
+    "Rooms: the three ends never meet, export reads model, proto knows nobody": (
+        "xuanzang.client._channel",
+        "xuanzang.server.metrics",
+    ),
+    "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.batch", "torch"),
+    "The client needs only grpcio and protobuf": ("xuanzang.client._types", "numpy"),
+    "The network knows nothing of data, training or commands": (
+        "xuanzang.model.transformer",
+        "xuanzang.model.data.dataset",
+    ),
+    "Export: a pipeline over graphs over operators": (
+        "xuanzang.export.operators.attention",
+        "xuanzang.export.exporter",
+    ),
+    "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.service"),
+    "The engine knows neither the wire nor the messages": (f"{ENGINE}.calls.call", "grpc"),
+    "The wire computes nothing": ("xuanzang.server.rpc.requests", "numpy"),
+    "The engine's floors: a call is scheduled, a schedule runs models, models decode": (
+        f"{ENGINE}.decoding.batch",
+        f"{ENGINE}.scheduling.request",
+    ),
+    "A call's floors": (f"{ENGINE}.calls.results", f"{ENGINE}.calls.call"),
+    "The scheduler's floors: workers take from the queue, and requests know neither": (
+        f"{ENGINE}.scheduling.request",
+        f"{ENGINE}.scheduling.worker",
+    ),
+    "The decoder's floors": (f"{ENGINE}.decoding.history", f"{ENGINE}.decoding.batch"),
+    "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
+}
+
+
+@pytest.fixture(scope="module")
+def contracts() -> dict[str, Contract]:
+    configuration.configure()
+    options = read_user_options(str(ROOT / "pyproject.toml"))
+    use_cases._register_contract_types(options)
+    found = {}
+    for contract in options.contracts_options:
+        kind: Any = registry.get_contract_class(contract["type"])
+        found[contract["name"]] = kind(contract["name"], options.session_options, contract)
+    return found
+
+
+@pytest.fixture(scope="module")
+def graph() -> grimp.ImportGraph:
+    return grimp.build_graph("xuanzang", include_external_packages=True, cache_dir=None)
+
+
+def test_every_rule_has_an_import_that_breaks_it(contracts: dict[str, Contract]) -> None:
+    assert set(BREAKING) == set(contracts)
+
+
+@pytest.mark.parametrize("name", BREAKING)
+def test_a_rule_holds_until_the_import_that_it_forbids(
+    name: str, contracts: dict[str, Contract], graph: grimp.ImportGraph
+) -> None:
+    assert contracts[name].check(deepcopy(graph), verbose=False).kept
+    broken = deepcopy(graph)
+    importer, imported = BREAKING[name]
+    assert importer in broken.modules
+    broken.add_import(importer=importer, imported=imported)
+    assert not contracts[name].check(broken, verbose=False).kept
