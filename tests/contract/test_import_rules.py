@@ -23,6 +23,7 @@ BREAKING = {
     ),
     "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.batch", "torch"),
     "The client needs only grpcio and protobuf": ("xuanzang.client._types", "numpy"),
+    "What becomes of a failed call is decided without gRPC": ("xuanzang.client._reliability.plan", "grpc"),
     "The network knows nothing of data, training or commands": (
         "xuanzang.model.transformer",
         "xuanzang.model.data.dataset",
