@@ -11,7 +11,7 @@ from xuanzang.server import heap
 
 async def test_the_heap_is_trimmed_only_while_the_server_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = iter([False, True, False, True])
-    trimmed = []
+    trimmed: list[int] = []
     looked = asyncio.Event()
 
     def is_idle() -> bool:
