@@ -88,6 +88,13 @@ def test_an_address_that_is_taken_is_named(endpoint: MetricsEndpoint, registry: 
         MetricsEndpoint(registry, host="127.0.0.1", port=endpoint.port)
 
 
+def test_a_second_stop_changes_nothing(endpoint: MetricsEndpoint) -> None:
+    endpoint.stop()
+    endpoint.stop()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", endpoint.port), timeout=30)
+
+
 def _closed(connection: socket.socket) -> bool:
     try:
         return connection.recv(1) == b""

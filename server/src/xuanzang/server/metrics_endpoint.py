@@ -48,7 +48,9 @@ class MetricsEndpoint:
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
-        """Stop answering and free the port."""
+        """Stop answering and free the port; once stopped, do nothing."""
+        if self._loop.is_closed():
+            return
         self._run(self._close())
         self._end_thread()
 
