@@ -64,9 +64,9 @@ def add_run(points: Sequence[Point], run: str, rows: Sequence[Point], tokens_per
     """Return the points with those of a run last, as if it went on from where the others ended.
 
     Args:
-        points: Of earlier runs; earlier ones of the same run are replaced.
+        points: Points of earlier runs; earlier ones of the same run are replaced.
         run: Its name.
-        rows: Of its `validations.jsonl`; of those that a resumed run made twice the last counts.
+        rows: Lines of its `validations.jsonl`; of those that a resumed run wrote twice the last counts.
         tokens_per_step: Target tokens, on average.
     """
     kept = [point for point in points if point["run"] != run]
@@ -89,7 +89,7 @@ def draw(points: Sequence[Point], path: Path) -> None:
     """Draw loss and chrF over the target tokens, one line per run.
 
     Args:
-        points: In the order in which they were measured.
+        points: Points in the order of measurement.
         path: SVG file to write; the same points give the same file.
     """
     # Letters as letters: a reader can search and copy them, and the file stays small.

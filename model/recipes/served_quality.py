@@ -19,6 +19,8 @@ from xuanzang.model.evaluation import Evaluation, HeldOutPair, Quality, measure,
 
 TIMEOUT = 600.0
 """Seconds that a translation may take while the server has other work."""
+LISTING_TIMEOUT = 10.0
+"""Seconds that the server may take to list its models."""
 HEAD = """\
 | | sentences | BLEU | chrF2 | length | loops | empty | spans kept |
 |---|---|---|---|---|---|---|---|"""
@@ -76,7 +78,7 @@ def find_model(client: TranslationClient, name: str | None) -> Model:
         LookupError: There is none of that name, or there are several and no name was given.
         TranslationError: The server cannot be reached.
     """
-    models = {model.name: model for model in client.list_models() if model.is_default}
+    models = {model.name: model for model in client.list_models(timeout=LISTING_TIMEOUT) if model.is_default}
     if name is None and len(models) == 1:
         return next(iter(models.values()))
     if name not in models:

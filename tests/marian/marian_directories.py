@@ -47,7 +47,7 @@ def write_directory(
         folder: To write.
         separate: Whether each side has a vocabulary of its own.
         languages: Names that the source vocabulary has pieces for, such as "cmn_Hans".
-        seed: Of the weights.
+        seed: Seed of the weights.
         never: Ids that are never generated, besides padding.
         generation: Other settings of generation_config.json.
         config: Fields of MarianConfig.

@@ -69,7 +69,7 @@ class CallPlan:
     """Plan of one call, asked for steps and informed of what came of them by the client that carries it out.
 
     Args:
-        shared: What all calls of the client share.
+        shared: State that all calls of the client share.
         deadline: Time on the clock at which the call ends.
         size: Size of the request in bytes.
     """
@@ -218,7 +218,7 @@ class SessionPlan:
     """Plan of a call that stays open for many answers: one try at a time, on another address after each failure.
 
     Args:
-        shared: What all calls of the client share.
+        shared: State that all calls of the client share.
     """
 
     def __init__(self, shared: Shared) -> None:

@@ -8,7 +8,7 @@ from xuanzang.model.config import ConfigError
 from xuanzang.model.data.dataset import Batch, PreparedMetadata, PreparedSplit, epoch_batches
 from xuanzang.model.training.processes import Processes
 from xuanzang.model.training.settings import TrainingSettings
-from xuanzang.model.training.state import Progress
+from xuanzang.model.training.state import RunPosition
 
 
 def step_batches(
@@ -16,7 +16,7 @@ def step_batches(
     metadata: PreparedMetadata,
     settings: TrainingSettings,
     processes: Processes,
-    progress: Progress,
+    progress: RunPosition,
 ) -> Iterator[list[Batch]]:
     """Yield this process's batches of each optimiser step, from the position of the run until `max_steps`.
 

@@ -21,7 +21,7 @@ OPTIMIZER_FILE = "optimizer.safetensors"
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Progress:
+class RunPosition:
     """Position of a run."""
 
     step: int = 0
@@ -45,7 +45,7 @@ class TrainingState:
     model: nn.Module
     average: WeightAverage
     optimizers: Optimizers
-    progress: Progress
+    progress: RunPosition
 
     def save(self, folder: Path, data_sha256: str) -> None:
         """Write everything that an exact resume needs, or nothing.
@@ -92,11 +92,11 @@ class TrainingState:
             tensor.copy_(read[name])
 
 
-def _read_progress(path: Path, data_sha256: str) -> Progress:
+def _read_progress(path: Path, data_sha256: str) -> RunPosition:
     try:
         state: dict[str, Any] = json.loads(path.read_text())
         if state.pop("data_sha256", data_sha256) != data_sha256:
             raise CheckpointError(f"{path}: this run was trained on other data; give the new run another output folder")
-        return Progress(**state)
+        return RunPosition(**state)
     except (OSError, TypeError, json.JSONDecodeError) as error:
         raise CheckpointError(f"{path}: {error}") from error

@@ -24,7 +24,7 @@ from xuanzang.model.training.optimizers import Optimizers
 from xuanzang.model.training.processes import Processes
 from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
 from xuanzang.model.training.settings import TrainingSettings, model_config
-from xuanzang.model.training.state import Progress, TrainingState
+from xuanzang.model.training.state import RunPosition, TrainingState
 from xuanzang.model.training.validator import Validator
 from xuanzang.model.transformer import Transformer
 
@@ -71,7 +71,7 @@ class Trainer:
                 adam_factor=settings.adam_factor,
                 weight_decay=settings.weight_decay,
             ),
-            progress=Progress(),
+            progress=RunPosition(),
         )
         self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
         objective = Objective(
@@ -84,7 +84,7 @@ class Trainer:
         self._objective = torch.compile(objective, dynamic=True) if settings.compile else objective
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> RunPosition:
         """Position of the run."""
         return self.state.progress
 
