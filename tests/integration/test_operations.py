@@ -99,7 +99,8 @@ async def test_sigterm_answers_accepted_requests_and_exits_with_0(start_process:
     # also watches the server's health until it stops.
     codes = [line["code"] for line in server.logged("rpc") if not line["method"].startswith("grpc.health.")]
     assert codes.count("OK") == len(translated)
-    assert set(codes) <= {"OK", "UNAVAILABLE"}
+    # On a busy machine the client may take a connection for broken, and cancels and repeats its calls.
+    assert set(codes) <= {"OK", "UNAVAILABLE", "CANCELLED"}
     assert server.logged("stopped")[0]["drained"] is True
 
 
