@@ -13,6 +13,7 @@ import pytest
 from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.export.__main__ import main
 from xuanzang.export.bundle.folder import next_version, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.certification.certificate import ParityError
@@ -203,3 +204,14 @@ def test_the_command_line_says_in_one_line_what_is_wrong(
     assert result.returncode == code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_help_shows_no_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["xuanzang-export", "--help"])
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main()
+    flags = capsys.readouterr().out.split("\noptions:\n", 1)[1]
+    assert {"--card PATH", "--version N", "--max-bleu-change X", "--test NAME=PATH"} <= {
+        " ".join(line.split()[:2]) for line in flags.splitlines() if line.startswith("  --")
+    }
