@@ -13,6 +13,7 @@ import pytest
 from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.export.__main__ import main
 from xuanzang.export.bundle.folder import next_version, write_bundle
 from xuanzang.export.calibration import calibrate, calibration_ids
 from xuanzang.export.certification.certificate import ParityError
@@ -72,6 +73,11 @@ def test_an_int8_bundle_lists_every_file_with_its_digest(
     for precision in ("float32", "int8"):  # the same sentences have the same scores wherever they stand
         found = {metric: compared["valid"][f"{precision}_{metric}"] for metric in ("bleu", "chrf")}
         assert found == certificate["quality"][f"onnx_{precision}"]
+    for metric in ("bleu", "chrf"):
+        change, low, high = (compared["train"][f"int8_{metric}_change{end}"] for end in ("", "_low", "_high"))
+        scores = [compared["train"][f"{precision}_{metric}"] for precision in ("float32", "int8")]
+        assert change == pytest.approx(scores[1] - scores[0], abs=0.002)
+        assert low <= high
     assert "| train (48) |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
@@ -90,22 +96,33 @@ def test_a_float16_bundle_keeps_keys_and_values_in_16_bits_and_scores_in_32(
     assert "| pairs | float32 | float16 |" in (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
 
 
+def changed(bleu: tuple[float, float, float], chrf: tuple[float, float, float]) -> dict[str, float]:
+    """Return a row of `shipped_quality` with a change of each metric and the ends of its interval."""
+    quality = {"sentences": 300.0}
+    for metric, change in (("bleu", bleu), ("chrf", chrf)):
+        names = (f"int8_{metric}_change", f"int8_{metric}_change_low", f"int8_{metric}_change_high")
+        quality |= dict(zip(names, change, strict=True))
+    return quality
+
+
 @pytest.mark.parametrize(
-    ("int8", "fault"),
+    ("bleu", "chrf", "faults"),
     [
-        ((20.0, 45.0), None),
-        ((20.29, 44.81), None),
-        ((20.4, 45.0), r"\+0.40 bleu on web"),
-        ((20, 44.7), "-0.30 chrf on web"),
+        ((0.0, -0.1, 0.1), (0.0, -0.1, 0.1), ()),
+        ((4.0, 3.0, 5.0), (0.3, 0.25, 0.4), ()),  # a gain, however sure
+        ((-0.9, -2.0, -0.29), (-0.5, -1.0, 0.1), ()),  # losses that the sample leaves in doubt
+        ((-0.9, -1.5, -0.31), (0.0, -0.1, 0.1), ("0.90 BLEU lost on web (90 % interval 0.31 to 1.50, 300 pairs)",)),
+        ((-1.0, -1.2, -0.8), (-0.3, -0.4, -0.21), ("1.00 BLEU lost on web", "0.30 chrF lost on web")),
     ],
 )
-def test_int8_must_do_as_well_as_float32_and_no_better(
-    tmp_path: Path, int8: tuple[float, float], fault: str | None
+def test_only_a_loss_beyond_doubt_is_refused(
+    tmp_path: Path, bleu: tuple[float, float, float], chrf: tuple[float, float, float], faults: tuple[str, ...]
 ) -> None:
-    quality = {"float32_bleu": 20.0, "float32_chrf": 45.0, "int8_bleu": int8[0], "int8_chrf": int8[1]}
     settings = export_settings(tmp_path, tmp_path, tmp_path)
-    with pytest.raises(ParityError, match=fault) if fault else nullcontext():
-        require_quality({"web": quality}, "int8", settings)
+    with pytest.raises(ParityError) if faults else nullcontext() as refused:
+        require_quality({"web": changed(bleu, chrf)}, "int8", settings)
+    for part in (*faults, "--calibration-sentences", "--precision", "--max-bleu-change") if faults else ():
+        assert part in str(refused.value)  # type: ignore[union-attr]
 
 
 def test_the_certificate_holds_parity_quality_speed_and_samples(tiny_bundle_repository: Path) -> None:
@@ -187,3 +204,14 @@ def test_the_command_line_says_in_one_line_what_is_wrong(
     assert result.returncode == code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_help_shows_no_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["xuanzang-export", "--help"])
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main()
+    flags = capsys.readouterr().out.split("\noptions:\n", 1)[1]
+    assert {"--card PATH", "--version N", "--max-bleu-change X", "--test NAME=PATH"} <= {
+        " ".join(line.split()[:2]) for line in flags.splitlines() if line.startswith("  --")
+    }

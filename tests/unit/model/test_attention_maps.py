@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ import torch
 
 from xuanzang.model.attention import scaled_dot_product_attention
 from xuanzang.model.attention_maps import attention_maps
+from xuanzang.model.attention_pictures import Panel, PictureError, save_with_matplotlib
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.layers import EncoderLayer
 from xuanzang.model.transformer import Transformer
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture
@@ -71,12 +75,42 @@ def test_numbers_are_written_as_json_and_npz(checkpoint: Checkpoint, tmp_path: P
         np.testing.assert_array_equal(arrays["encoder_self_attention"], maps.encoder_self_attention)
 
 
-@pytest.mark.filterwarnings("ignore:Glyph")  # where no Chinese font is installed
-def test_a_picture_is_drawn(checkpoint: Checkpoint, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    maps = attention_maps(checkpoint, "猫 $狗", "dog cat $")
-    maps.save(tmp_path / "maps.png")
-    assert (tmp_path / "maps.png").read_bytes().startswith(b"\x89PNG")
+def test_svg_holds_the_labels_as_text_and_a_square_for_every_weight(checkpoint: Checkpoint, tmp_path: Path) -> None:
+    maps = attention_maps(checkpoint, "猫 <狗", "dog & cat")
+    maps.save(tmp_path / "maps.svg")
+    root = ET.fromstring((tmp_path / "maps.svg").read_text(encoding="utf-8"))
+    labels = [element.text for element in root.iter(f"{SVG}text")]
+    pieces = [*maps.source_pieces, *maps.target_input_pieces, *maps.target_output_pieces]
+    assert set(pieces) <= set(labels)
+    assert any("猫" in (label or "") for label in labels)
+    layers = (*maps.encoder_self_attention, *maps.decoder_self_attention, *maps.cross_attention)
+    squares = [element for element in root.iter(f"{SVG}rect") if element.get("fill-opacity")]
+    assert len(squares) == sum(int((heads.mean(axis=0) > 0.005).sum()) for heads in layers)
+
+
+def panels(label: str) -> list[list[Panel]]:
+    return [[Panel(title="cross", weights=np.eye(2, dtype=np.float32), queries=["a", label], keys=["b", "$"])]]
+
+
+@pytest.fixture
+def _only_the_font_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    font_manager = pytest.importorskip("matplotlib.font_manager")
+    own = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+
+
+@pytest.mark.usefixtures("_only_the_font_of_matplotlib")
+@pytest.mark.parametrize("ending", ["png", "pdf"])
+def test_a_picture_is_drawn_if_a_font_has_its_labels(tmp_path: Path, ending: str) -> None:
+    save_with_matplotlib(panels("ö▁"), tmp_path / f"maps.{ending}")
+    assert (tmp_path / f"maps.{ending}").read_bytes()[:5] in {b"\x89PNG\r", b"%PDF-"}
+
+
+@pytest.mark.usefixtures("_only_the_font_of_matplotlib")
+def test_without_a_font_for_its_labels_a_picture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=r"no installed font has the characters 狗猫: .*\.svg.*fonts-noto-cjk"):
+        save_with_matplotlib(panels("猫狗"), tmp_path / "maps.png")
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_kind_of_file_is_refused(checkpoint: Checkpoint, tmp_path: Path) -> None:

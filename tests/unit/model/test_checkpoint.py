@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -41,6 +42,19 @@ def test_half_precision_weights_load_into_float32(saved: Path) -> None:
     path = saved / "model.safetensors"
     save_file({name: tensor.bfloat16() for name, tensor in load_file(path).items()}, path)
     assert all(parameter.dtype == torch.float32 for parameter in load_checkpoint(saved).model.parameters())
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
+def test_files_have_the_mode_that_the_umask_gives(saved: Path, tmp_path: Path, umask: int, mode: int) -> None:
+    checkpoint, before = load_checkpoint(saved), os.umask(umask)
+    try:
+        weights = dict(checkpoint.model.named_parameters())
+        save_checkpoint(tmp_path / "again", weights, checkpoint.model.config, saved, {})
+    finally:
+        os.umask(before)
+    assert {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "again").iterdir()} == dict.fromkeys(
+        (path.name for path in saved.iterdir()), mode
+    )
 
 
 def test_every_fault_of_the_weights_is_listed(saved: Path) -> None:

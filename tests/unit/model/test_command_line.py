@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -219,6 +220,9 @@ def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str], command: s
     for flag in (line.split()[0] for line in described.splitlines() if line.startswith("  --")):
         explanation = described.split(f"  {flag}", 1)[1].split("\n  --", 1)[0]
         assert len(explanation.split()) > 4, flag
+    assert not re.search(
+        r"^  --\S+ .*\b(int|float|str|list|dict|Path|null)\b(\[|\]|,|\}| {2}|$)", described, re.MULTILINE
+    )
 
 
 def test_the_first_interrupt_sets_the_event_and_the_second_acts_as_usual() -> None:

@@ -92,15 +92,17 @@ def test_tokenisers_can_be_taken_over(settings: PrepareSettings, tmp_path: Path)
     assert (tmp_path / "tuning" / "source.spm").read_bytes() == (tmp_path / "data" / "source.spm").read_bytes()
     assert texts(tmp_path / "tuning", "train") == texts(tmp_path / "data", "train")
     with pytest.raises(CorpusError, match="no tokenisers can be taken from"):
-        prepare(settings.model_copy(update={"tokenizers_from": tmp_path / "corpora"}))
+        prepare(settings.model_copy(update={"tokenizers_from": tmp_path / "corpora", "overwrite": True}))
 
 
 def test_preparing_again_gives_the_same_ids(settings: PrepareSettings) -> None:
-    assert prepare(settings).data_sha256 == prepare(settings).data_sha256
+    again = settings.model_copy(update={"overwrite": True})
+    assert prepare(settings).data_sha256 == prepare(again).data_sha256
 
 
 def test_a_failure_leaves_the_old_folder_as_it_was(settings: PrepareSettings, tmp_path: Path) -> None:
     before = prepare(settings)
+    settings = settings.model_copy(update={"overwrite": True})
     write(tmp_path / "corpora" / "broken.tsv", [("no tab",)])  # type: ignore[list-item]
     with pytest.raises(CorpusError, match=r"broken\.tsv:1: expected source<TAB>target"):
         prepare(settings)
@@ -134,6 +136,17 @@ def test_a_folder_with_other_things_in_it_is_never_replaced(settings: PrepareSet
     with pytest.raises(CorpusError, match="is not a folder of prepared data"):
         prepare(settings)
     assert keepsake.exists()
+
+
+def test_prepared_data_are_replaced_only_on_request(settings: PrepareSettings) -> None:
+    prepare(settings)
+    before = {path.name: path.read_bytes() for path in settings.output.iterdir()}
+    settings = settings.model_copy(update={"swap": True, "source_language": "en", "target_language": "zh"})
+    with pytest.raises(CorpusError, match="holds prepared data already; give --overwrite to replace them"):
+        prepare(settings)
+    assert {path.name: path.read_bytes() for path in settings.output.iterdir()} == before
+    prepare(settings.model_copy(update={"overwrite": True}))
+    assert texts(settings.output, "train")[0] == ANIMALS[0][::-1]
 
 
 def test_a_negative_weight_is_refused(settings: PrepareSettings) -> None:
@@ -173,6 +186,7 @@ def test_made_pairs_come_as_corpora_of_their_own_and_the_same_ones_again(setting
     metadata = prepare(settings)
     assert (metadata.corpora, metadata.weights) == (["one", "two", "copying", "passing"], [1.0, 0.5, 1.0, 1.0])
     made = texts(settings.output, "train")
+    settings = settings.model_copy(update={"overwrite": True})
     assert prepare(settings).data_sha256 == metadata.data_sha256
     assert prepare(settings.model_copy(update={"seed": 1})).data_sha256 != metadata.data_sha256
     passing = made[-2:]

@@ -12,6 +12,7 @@ from torch import Tensor
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
 from xuanzang.model.config import ConfigError
 from xuanzang.model.data.dataset import Batch, epoch_batches
+from xuanzang.model.training import trainer as trainer_module
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.trainer import DivergedError, Trainer
 from xuanzang.model.translation import translate_texts
@@ -185,8 +186,16 @@ def test_a_damaged_run_is_refused_by_the_name_of_the_file(settings: TrainingSett
 
 def test_a_run_of_another_shape_or_other_data_is_refused(settings: TrainingSettings) -> None:
     RecordingTrainer(settings).train()
-    with pytest.raises(CheckpointError, match=r"missing encoder_layers\.2"):
-        Trainer(change(settings, encoder_layers=3)).run()
+    for option, difference in (
+        ({"encoder_layers": 3}, "encoder_layers unset → 3"),
+        ({"preset": "small"}, "preset tiny → small"),
+        ({"optimizer": "muon"}, "optimizer adam → muon"),
+    ):
+        with pytest.raises(CheckpointError) as refused:
+            Trainer(change(settings, **option)).run()
+        assert str(refused.value) == (
+            f"{settings.output}: this run is of another shape ({difference}); give the new run another output folder"
+        )
     path = settings.output / "last" / "state.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"data_sha256": "0"}))
     with pytest.raises(CheckpointError, match="trained on other data"):
@@ -195,7 +204,7 @@ def test_a_run_of_another_shape_or_other_data_is_refused(settings: TrainingSetti
 
 def test_a_run_of_another_optimiser_is_refused(settings: TrainingSettings) -> None:
     RecordingTrainer(settings).train()
-    with pytest.raises(CheckpointError, match=r"optimizer\.safetensors: missing .*momentum_buffer"):
+    with pytest.raises(CheckpointError, match=r"of another shape \(optimizer adam → muon\)"):
         Trainer(change(settings, optimizer="muon")).run()
 
 
@@ -210,6 +219,77 @@ def test_validations_count_the_target_tokens_seen(settings: TrainingSettings) ->
     order = epoch_batches(trainer.train_split, trainer.metadata.weights, settings.batch_tokens, settings.seed, 0)
     expected = sum(trainer.train_split.batch(indices).target_tokens for indices in order[:4])
     assert trainer.progress.target_tokens == expected
+
+
+def test_a_resume_with_other_settings_says_which(settings: TrainingSettings, caplog: pytest.LogCaptureFixture) -> None:
+    RecordingTrainer(settings, 3).train()
+    settings = change(settings, batch_tokens=128, learning_rate=5e-4, schedule="linear", save_every=1)
+    with caplog.at_level("INFO"):
+        assert len(RecordingTrainer(settings, 1).train()) == 1
+    expected = "batch_tokens 256 → 128, schedule inverse_sqrt → linear, learning_rate 0.001 → 0.0005"
+    assert f"resuming after step 3 with {expected}" in caplog.messages
+    with caplog.at_level("INFO"):
+        RecordingTrainer(settings).train()
+    assert "resuming after step 4" in caplog.messages
+
+
+def test_a_resume_that_forgets_a_setting_is_refused(settings: TrainingSettings) -> None:
+    RecordingTrainer(change(settings, learning_rate=5e-4, save_every=2, patience=7), 3).train()
+    given = settings.model_dump(exclude_unset=True, exclude={"batch_tokens"})
+    with pytest.raises(CheckpointError) as refused:
+        Trainer(TrainingSettings.model_validate(given)).run()
+    assert str(refused.value) == (
+        f"{settings.output}: this run has other settings (batch_tokens 256 → 4096, learning_rate 0.0005 → 0.001): "
+        "repeat its command, or give --batch-tokens --learning-rate to change them"
+    )
+
+
+def test_a_run_that_was_saved_without_its_settings_is_resumed(settings: TrainingSettings) -> None:
+    RecordingTrainer(settings, 3).train()
+    path = settings.output / "last" / "state.json"
+    state = json.loads(path.read_text())
+    del state["settings"], state["threads"]
+    path.write_text(json.dumps(state))
+    assert len(RecordingTrainer(change(settings, batch_tokens=128)).train()) == 3
+    assert json.loads(path.read_text())["settings"]["batch_tokens"] == 128
+
+
+def test_weights_of_another_shape_are_refused_in_one_sentence(settings: TrainingSettings, tmp_path: Path) -> None:
+    RecordingTrainer(settings).train()
+    deeper = change(settings, output=tmp_path / "deep", init_from=settings.output / "best", preset="small")
+    with pytest.raises(CheckpointError, match=r"does not fit the model: .* and \d+ more$") as refused:
+        Trainer(deeper)
+    assert len(str(refused.value)) < 600
+
+
+@pytest.fixture
+def _two_threads_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trainer_module, "usable_threads", lambda: 2)
+
+
+@pytest.mark.usefixtures("_two_threads_usable")
+def test_trial_steps_leave_the_run_as_it_was(settings: TrainingSettings, tmp_path: Path) -> None:
+    losses = RecordingTrainer(change(settings, output=tmp_path / "plain")).train()
+    trainer = RecordingTrainer(settings)
+    trainer.set_threads()
+    torch.set_num_threads(1)
+    assert trainer.train() == losses
+
+
+@pytest.mark.usefixtures("_two_threads_usable")
+def test_a_resumed_run_keeps_its_threads_and_a_flag_sets_others(
+    settings: TrainingSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    trainer = RecordingTrainer(settings, 1)
+    trainer.set_threads(2)
+    trainer.train()
+    torch.set_num_threads(1)
+    with caplog.at_level("INFO"):
+        Trainer(settings).set_threads()
+    assert torch.get_num_threads() == 2
+    assert "training with 2 of 2 CPU threads: as this run began (--threads sets another)" in caplog.messages
+    Trainer(settings).set_threads(1)
+    assert torch.get_num_threads() == 1
 
 
 def test_a_state_without_the_digest_of_its_data_is_resumed(settings: TrainingSettings) -> None:

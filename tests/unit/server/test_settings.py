@@ -96,3 +96,13 @@ def test_an_address_is_split_into_host_and_port(address: str, parts: tuple[str, 
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match="must be host:port"):
         split_address(address)
+
+
+def test_help_shows_no_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        read_settings(["--help"])
+    flags = capsys.readouterr().out.split("\noptions:\n", 1)[1]
+    shown = {" ".join(line.split()[:2]) for line in flags.splitlines() if line.startswith("  --")}
+    assert {"--models PATH", "--address HOST:PORT", "--workers N", "--drain-timeout-seconds SECONDS"} <= shown
+    assert not {flag for flag in shown if flag.split()[1] in {"int", "float", "str", "Path"}}

@@ -7,13 +7,14 @@ import sys
 from typing import ClassVar
 
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
 from xuanzang.export.certification.certificate import ParityError
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import CheckpointError
 from xuanzang.model.data.corpus import CorpusError
+from xuanzang.model.flags import add_argument
 
 
 class _Command(ExportSettings, BaseSettings):
@@ -24,7 +25,11 @@ class _Command(ExportSettings, BaseSettings):
     """
 
     model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
-        cli_prog_name="xuanzang-export", cli_kebab_case=True, cli_implicit_flags=True, cli_enforce_required=True
+        cli_prog_name="xuanzang-export",
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        cli_enforce_required=True,
     )
 
     def cli_cmd(self) -> None:
@@ -36,7 +41,7 @@ def main() -> None:
     """Run the command; exits 1 if the export is refused, 2 if the arguments are."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
-        CliApp.run(_Command)
+        CliApp.run(_Command, cli_settings_source=CliSettingsSource(_Command, add_argument_method=add_argument))
     except ValidationError as error:
         faults = "; ".join(f"--{'.'.join(map(str, e['loc'])).replace('_', '-')}: {e['msg']}" for e in error.errors())
         sys.exit(f"xuanzang-export: {faults}")

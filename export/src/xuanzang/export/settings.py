@@ -44,9 +44,10 @@ class ExportSettings(BaseModel):
     test_sentences: int = Field(default=2000, ge=1)
     """Pairs of `valid` and of each test translated to compare the precision with float32."""
     max_bleu_change: float = Field(default=0.3, gt=0)
-    """Maximum difference in BLEU from the float32 graphs, on `valid` and on each test."""
+    """Maximum loss in BLEU against the float32 graphs, on `valid` and on each test. An export is refused only if the
+    loss exceeds it with 95 % confidence; a gain never counts."""
     max_chrf_change: float = Field(default=0.2, gt=0)
-    """Maximum difference in chrF from the float32 graphs, on `valid` and on each test."""
+    """The same for chrF."""
     shortlist: Path | None = None
     """Table from `xuanzang-model shortlist`; the bundle then allows decoding with the pieces that a source suggests."""
     card: Path | None = None

@@ -18,7 +18,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from xuanzang.model.attention_maps import PictureError
+from xuanzang.model.attention_pictures import PictureError
 from xuanzang.model.commands import (
     AttentionCommand,
     EvaluateCommand,
@@ -29,6 +29,7 @@ from xuanzang.model.commands import (
     TrainCommand,
     TranslateCommand,
 )
+from xuanzang.model.flags import add_argument
 from xuanzang.model.training.trainer import DivergedError
 
 PROGRAM = "xuanzang-model"
@@ -111,7 +112,7 @@ def _add_argument(parser: ArgumentParser, *names: str, **options: Any) -> Action
         options |= {"action": "extend", "nargs": "+"}
     elif options.get("nargs") in ("*", "+"):
         options["type"] = _quote
-    return parser.add_argument(*names, **options)
+    return add_argument(parser, *names, **options)
 
 
 def _quote(text: str) -> str:

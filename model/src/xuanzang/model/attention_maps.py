@@ -16,25 +16,12 @@ import torch
 from torch import nn
 
 from xuanzang.model.attention import MultiHeadAttention
+from xuanzang.model.attention_pictures import Panel, save_with_matplotlib, svg
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.transformer import Transformer
 from xuanzang.model.translation import translate_ids
 
-# matplotlib brings none, and falls back to another font only by its name.
-_CHINESE_FONTS = (
-    "Noto Sans CJK SC",
-    "Source Han Sans SC",
-    "WenQuanYi Zen Hei",
-    "PingFang SC",
-    "Microsoft YaHei",
-    "SimHei",
-)
-
 Weights = npt.NDArray[np.float32]
-
-
-class PictureError(RuntimeError):
-    """A picture was requested, but matplotlib is not installed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +46,13 @@ class AttentionMaps:
 
         Raises:
             ValueError: The name has another ending.
-            PictureError: matplotlib is not installed.
+            PictureError: matplotlib or a font is not installed, which .svg does not need.
         """
         writers: dict[str, Callable[[AttentionMaps, Path], None]] = {
             ".json": _save_json,
             ".npz": _save_npz,
             ".png": _save_picture,
-            ".svg": _save_picture,
+            ".svg": _save_svg,
             ".pdf": _save_picture,
         }
         if path.suffix not in writers:
@@ -141,33 +128,25 @@ def _save_npz(maps: AttentionMaps, path: Path) -> None:
     np.savez_compressed(path, **arrays)
 
 
+def _save_svg(maps: AttentionMaps, path: Path) -> None:
+    path.write_text(svg(_panels(maps)), encoding="utf-8")
+
+
 def _save_picture(maps: AttentionMaps, path: Path) -> None:
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415 - optional
-        from matplotlib.figure import Figure  # noqa: PLC0415
-        from matplotlib.font_manager import get_font_names  # noqa: PLC0415
-    except ImportError as error:
-        raise PictureError("pictures need matplotlib: pip install 'xuanzang-model[plots]'") from error
-    installed = set(get_font_names())
-    fonts = ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed)]
+    save_with_matplotlib(_panels(maps), path)
+
+
+def _panels(maps: AttentionMaps) -> list[list[Panel]]:
+    """Return the mean over heads of every layer, a row for each kind of attention."""
     rows = (
         ("encoder", maps.encoder_self_attention, maps.source_pieces, maps.source_pieces),
         ("decoder", maps.decoder_self_attention, maps.target_input_pieces, maps.target_input_pieces),
         ("cross", maps.cross_attention, maps.target_output_pieces, maps.source_pieces),
     )
-    columns = max(len(weights) for _, weights, _, _ in rows)
-    side = 1.5 + 0.22 * max(len(maps.source_pieces), len(maps.target_input_pieces))
-    figure = Figure(figsize=(side * columns, side * len(rows)), layout="constrained")
-    axes = figure.subplots(len(rows), columns, squeeze=False)
-    for ax in axes.flat:
-        ax.set_axis_off()
-    for (title, weights, queries, keys), row_axes in zip(rows, axes, strict=True):
-        for layer, ax in zip(range(len(weights)), row_axes, strict=False):
-            ax.set_axis_on()
-            ax.imshow(weights[layer].mean(axis=0), vmin=0, vmax=1, cmap="Blues")
-            ax.set_title(f"{title}, layer {layer}")
-            ax.set_xticks(range(len(keys)), keys, rotation=90, parse_math=False, fontfamily=fonts)
-            ax.set_yticks(range(len(queries)), queries, parse_math=False, fontfamily=fonts)
-    # SVG keeps text as text, for the fonts of the viewer.
-    with rc_context({"svg.fonttype": "none"}):
-        figure.savefig(path)
+    return [
+        [
+            Panel(title=f"{title}, layer {layer}", weights=heads.mean(axis=0), queries=queries, keys=keys)
+            for layer, heads in enumerate(weights)
+        ]
+        for title, weights, queries, keys in rows
+    ]

@@ -23,7 +23,7 @@ from xuanzang.model.data.dataset import (
     TARGET_TOKENIZER_FILE,
     PreparedMetadata,
 )
-from xuanzang.model.folders import replacing, settled
+from xuanzang.model.folders import replacing, settled, with_usual_mode
 from xuanzang.model.tokenizer import TableTokenizer, Tokenizer, normalize, read_table
 from xuanzang.model.transformer import Transformer
 
@@ -35,6 +35,9 @@ ORIGIN_FILE = "origin.md"
 _FILES = (WEIGHTS_FILE, CONFIG_FILE, TRAINING_FILE, METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)
 # Only of models that were trained elsewhere; the last is their own README.
 _OTHER_FILES = (SOURCE_TABLE_FILE, TARGET_TABLE_FILE, ORIGIN_FILE)
+
+# A model of another shape differs in hundreds of tensors.
+_NAMED = 5
 
 T = TypeVar("T")
 
@@ -69,7 +72,8 @@ class Checkpoint:
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by name; no two may share memory, as those of `named_parameters` never do."""
-    save_file({name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}, path)
+    values = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
+    with_usual_mode(path, lambda file: save_file(values, file))
 
 
 def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
@@ -83,7 +87,7 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
         Tensors by name, on the CPU.
 
     Raises:
-        CheckpointError: The file is damaged, or has missing, unexpected or misshapen tensors; all are listed.
+        CheckpointError: The file is damaged, or has missing, unexpected or misshapen tensors; some are named.
     """
     try:
         tensors = load_file(path)
@@ -97,7 +101,8 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
         if shapes[name] != tensors[name].shape
     ]
     if faults:
-        raise CheckpointError(f"{path}: " + "; ".join(sorted(faults)))
+        more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
+        raise CheckpointError(f"{path} does not fit the model: {'; '.join(sorted(faults)[:_NAMED])}{more}")
     return tensors
 
 

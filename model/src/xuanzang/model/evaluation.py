@@ -46,11 +46,20 @@ def score_translations(translations: Sequence[str], references: Sequence[str], t
         references: References, one per sentence.
         target_language: BCP-47 code, which chooses the tokenisation.
     """
-    primary = target_language.split("-", maxsplit=1)[0].lower()
-    bleu, chrf = BLEU(tokenize={"zh": "zh", "ja": "char"}.get(primary, "13a")), CHRF()
+    bleu, chrf = score_metrics(target_language)
     bleu_score = bleu.corpus_score(translations, [references])
     chrf_score = chrf.corpus_score(translations, [references])
     return Scores(bleu_score.score, chrf_score.score, str(bleu.get_signature()), str(chrf.get_signature()))
+
+
+def score_metrics(target_language: str) -> tuple[BLEU, CHRF]:
+    """Return the metrics that `score_translations` computes.
+
+    Args:
+        target_language: BCP-47 code, which chooses the tokenisation.
+    """
+    primary = target_language.split("-", maxsplit=1)[0].lower()
+    return BLEU(tokenize={"zh": "zh", "ja": "char"}.get(primary, "13a")), CHRF()
 
 
 class Faults(NamedTuple):

@@ -1,9 +1,9 @@
-"""Replacement of folders as a whole."""
+"""Replacement of folders as a whole, and the mode of files in them."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,6 +24,17 @@ def replacing(folder: Path) -> Iterator[Path]:
         folder.rename(old)
     scratch.rename(folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def with_usual_mode(path: Path, write: Callable[[Path], object]) -> None:
+    """Let a function write a file, and leave the file with the mode that files of this process have.
+
+    safetensors renames a temporary file that nobody but its owner may read, whatever the umask says.
+    """
+    path.touch()
+    mode = path.stat().st_mode
+    write(path)
+    path.chmod(mode)
 
 
 def recover(folder: Path) -> None:

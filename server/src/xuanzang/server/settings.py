@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 import sys
+from argparse import Action, ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,7 +23,7 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.rpc.limits import RpcLimits
@@ -31,6 +32,9 @@ PROGRAM = "xuanzang-server"
 
 _PREFIX = "XUANZANG_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
+
+_VALUES_BY_NAME = {"address": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
+_VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
 
 
 class HostAndPort(NamedTuple):
@@ -143,11 +147,21 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """
     try:
-        return CliApp.run(Settings, cli_args=list(arguments))
+        source: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, add_argument_method=_add_argument)
+        return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=source)
     except ValidationError as error:
         for fault in error.errors():
             sys.stderr.write(f"{PROGRAM}: error: {_fault_line(fault['loc'], fault['msg'], fault['input'])}\n")
         raise SystemExit(2) from None
+
+
+def _add_argument(parser: ArgumentParser, *names: str, **options: Any) -> Action:
+    """Add a flag whose value is shown as N or PATH, where pydantic-settings gives Python's types."""
+    kind = options.get("metavar")
+    by_name = (word for ending, word in _VALUES_BY_NAME.items() if names[-1].endswith(ending))
+    if kind in _VALUES_BY_TYPE:
+        options["metavar"] = next(by_name, _VALUES_BY_TYPE[kind])
+    return parser.add_argument(*names, **options)
 
 
 def _fault_line(location: tuple[int | str, ...], message: str, value: object) -> str:

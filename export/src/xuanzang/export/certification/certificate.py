@@ -33,7 +33,8 @@ class Certificate(BaseModel):
     quality_sentences: int
     """Sentences translated for `quality`."""
     shipped_quality: dict[str, dict[str, float]]
-    """By name of the pairs: sentences, and BLEU and chrF of the float32 graphs and the shipped; empty for float32."""
+    """By name of the pairs: sentences, BLEU and chrF of the float32 graphs and the shipped, and of each the change with
+    its 90 % interval (`…_change`, `…_change_low`, `…_change_high`); empty for float32."""
     signatures: list[str]
     """sacreBLEU's signatures of BLEU and chrF."""
     step_milliseconds: dict[str, dict[str, float]]

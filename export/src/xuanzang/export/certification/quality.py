@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sacrebleu.metrics import BLEU, CHRF
+
 from xuanzang.export.certification.certificate import ParityError
 from xuanzang.export.certification.parity import target_limit
+from xuanzang.export.certification.resampling import paired_change
 from xuanzang.export.certification.runner import OnnxModel, translate_batch
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import Pair
-from xuanzang.model.evaluation import Scores, score_translations
+from xuanzang.model.evaluation import Scores, score_metrics, score_translations
 from xuanzang.model.search import Hypothesis
 from xuanzang.model.translation import translate_by_length, translate_ids
 
 Translations = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each sentence, best first."""
+
+METRICS = {"bleu": "BLEU", "chrf": "chrF"}
+"""Names of the metrics for people, by their names in keys and flags."""
 
 
 def torch_translations(
@@ -47,33 +53,43 @@ def translate_together(
 
 def score(checkpoint: Checkpoint, found: Translations, pairs: Sequence[Pair]) -> Scores:
     """Return BLEU and chrF of the best hypotheses of the sources of pairs."""
-    texts = [checkpoint.target_tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found]
-    return score_translations(texts, [pair.target for pair in pairs], checkpoint.metadata.target_language)
+    references = [pair.target for pair in pairs]
+    return score_translations(_best_texts(checkpoint, found), references, checkpoint.metadata.target_language)
 
 
 def compare_precisions(
     checkpoint: Checkpoint, found: Mapping[str, Translations], pairs: Sequence[Pair], settings: ExportSettings
 ) -> dict[str, float]:
-    """Return BLEU and chrF of each precision on the first of the same pairs.
+    """Return BLEU and chrF of each precision on the first of the same pairs, and how much they change.
 
     Args:
         checkpoint: Exported model.
-        found: Translations of the pairs, by precision.
+        found: Translations of the pairs, by precision: float32 first, the shipped last.
         pairs: Held-out pairs.
         settings: Settings with the number of pairs to compare.
     """
     pairs = pairs[: settings.test_sentences]
+    texts = {name: _best_texts(checkpoint, translations[: len(pairs)]) for name, translations in found.items()}
+    references, language = [pair.target for pair in pairs], checkpoint.metadata.target_language
     quality: dict[str, float] = {"sentences": len(pairs)}
-    for precision, translations in found.items():
-        scores = score(checkpoint, translations[: len(pairs)], pairs)
+    for precision, translations in texts.items():
+        scores = score_translations(translations, references, language)
         quality |= {f"{precision}_bleu": round(scores.bleu, 3), f"{precision}_chrf": round(scores.chrf, 3)}
+    before, shipped = texts["float32"], list(texts)[-1]
+    metrics: tuple[BLEU | CHRF, ...] = score_metrics(language)
+    for name, metric in zip(METRICS, metrics, strict=True):
+        change = paired_change(metric, before, texts[shipped], references)
+        quality |= {
+            f"{shipped}_{name}_change{end}": round(value, 3)
+            for end, value in zip(("", "_low", "_high"), change, strict=True)
+        }
     return quality
 
 
 def require_quality(
     shipped_quality: Mapping[str, Mapping[str, float]], precision: str, settings: ExportSettings
 ) -> None:
-    """Refuse graphs whose translations score otherwise than those of the float32 graphs.
+    """Refuse graphs whose translations score worse than those of the float32 graphs, beyond doubt.
 
     Args:
         shipped_quality: Quality by name of the pairs, as in the certificate.
@@ -81,14 +97,41 @@ def require_quality(
         settings: Settings with the limits.
 
     Raises:
-        ParityError: BLEU or chrF of some pairs differ by more than their limit.
+        ParityError: The loss in BLEU or chrF on some pairs exceeds its limit with 95 % confidence.
     """
-    limits = {"bleu": settings.max_bleu_change, "chrf": settings.max_chrf_change}
+    limits = dict(zip(METRICS, (settings.max_bleu_change, settings.max_chrf_change), strict=True))
     faults = [
-        f"{change:+.2f} {metric} on {name}, the limit is {limit}"
+        _loss(name, quality, f"{precision}_{metric}_change", metric, limit)
         for name, quality in shipped_quality.items()
         for metric, limit in limits.items()
-        if abs(change := quality[f"{precision}_{metric}"] - quality[f"float32_{metric}"]) > limit
+        # The upper end alone, because the lower one grows with the doubt of a small sample.
+        if quality[f"{precision}_{metric}_change_high"] < -limit
     ]
     if faults:
-        raise ParityError(f"{precision} differs from float32: {'; '.join(faults)}")
+        raise ParityError(
+            f"{precision} translates worse than float32: {'; '.join(faults)}. "
+            f"{_REMEDIES[precision]}, or accept the loss with {' and '.join(map(_flag, METRICS))}"
+        )
+
+
+_REMEDIES = {
+    "int8": "Calibrate on more pairs (a longer --valid, a higher --calibration-sentences), "
+    "export with --precision float16 or float32",
+    "float16": "Export with --precision float32",
+}
+
+
+def _flag(metric: str) -> str:
+    return f"--max-{metric}-change"
+
+
+def _loss(name: str, quality: Mapping[str, float], key: str, metric: str, limit: float) -> str:
+    loss, low, high = -quality[key], -quality[f"{key}_high"], -quality[f"{key}_low"]
+    return (
+        f"{loss:.2f} {METRICS[metric]} lost on {name} (90 % interval {low:.2f} to {high:.2f}, "
+        f"{quality['sentences']:.0f} pairs), the limit is {limit:g}"
+    )
+
+
+def _best_texts(checkpoint: Checkpoint, found: Translations) -> list[str]:
+    return [checkpoint.target_tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found]

@@ -66,4 +66,4 @@ def _model_with_rules() -> bytes:
 
 
 def _missing(package: str) -> CorpusError:
-    return CorpusError(f"fold_traditional needs the package {package}: pip install 'xuanzang-model[traditional]'")
+    return CorpusError(f"fold_traditional needs the package {package}: pip install 'opencc>=1.1.9' 'protobuf>=5'")

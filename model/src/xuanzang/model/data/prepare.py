@@ -43,6 +43,8 @@ class PrepareSettings(BaseModel):
     """Files of pairs to keep out of training, such as test sets."""
     output: Path
     """Folder to write."""
+    overwrite: bool = False
+    """Replace `output` if it holds prepared data already."""
     source_language: str = "zh"
     """BCP-47 code of the sources."""
     target_language: str = "en"
@@ -90,10 +92,9 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
 
     Raises:
         CorpusError: A file is missing or malformed, nothing is left after filtering, there is too little text for the
-            vocabulary, or `output` is a folder that holds something else.
+            vocabulary, or `output` exists and is not to be overwritten or holds something else.
     """
-    if settings.output.exists() and not (settings.output / METADATA_FILE).exists():
-        raise CorpusError(f"{settings.output} exists and is not a folder of prepared data; choose another output")
+    _require_free(settings)
     gathered, counts = _gather(settings)
     with replacing(settings.output) as folder:
         tokenizers = _tokenizers(settings, [pair for pairs in gathered.corpora.values() for pair in pairs], folder)
@@ -150,6 +151,15 @@ def _write_ids(
         filter_counts=dict(sum(counts.values(), Counter())),
         data_sha256=digest(folder),
     )
+
+
+def _require_free(settings: PrepareSettings) -> None:
+    if not settings.output.exists():
+        return
+    if not (settings.output / METADATA_FILE).exists():
+        raise CorpusError(f"{settings.output} exists and is not a folder of prepared data; choose another output")
+    if not settings.overwrite:
+        raise CorpusError(f"{settings.output} holds prepared data already; give --overwrite to replace them")
 
 
 def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str, list[Pair]], dict[str, Counter[str]]]:

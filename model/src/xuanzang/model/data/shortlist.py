@@ -22,6 +22,7 @@ from xuanzang.model.data.dataset import (
     TARGET_TOKENIZER_FILE,
     read_metadata,
 )
+from xuanzang.model.folders import with_usual_mode
 from xuanzang.model.tokenizer import EOS_ID, PAD_ID, Tokenizer
 
 Ints = npt.NDArray[np.int64]
@@ -67,7 +68,7 @@ def make_shortlist(settings: ShortlistSettings) -> Shortlist:
     try:
         from xuanzang.model.data import alignment  # noqa: PLC0415 - scipy is optional
     except ImportError as error:
-        raise CorpusError("a shortlist needs the package scipy: pip install 'xuanzang-model[shortlist]'") from error
+        raise CorpusError("a shortlist needs the package scipy: pip install 'scipy>=1.11'") from error
     metadata = read_metadata(settings.data)
     sizes = metadata.source_vocab_size, metadata.target_vocab_size
     tokenizers = [Tokenizer(settings.data / name) for name in (SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE)]
@@ -91,7 +92,7 @@ def make_shortlist(settings: ShortlistSettings) -> Shortlist:
 def save_shortlist(file: Path, shortlist: Shortlist, tokenizers: Path) -> None:
     """Write a shortlist, with the digests of the tokenisers that it is for."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    save_file(shortlist._asdict(), file, metadata=_fingerprint(tokenizers))
+    with_usual_mode(file, lambda path: save_file(shortlist._asdict(), path, metadata=_fingerprint(tokenizers)))
 
 
 def load_shortlist(file: Path, tokenizers: Path) -> Shortlist:

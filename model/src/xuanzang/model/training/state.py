@@ -38,6 +38,18 @@ class RunPosition:
     """Lowest validation loss, nats per token."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRun:
+    """Description of a run that was saved; what an older version did not write is None."""
+
+    data_sha256: str | None = None
+    """Digest of the training data."""
+    settings: dict[str, Any] | None = None
+    """Settings of the run, as `resuming.lasting_settings` returns them."""
+    threads: int | None = None
+    """CPU threads of each process, on which the last bits of the results depend."""
+
+
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TrainingState:
     """Everything that changes from step to step."""
@@ -47,43 +59,40 @@ class TrainingState:
     optimizers: Optimizers
     progress: RunPosition
 
-    def save(self, folder: Path, data_sha256: str) -> None:
+    def save(self, folder: Path, run: SavedRun) -> None:
         """Write everything that an exact resume needs, or nothing.
 
         Args:
             folder: Folder to write or replace.
-            data_sha256: Digest of the training data.
+            run: Description of the run.
         """
         with replacing(folder) as scratch:
             save_weights(scratch / MODEL_FILE, dict(self.model.named_parameters()))
             save_weights(scratch / AVERAGE_FILE, self.average.weights)
             save_weights(scratch / OPTIMIZER_FILE, self.optimizers.state())
-            state = dataclasses.asdict(self.progress) | {"data_sha256": data_sha256}
+            state = dataclasses.asdict(self.progress) | dataclasses.asdict(run)
             (scratch / STATE_FILE).write_text(json.dumps(state, indent=2) + "\n")
 
-    def resume(self, folder: Path, data_sha256: str) -> bool:
+    def restore(self, folder: Path) -> None:
         """Restore a saved state.
 
         Args:
-            folder: Folder that `save` wrote; may not exist yet.
-            data_sha256: Digest of the training data.
-
-        Returns:
-            Whether there was a saved state.
+            folder: Folder that `save` wrote.
 
         Raises:
-            CheckpointError: The state is damaged, or of another shape or other data.
+            CheckpointError: The state is damaged or of another shape.
         """
         folder = settled(folder)
-        if not folder.exists():
-            return False
-        self.progress = _read_progress(folder / STATE_FILE, data_sha256)
+        values = _read_state(folder)
+        try:
+            self.progress = RunPosition(**{name: values[name] for name in _names(RunPosition)})
+        except KeyError as error:
+            raise CheckpointError(f"{folder / STATE_FILE}: {error} is missing") from error
         load_weights(self.model, folder / MODEL_FILE)
         self._fill(self.average.weights, folder / AVERAGE_FILE)
         moments = self.optimizers.state(empty=True)
         self._fill(moments, folder / OPTIMIZER_FILE)
         self.optimizers.restore(moments)
-        return True
 
     @staticmethod
     def _fill(tensors: dict[str, Tensor], path: Path) -> None:
@@ -92,11 +101,28 @@ class TrainingState:
             tensor.copy_(read[name])
 
 
-def _read_progress(path: Path, data_sha256: str) -> RunPosition:
+def read_saved_run(folder: Path) -> SavedRun | None:
+    """Return the description of a saved run; None if there is none yet.
+
+    Args:
+        folder: Folder that `TrainingState.save` wrote; may not exist yet.
+
+    Raises:
+        CheckpointError: The description is damaged.
+    """
+    folder = settled(folder)
+    if not folder.exists():
+        return None
+    values = _read_state(folder)
+    return SavedRun(**{name: values[name] for name in _names(SavedRun) if name in values})
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
     try:
-        state: dict[str, Any] = json.loads(path.read_text())
-        if state.pop("data_sha256", data_sha256) != data_sha256:
-            raise CheckpointError(f"{path}: this run was trained on other data; give the new run another output folder")
-        return RunPosition(**state)
-    except (OSError, TypeError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
+        return dict(json.loads((folder / STATE_FILE).read_text()))
+    except (OSError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / STATE_FILE}: {error}") from error
+
+
+def _names(kind: type[RunPosition | SavedRun]) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]

@@ -7,7 +7,9 @@ import math
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
+from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -23,12 +25,16 @@ from xuanzang.model.training.objective import Objective
 from xuanzang.model.training.optimizers import Optimizers
 from xuanzang.model.training.processes import Processes
 from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
+from xuanzang.model.training.resuming import changed_settings, lasting_settings
 from xuanzang.model.training.settings import TrainingSettings, model_config
-from xuanzang.model.training.state import RunPosition, TrainingState
+from xuanzang.model.training.state import RunPosition, SavedRun, TrainingState, read_saved_run
+from xuanzang.model.training.threads import fastest_threads, usable_threads
 from xuanzang.model.training.validator import Validator
 from xuanzang.model.transformer import Transformer
 
 logger = logging.getLogger(__name__)
+
+_TRIAL_TOKENS = 512
 
 
 class DivergedError(ArithmeticError):
@@ -143,7 +149,12 @@ class Trainer:
     def save(self) -> None:
         """Write everything that an exact resume needs."""
         if self.processes.is_first:
-            self.state.save(self.settings.output / "last", self.metadata.data_sha256)
+            run = SavedRun(
+                data_sha256=self.metadata.data_sha256,
+                settings=lasting_settings(self.settings),
+                threads=torch.get_num_threads(),
+            )
+            self.state.save(self._last, run)
         # No process ends before it is written: torchrun ends all when one ends with a status, as interrupted ones do.
         self.processes.sum(0.0)
 
@@ -151,10 +162,47 @@ class Trainer:
         """Restore the state in `last`; does nothing for a new run.
 
         Raises:
-            CheckpointError: The state is damaged, or of another shape or other data.
+            CheckpointError: The state is damaged, or of another shape or other data, or settings differ that were not
+                given.
         """
-        if self.state.resume(self.settings.output / "last", self.metadata.data_sha256):
-            logger.info("resuming after step %d", self.progress.step)
+        run = read_saved_run(self._last)
+        if run is None:
+            return
+        changes = changed_settings(self.settings, run, self.metadata.data_sha256)
+        self.state.restore(self._last)
+        logger.info("resuming after step %d%s", self.progress.step, f" with {changes}" if changes else "")
+
+    def set_threads(self, number: int = 0) -> None:
+        """Set the number of CPU threads and log it.
+
+        Args:
+            number: Threads of each process; 0 takes those of the run that is resumed, as a resume is exact only with
+                the same, and measures in a new run. torchrun's processes and OMP_NUM_THREADS are left as they are.
+        """
+        usable = usable_threads()
+        if number:
+            torch.set_num_threads(number)
+        elif self.processes.count == 1 and self.processes.device.type == "cpu" and usable > 1:
+            run = read_saved_run(self._last)
+            if run and run.threads and run.threads <= usable:
+                torch.set_num_threads(run.threads)
+                reason = "as this run began"
+            else:
+                reason = str(fastest_threads(self._try_step, usable))
+            threads = torch.get_num_threads()
+            logger.info("training with %d of %d CPU threads: %s (--threads sets another)", threads, usable, reason)
+
+    @property
+    def _last(self) -> Path:
+        return self.settings.output / "last"
+
+    def _try_step(self) -> None:
+        """Compute gradients of a small batch and drop them, which changes nothing."""
+        # As many tokens as a small batch has: on a busy machine a step of all threads may take a hundred times longer.
+        lengths = np.cumsum(self.train_split.lengths[:_TRIAL_TOKENS].max(axis=1))
+        pairs = max(1, int(np.searchsorted(lengths, min(_TRIAL_TOKENS, self.settings.batch_tokens))))
+        self._loss(self.train_split.batch(range(pairs)), is_last=True).backward()  # type: ignore[no-untyped-call]
+        self.model.zero_grad(set_to_none=True)
 
     def _check_lengths(self) -> None:
         longest = max(int(split.lengths.max()) for split in (self.train_split, self.validator.split))

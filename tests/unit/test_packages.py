@@ -1,0 +1,56 @@
+"""The metadata of the six packages."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("proto", "kernels", "model", "export", "server", "client")
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
+
+
+def project(room: str) -> dict[str, Any]:
+    metadata: dict[str, Any] = tomllib.loads((ROOT / room / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return metadata
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_package_has_all_its_metadata(room: str) -> None:
+    metadata = project(room)
+    for key in ("description", "readme", "license", "license-files", "authors", "keywords", "classifiers"):
+        assert metadata[key], key
+    assert metadata["name"] == f"xuanzang-{room}"
+    assert (ROOT / room / metadata["readme"]).read_text(encoding="utf-8").startswith(f"# {metadata['name']}\n")
+    assert metadata["classifiers"] == sorted(metadata["classifiers"])
+    assert {"Typing :: Typed", "Programming Language :: Python :: 3.11"} <= set(metadata["classifiers"])
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_package_carries_the_licence_of_the_repository(room: str) -> None:
+    # A copy: no file outside of its folder can go into a wheel.
+    assert project(room)["license-files"] == ["LICENSE"]
+    assert (ROOT / room / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_all_packages_share_one_version_and_ask_each_other_for_it() -> None:
+    versions = {project(room)["version"] for room in ROOMS}
+    assert len(versions) == 1
+    siblings = [need for room in ROOMS for need in project(room).get("dependencies", []) if "xuanzang" in need]
+    assert {need.partition("==")[2] for need in siblings} == versions
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_document_installs_from_an_index_that_lacks_the_packages(path: Path) -> None:
+    for line in re.findall(r"pip install[^\n`]*", path.read_text(encoding="utf-8")):
+        assert "xuanzang" not in line or "--find-links" in line or ".whl" in line, line
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_message_installs_from_an_index_that_lacks_the_packages(room: str) -> None:
+    for path in (ROOT / room / "src").rglob("*.py"):
+        assert not re.search(r"pip install[^\n]*xuanzang", path.read_text(encoding="utf-8")), path
