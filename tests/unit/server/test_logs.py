@@ -46,7 +46,7 @@ def test_other_lines_of_grpc_keep_their_traceback(capsys: pytest.CaptureFixture[
 
 def test_a_caller_that_hangs_up_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(level="info", log_format="json")
-    logging.getLogger("grpc._cython.cygrpc").exception("ExecuteBatchError raised in core by servicer method [/s/m]")
+    logging.getLogger("grpc._cython.cygrpc").error("ExecuteBatchError raised in core by servicer method [/s/m]")
     [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert (line["event"], line["level"]) == ("a caller hung up while it was answered", "info")
     assert "exception" not in line
