@@ -57,9 +57,10 @@ class Attacked:
         for code in ("INTERNAL", "UNKNOWN"):
             assert await asyncio.to_thread(self.value, "grpc_server_handled_total", grpc_code=code) == 0
 
-    def faults(self) -> list[dict[str, Any]]:
-        """Return the log lines that are errors, warnings or no JSON."""
-        return [line for line in self.log if line["level"] not in {"debug", "info"} or "exception" in line]
+    def faults(self) -> list[str]:
+        """Return the ends of the log lines that are errors, warnings or no JSON."""
+        unexpected = [line for line in self.log if line["level"] not in {"debug", "info"} or "exception" in line]
+        return [f"{line['event']}: {line.get('exception', '')[-300:]}" for line in unexpected]
 
     def value(self, name: str, **labels: str) -> float:
         """Return the sum of the series with this name and these labels."""

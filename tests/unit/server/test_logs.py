@@ -42,3 +42,11 @@ def test_other_lines_of_grpc_keep_their_traceback(capsys: pytest.CaptureFixture[
     [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert line["event"] == "Unexpected error"
     assert "ValueError: invalid literal" in line["exception"]
+
+
+def test_a_caller_that_hangs_up_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(level="info", log_format="json")
+    logging.getLogger("grpc._cython.cygrpc").error("ExecuteBatchError raised in core by servicer method [/s/m]")
+    [line] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert (line["event"], line["level"]) == ("a caller hung up while it was answered", "info")
+    assert "exception" not in line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections import Counter
 
 import structlog
 
@@ -36,28 +37,41 @@ def configure_logging(*, level: str, log_format: str) -> None:
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
         )
     )
-    handler.addFilter(_HeaderFilter())
+    handler.addFilter(_CallerFilter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
-class _HeaderFilter(logging.Filter):
-    """Keeps the bytes of callers' headers out of the lines of gRPC, and lets one of those lines through a second."""
+class _CallerFilter(logging.Filter):
+    """Rewords what gRPC logs as errors of its callers, without their bytes, and passes one of a kind a second."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._silent_until = 0.0
-        self._dropped = 0
+        self._silent_until: dict[str, float] = {}
+        self._dropped: Counter[str] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        # The words of grpc._cython, whose argument is the header and whose traceback quotes it.
-        if not record.name.startswith("grpc") or not str(record.msg).startswith("Invalid encoding on"):
+        event = _event_of(record)
+        if event is None:
             return True
         now = time.monotonic()
-        if now < self._silent_until:
-            self._dropped += 1
+        if now < self._silent_until.get(event, 0):
+            self._dropped[event] += 1
             return False
-        record.msg, record.args, record.exc_info = "a header is not UTF-8", (), None
+        record.msg, record.args, record.exc_info = event, (), None
         record.levelno, record.levelname = logging.INFO, "INFO"
-        record.repeated = self._dropped
-        self._silent_until, self._dropped = now + 1, 0
+        record.repeated = self._dropped.pop(event, 0)
+        self._silent_until[event] = now + 1
         return True
+
+
+def _event_of(record: logging.LogRecord) -> str | None:
+    """Return our words for a line of grpc._cython; None for lines of others, and for other lines."""
+    if not record.name.startswith("grpc"):
+        return None
+    message = str(record.msg)
+    # Its argument is the header, and its traceback quotes it.
+    if message.startswith("Invalid encoding on"):
+        return "a header is not UTF-8"
+    if message.startswith("ExecuteBatchError raised in core"):
+        return "a caller hung up while it was answered"
+    return None

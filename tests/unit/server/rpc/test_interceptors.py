@@ -77,6 +77,18 @@ async def test_an_unexpected_error_is_counted_as_internal(serve: Any) -> None:
     assert "secret" not in str(caught.value)
 
 
+async def test_an_answer_that_grpc_cannot_write_is_no_unexpected_error(
+    serve: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serve() as served:
+        served.engine.raised["a"] = grpc.aio.InternalError("the caller is gone")
+        with pytest.raises(grpc.aio.AioRpcError):
+            await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.rpc.join()
+        assert served.value("grpc_server_handled_total", **UNARY, grpc_code="INTERNAL") == 0
+    assert "unexpected error" not in caplog.text
+
+
 @pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\x01\xff"], ids=["no protobuf", "no UTF-8"])
 async def test_a_message_that_cannot_be_decoded_is_an_invalid_argument(serve: Any, garbage: bytes) -> None:
     async with serve() as served:

@@ -35,7 +35,8 @@ class ErrorInterceptor(Interceptor):
                     messages = (decoded(message) async for message in request)
                     return await function(messages, context)
                 return await function(decoded(request), context)
-            except grpc.aio.AbortError:
+            except (grpc.aio.AbortError, grpc.aio.InternalError):
+                # There is a status, or nobody to send it to: gRPC could not write an answer.
                 raise
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes a status
                 await errors.abort(context, errors.status_of(error))

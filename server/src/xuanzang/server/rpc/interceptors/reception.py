@@ -50,6 +50,8 @@ class ReceptionInterceptor(Interceptor):
             raise _idle(self._idle_seconds) from None
         except StopAsyncIteration:
             raise InvalidInputError([FieldViolation(field="request", description="must be sent")]) from None
+        except grpc.aio.InternalError:
+            raise _ended_by_grpc() from None
 
 
 class _Reception:
@@ -86,6 +88,8 @@ class _Reception:
                 if not reading.done() and not self._owed and self._remaining_seconds() <= 0:
                     raise _idle(self._idle_seconds)
             return reading.result()
+        except grpc.aio.InternalError:
+            raise _ended_by_grpc() from None
         finally:
             reading.cancel()
 
@@ -101,3 +105,8 @@ class _Reception:
 
 def _idle(seconds: float) -> errors.IdleRpcError:
     return errors.IdleRpcError(f"the caller sent no message for {seconds:g} seconds")
+
+
+def _ended_by_grpc() -> asyncio.CancelledError:
+    """Return what ends the task of an RPC that has its status: the caller hung up, or sent what is no message."""
+    return asyncio.CancelledError("gRPC has ended the call")
