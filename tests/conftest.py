@@ -39,6 +39,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the graphs of the tests run on a GPU: pytest tests/contract --provider cuda."""
     parser.addoption("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the servers' graphs")
+    # tests/faults: the number that CI has time for; 1,000 take minutes.
+    parser.addoption("--damaged-bundles", type=int, default=68, help="damaged bundles beside a good one")
 
 
 @pytest.fixture(scope="session")

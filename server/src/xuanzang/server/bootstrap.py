@@ -5,6 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.models.probed_bundles import ProbedBundles
+from xuanzang.server.engine.models.prober import Prober
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics, MetricsEndpoint
 from xuanzang.server.rpc.server import RpcServer, TLSFiles
@@ -27,7 +29,7 @@ def bootstrap(settings: Settings) -> Server:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    engine = Engine(settings.models, settings=settings, metrics=metrics)
+    engine = Engine(settings.models, settings=settings, metrics=metrics, prober=_prober(settings))
     rpc = RpcServer(engine, address=settings.address, tls=_tls_files(settings), limits=settings, metrics=metrics)
     return Server(
         rpc=rpc,
@@ -35,6 +37,16 @@ def bootstrap(settings: Settings) -> Server:
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
     )
+
+
+def _prober(settings: Settings) -> Prober:
+    configuration = f"{settings.provider} {settings.kernels} {settings.intra_op_threads} {settings.shortlist}"
+    try:
+        file = settings.probed_bundles.expanduser()
+    except RuntimeError:
+        # Some containers run as a user without a home folder.
+        return Prober(settings)
+    return Prober(settings, known=ProbedBundles(file, configuration=configuration))
 
 
 def _tls_files(settings: Settings) -> TLSFiles | None:

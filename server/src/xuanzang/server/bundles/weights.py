@@ -9,7 +9,8 @@ from google.protobuf.message import DecodeError
 
 from xuanzang.bundle.v1 import graph_pb2, manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.manifest import graph_files, read_limited
+from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.manifest import graph_files
 
 # Without weights a graph has some 50 KB.
 MAX_GRAPH_BYTES = 16 << 20
