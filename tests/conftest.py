@@ -55,10 +55,11 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what the developer has exported for a server of their own out of the tests."""
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what the developer has set for a server of their own out of the tests, and their list of tried bundles."""
     for name in [name for name in os.environ if name.startswith("XUANZANG_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("XUANZANG_TRIED_BUNDLES", str(tmp_path_factory.getbasetemp() / "tried-bundles"))
 
 
 @pytest.fixture(scope="session")

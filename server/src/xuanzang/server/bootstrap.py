@@ -5,8 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.models.probed_bundles import ProbedBundles
-from xuanzang.server.engine.models.prober import Prober
+from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics, MetricsEndpoint
 from xuanzang.server.rpc.server import RpcServer, TLSFiles
@@ -29,7 +29,7 @@ def bootstrap(settings: Settings) -> Server:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    engine = Engine(settings.models, settings=settings, metrics=metrics, prober=_prober(settings))
+    engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=_trial_loader(settings))
     rpc = RpcServer(engine, address=settings.address, tls=_tls_files(settings), limits=settings, metrics=metrics)
     return Server(
         rpc=rpc,
@@ -39,14 +39,14 @@ def bootstrap(settings: Settings) -> Server:
     )
 
 
-def _prober(settings: Settings) -> Prober:
+def _trial_loader(settings: Settings) -> TrialLoader:
     configuration = f"{settings.provider} {settings.kernels} {settings.intra_op_threads} {settings.shortlist}"
     try:
-        file = settings.probed_bundles.expanduser()
+        file = settings.tried_bundles.expanduser()
     except RuntimeError:
         # Some containers run as a user without a home folder.
-        return Prober(settings)
-    return Prober(settings, known=ProbedBundles(file, configuration=configuration))
+        return TrialLoader(settings)
+    return TrialLoader(settings, known=TriedBundles(file, configuration=configuration))
 
 
 def _tls_files(settings: Settings) -> TLSFiles | None:

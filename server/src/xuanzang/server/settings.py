@@ -78,8 +78,8 @@ class Locations(BaseModel):
         description="Folder of the bundles to serve, laid out as MODEL/VERSION/.",
         validate_default=False,
     )
-    probed_bundles: Path = Field(
-        default=Path("~/.cache/xuanzang/probed-bundles"),
+    tried_bundles: Path = Field(
+        default=Path("~/.cache/xuanzang/tried-bundles"),
         description="File that remembers the bundles that were loaded in a trial process without harm; others are "
         "tried before they are served.",
     )

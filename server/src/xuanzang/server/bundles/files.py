@@ -44,7 +44,7 @@ class FileError(Exception):
 def open_regular(directory: Path, name: str) -> Iterator[BinaryIO]:
     """Open a regular file of a bundle.
 
-    Symbolic links are followed within the bundle's folder and within the repository, `<root>/<model>/<version>`: mounted
+    Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
     volumes of Kubernetes consist of such links.
 
     Args:
@@ -61,7 +61,7 @@ def open_regular(directory: Path, name: str) -> Iterator[BinaryIO]:
     try:
         # Opening a device, even without reading from it, may have effects.
         _require_regular(path.lstat())
-        with open(path, "rb", buffering=0, opener=_open) as file:  # noqa: PTH123 - a path's open takes no opener
+        with open(path, "rb", buffering=0, opener=_open) as file:
             _require_regular(os.fstat(file.fileno()))
             yield file
     except OSError as error:

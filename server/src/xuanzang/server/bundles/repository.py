@@ -73,7 +73,7 @@ def load_bundle(directory: Path) -> Bundle:
     files = VerifiedFiles(directory, manifest)
     faults = [*manifest_faults(manifest, directory), *files.faults]
     # Graphs are parsed only if they are the ones that were exported.
-    faults = faults or list(weights_faults(directory, manifest))
+    faults = faults or weights_faults(directory, manifest)
     if faults:
         raise BundleError(directory, faults)
     source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)

@@ -35,15 +35,18 @@ def read_samples(directory: Path, dimensions: manifest_pb2.Dimensions) -> tuple[
     """
     content = read_limited(directory, CERTIFICATE, MAX_CERTIFICATE_BYTES)
     try:
-        samples = json.loads(content)["samples"]
-        if len(samples) > MAX_SAMPLES:
-            raise ValueError(f"{len(samples)} samples; at most {MAX_SAMPLES} are allowed")
-        parsed = tuple(_parse(sample, dimensions) for sample in samples)
+        parsed = _parse_all(json.loads(content)["samples"], dimensions)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BundleError(directory, [f"{CERTIFICATE} is not a certificate with samples: {error!r}"]) from error
     if not parsed:
         raise BundleError(directory, [f"{CERTIFICATE} has no samples to replay"])
     return parsed
+
+
+def _parse_all(samples: list[dict[str, Any]], dimensions: manifest_pb2.Dimensions) -> tuple[Sample, ...]:
+    if len(samples) > MAX_SAMPLES:
+        raise ValueError(f"there are {len(samples)} samples; at most {MAX_SAMPLES} are allowed")
+    return tuple(_parse(sample, dimensions) for sample in samples)
 
 
 def _parse(sample: dict[str, Any], dimensions: manifest_pb2.Dimensions) -> Sample:

@@ -13,14 +13,17 @@ from xuanzang.server.bundles.files import changed_files
 from xuanzang.server.bundles.repository import scan
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.prober import Prober
 from xuanzang.server.engine.models.replay import replay
+from xuanzang.server.engine.models.trial_loader import TrialLoader
 
 _LOGGER = logging.getLogger(__name__)
 
 
 async def load_models(
-    repository: Path, open_model: Callable[[Path], LoadedModel], executor: Executor, prober: Prober | None = None
+    repository: Path,
+    open_model: Callable[[Path], LoadedModel],
+    executor: Executor,
+    trial_loader: TrialLoader | None = None,
 ) -> tuple[list[LoadedModel], list[BundleError]]:
     """Load the bundles of a repository, open their graphs and replay their samples.
 
@@ -28,7 +31,7 @@ async def load_models(
         repository: Folder of the bundles.
         open_model: Loader of one bundle, which opens its graphs, too.
         executor: Threads to load in.
-        prober: Trial loader of bundles in another process; None to trust them.
+        trial_loader: Trial loader of bundles in another process; None to trust them.
 
     Returns:
         Models by name and version, and the reasons for which others are refused.
@@ -40,7 +43,7 @@ async def load_models(
     directories = await loop.run_in_executor(executor, scan, repository)
     if not directories:
         raise BundleError(repository, ["there is no bundle MODEL/VERSION/ in it"])
-    refused = await prober.refusals(directories) if prober else {}
+    refused = await trial_loader.refusals(directories) if trial_loader else {}
     outcomes = await asyncio.gather(
         *(
             loop.run_in_executor(executor, load_model, directory, open_model)
@@ -73,7 +76,7 @@ def load_model(directory: Path, open_model: Callable[[Path], LoadedModel]) -> Lo
             return BundleError(directory, reasons)
     except BundleError as error:
         return error
-    except Exception as error:  # noqa: BLE001 - what a library raises of a hostile bundle must refuse this bundle only
+    except Exception as error:  # what a library raises of a hostile bundle must refuse this bundle only
         _LOGGER.debug("bundle cannot be loaded", exc_info=True, extra={"bundle": str(directory)})
         return BundleError(directory, [f"cannot be loaded: {type(error).__name__} in the {stage}: {error}"])
     return model

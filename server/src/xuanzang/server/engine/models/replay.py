@@ -38,7 +38,7 @@ def _differences(model: LoadedModel, decoder: Decoder, deadline: float) -> Itera
     for sample in model.bundle.samples:
         target_ids = _target_ids(model, sample, decoder, deadline)
         if target_ids is None:
-            yield f"the replay of the samples in certificate.json does not end in time; it was at {sample.source!r:.100}"
+            yield f"the replay of certificate.json does not end in time; it was at {sample.source!r:.100}"
             return
         if target_ids != sample.target_ids:
             yield f"the translation of {sample.source!r:.100} is not that of the certificate"

@@ -24,7 +24,7 @@ _MAX_ENTRIES = 1000
 _MAX_BYTES = 1 << 20
 
 
-class ProbedBundles:
+class TriedBundles:
     """Digests of bundles together with the versions of the libraries that loaded them.
 
     The digest of a manifest stands for the whole bundle: it lists the digests of all files, and the server compares
@@ -55,7 +55,7 @@ class ProbedBundles:
         return hashlib.sha256(self._context.encode() + b"\0" + manifest).hexdigest()
 
     def add(self, entries: Sequence[str]) -> None:
-        """Add bundles; if the file cannot be written, they are probed again at the next start.
+        """Add bundles; if the file cannot be written, they are tried again at the next start.
 
         Args:
             entries: Entries of bundles that can be loaded.
@@ -71,7 +71,7 @@ class ProbedBundles:
                 file.write("\n".join([*kept, ""]))
             Path(name).replace(self._file)
         except OSError as error:
-            _LOGGER.info("probed bundles not remembered", extra={"file": str(self._file), "reason": error.strerror})
+            _LOGGER.info("tried bundles not remembered", extra={"file": str(self._file), "reason": error.strerror})
 
     def entries(self) -> list[str]:
         """Return all entries, the oldest first."""

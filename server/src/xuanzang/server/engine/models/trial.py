@@ -1,4 +1,4 @@
-"""Loads bundles one after another and reports on each; `prober` runs it as a process that may end at any of them.
+"""Loads bundles one after another and reports on each; `trial_process` runs it, and it may end at any of them.
 
 Standard input is one line of JSON with the settings and the folders; standard output gets one line for each folder.
 """
@@ -35,7 +35,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _be_killed_first()
-    print(json.dumps("ready"), file=answers, flush=True)  # noqa: T201 - the answers are the output
+    print(json.dumps("ready"), file=answers, flush=True)
     for name in request["directories"]:
         directory = Path(name)
         if settings.provider != "cuda":
@@ -43,7 +43,7 @@ def main() -> None:
             _limit_memory(_BASE_BYTES + _WEIGHT_COPIES * _file_bytes(directory))
         outcome = load_model(directory, partial(_open_model, settings=settings))
         reasons = outcome.reasons if isinstance(outcome, BundleError) else ()
-        print(json.dumps(reasons), file=answers, flush=True)  # noqa: T201 - the answers are the output
+        print(json.dumps(reasons), file=answers, flush=True)
 
 
 def _open_model(directory: Path, *, settings: EngineSettings) -> LoadedModel:
