@@ -129,7 +129,7 @@ def odd_graph(bundle: Damaged) -> str:
         content[: bundle.random.randrange(len(content) // 2)],
         other,
         content.replace(b"MatMul", b"MatMux"),
-        content.replace(b"\x04Mul", b"\x04Foo").replace(b"\x03Mul", b"\x03Foo"),
+        content.replace(b"\x03Add", b"\x03Foo"),
         graph_pb2.OnnxModel().SerializeToString(),
         content + bytes(1 << 25),
     ]
