@@ -6,10 +6,14 @@ The number of bundles is an option: pytest tests/faults/test_bundle_faults.py --
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
+from subprocess import PIPE
 
 import pytest
 from damaged_bundle import Damaged
@@ -18,6 +22,7 @@ from hostile_graphs import HARMS, with_harm
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.models import trial
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -79,13 +84,19 @@ async def test_every_damaged_bundle_is_refused_and_the_good_one_served(
     assert not wrong
 
 
+def harmful(repository: Path, harm: str) -> Path:
+    """Add version 2, which does harm."""
+    bundle = Damaged(repository / "tiny" / "1", repository / "tiny" / "2", Random(0))
+    bundle.certify("encoder.onnx", with_harm(bundle.read("encoder.onnx"), harm))
+    return bundle.directory
+
+
 @pytest.mark.parametrize("harm", sorted(HARMS))
 async def test_a_graph_that_harms_its_process_is_refused_and_the_good_one_served(
     repository: Path, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
     alone = await served(repository)
-    bundle = Damaged(repository / "tiny" / "1", repository / "tiny" / "2", Random(0))
-    bundle.certify("encoder.onnx", with_harm(bundle.read("encoder.onnx"), harm))
+    harmful(repository, harm)
     # Only the loop takes so long; an idle machine loads the good bundle in a twentieth of it.
     assert await served(repository, TrialLoader(SETTINGS, max_seconds_per_bundle=20)) == alone
     words = {
@@ -94,3 +105,16 @@ async def test_a_graph_that_harms_its_process_is_refused_and_the_good_one_served
         "all memory": "certificate.json: .* allocate memory",
     }
     assert re.search(words[harm], refused(caplog)[2])
+
+
+def test_a_process_that_is_busy_for_ever_ends_with_its_server(repository: Path) -> None:
+    directory = harmful(repository, "an endless loop")
+    request = {"settings": SETTINGS.model_dump(mode="json"), "directories": [str(directory)]}
+    with subprocess.Popen([sys.executable, "-m", trial.__name__], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdin.close()
+        assert process.wait() == 1

@@ -10,6 +10,8 @@ import os
 import resource
 import stat
 import sys
+import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +37,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _be_killed_first()
+    threading.Thread(target=_end_with_server, daemon=True).start()
     print(json.dumps("ready"), file=answers, flush=True)
     for name in request["directories"]:
         directory = Path(name)
@@ -54,9 +57,15 @@ def _open_model(directory: Path, *, settings: EngineSettings) -> LoadedModel:
 
 def _be_killed_first() -> None:
     """If memory runs out, let the system end this process and not the server."""
-    adjustment = Path("/proc/self/oom_score_adj")
-    if adjustment.exists():
-        adjustment.write_text("1000")
+    # Only Linux has it, and some sandboxes write-protect it.
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _end_with_server() -> None:
+    """Wait until the server closes the input, if only by its end, and end then: a loop may have no other."""
+    sys.stdin.read()
+    os._exit(1)
 
 
 def _limit_memory(size: int) -> None:
