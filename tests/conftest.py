@@ -39,6 +39,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let the graphs of the tests run on a GPU: pytest tests/contract --provider cuda."""
     parser.addoption("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the servers' graphs")
+    # tests/faults: the number that CI has time for; 1,000 take minutes.
+    parser.addoption("--damaged-bundles", type=int, default=68, help="damaged bundles beside a good one")
 
 
 @pytest.fixture(scope="session")
@@ -53,10 +55,11 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(autouse=True)
-def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what the developer has exported for a server of their own out of the tests."""
+def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep what the developer has set for a server of their own out of the tests, and their list of tried bundles."""
     for name in [name for name in os.environ if name.startswith("XUANZANG_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("XUANZANG_TRIED_BUNDLES", str(tmp_path_factory.getbasetemp() / "tried-bundles"))
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
@@ -28,7 +30,7 @@ def bootstrap(settings: Settings) -> Server:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    engine = Engine(settings.models, settings=settings, metrics=metrics)
+    engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=_trial_loader(settings))
     rpc = RpcServer(engine, address=settings.address, tls=_tls_files(settings), limits=settings, metrics=metrics)
     return Server(
         rpc=rpc,
@@ -36,6 +38,16 @@ def bootstrap(settings: Settings) -> Server:
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
     )
+
+
+def _trial_loader(settings: Settings) -> TrialLoader:
+    configuration = f"{settings.provider} {settings.kernels} {settings.intra_op_threads} {settings.shortlist}"
+    try:
+        file = settings.tried_bundles.expanduser()
+    except RuntimeError:
+        # Some containers run as a user without a home folder.
+        return TrialLoader(settings)
+    return TrialLoader(settings, known=TriedBundles(file, configuration=configuration))
 
 
 def _tls_files(settings: Settings) -> TLSFiles | None:

@@ -82,6 +82,11 @@ class Locations(BaseModel):
         description="Folder of the bundles to serve, laid out as MODEL/VERSION/.",
         validate_default=False,
     )
+    tried_bundles: Path = Field(
+        default=Path("~/.cache/xuanzang/tried-bundles"),
+        description="File that remembers the bundles that were loaded in a trial process without harm; others are "
+        "tried before they are served.",
+    )
     address: Address = Field(default="127.0.0.1:50051", description="Address to serve gRPC on; port 0: any free one.")
     metrics_address: Address = Field(
         default="127.0.0.1:9464",

@@ -172,7 +172,7 @@ def test_a_graph_in_another_format_is_refused(directory: Path, edit_manifest: Ca
 
 def test_a_missing_weights_file_is_named(directory: Path) -> None:
     (directory / "weights.bin").unlink()
-    assert reasons(directory) == ["weights.bin is missing or not a regular file"]
+    assert reasons(directory) == ["weights.bin is missing"]
 
 
 def test_a_truncated_weights_file_is_named(directory: Path) -> None:

@@ -331,7 +331,7 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
 
 
-async def test_start_raises_what_keeps_the_graphs_from_being_opened(
+async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(directory: Path) -> None:
@@ -339,7 +339,7 @@ async def test_start_raises_what_keeps_the_graphs_from_being_opened(
 
     engine = make_engine(SETTINGS)
     monkeypatch.setattr(engine, "_load_model", fail)
-    with pytest.raises(MemoryError, match="no room"):
+    with pytest.raises(BundleError, match=r"cannot be loaded: MemoryError in the opening .*: no room"):
         await engine.start()
     assert engine.models == ()
 

@@ -236,9 +236,12 @@ class OnnxTensor(google.protobuf.message.Message):
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
+    DATA_TYPE_FIELD_NUMBER: builtins.int
     NAME_FIELD_NUMBER: builtins.int
     EXTERNAL_DATA_FIELD_NUMBER: builtins.int
     DATA_LOCATION_FIELD_NUMBER: builtins.int
+    data_type: builtins.int
+    """`onnx.TensorProto.DataType`: 1 is float32, 10 float16."""
     name: builtins.str
     """Name in the graph."""
     data_location: builtins.int
@@ -252,11 +255,12 @@ class OnnxTensor(google.protobuf.message.Message):
     def __init__(
         self,
         *,
+        data_type: builtins.int = ...,
         name: builtins.str = ...,
         external_data: collections.abc.Iterable[global___OnnxEntry] | None = ...,
         data_location: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["data_location", b"data_location", "external_data", b"external_data", "name", b"name"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["data_location", b"data_location", "data_type", b"data_type", "external_data", b"external_data", "name", b"name"]) -> None: ...
 
 global___OnnxTensor = OnnxTensor
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.server.bundles.files import FileState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Bundle:
     manifest_sha256: str
     """Lower-case hex SHA-256 of manifest.json."""
     samples: tuple[Sample, ...]
+    file_states: tuple[tuple[str, FileState], ...] = ()
+    """Names of the listed files, and their states when their digests were compared."""
     source_vocabulary: tuple[str, ...] = ()
     """Source pieces ordered by id; empty if the ids are the SentencePiece model's."""
     target_vocabulary: tuple[str, ...] = ()

@@ -5,17 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+# Reasons go to the log; a hostile file must not fill it, and a person reads no more than these.
+MAX_REASONS = 20
+MAX_REASON_CHARACTERS = 500
+
 
 class BundleError(Exception):
-    """A bundle, or a repository of bundles, must not be served; the message names all reasons."""
+    """A bundle, or a repository of bundles, must not be served; the message names the reasons."""
 
     def __init__(self, directory: Path, reasons: Sequence[str]) -> None:
         """Join the reasons to a message.
 
         Args:
             directory: Folder of the bundle or repository.
-            reasons: One sentence per fault, at least one.
+            reasons: One sentence per fault, at least one. Long ones are cut, and those beyond 20 only counted.
         """
-        super().__init__(f"{directory}: " + "; ".join(reasons))
+        kept = [_printable(reason) for reason in reasons[:MAX_REASONS]]
+        if len(reasons) > MAX_REASONS:
+            kept.append(f"and {len(reasons) - MAX_REASONS} more")
+        super().__init__(f"{_printable(str(directory))}: " + "; ".join(kept))
         self.directory = directory
-        self.reasons = tuple(reasons)
+        self.reasons = tuple(kept)
+
+
+def _printable(reason: str) -> str:
+    """Shorten a reason; names of files and messages of libraries may have control characters."""
+    if len(reason) > MAX_REASON_CHARACTERS:
+        reason = reason[:MAX_REASON_CHARACTERS] + " …"
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in reason)

@@ -23,6 +23,9 @@ _MASK = Expected(dtypes=("bool",), rank=2)
 _CACHE = Expected(dtypes=_FLOATS, rank=4)
 # Half of what onnxruntime sums at a time: sums over pages of other sizes might depend on how many there are.
 _PAGE_STEP = 32
+# A sentence has at least one page, so that a page of millions of slots would take gigabytes.
+_MAX_PAGE_SLOTS = 1024
+_MAX_PAGE_DIGITS = 9
 
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
@@ -65,8 +68,12 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     }
     yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
-    if page_slots(manifest) < 1 or page_slots(manifest) % _PAGE_STEP:
-        yield f"inputs: pages must have a multiple of {_PAGE_STEP} slots, the same in all key_values"
+    slots = page_slots(manifest)
+    if not 1 <= slots <= _MAX_PAGE_SLOTS or slots % _PAGE_STEP:
+        yield (
+            f"inputs: pages must have a multiple of {_PAGE_STEP} slots, {_MAX_PAGE_SLOTS} at the most, "
+            "the same in all key_values"
+        )
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
         suggestions = (
@@ -84,7 +91,7 @@ def page_slots(manifest: manifest_pb2.Manifest) -> int:
     pages = [tensor for tensor in tensors if "key_values." in tensor.name]
     numbers = {tensor.shape[2] for tensor in pages if len(tensor.shape) == _CACHE.rank}
     number = numbers.pop() if len(numbers) == 1 else ""
-    return int(number) if number.isascii() and number.isdigit() else 0
+    return int(number) if number.isascii() and number.isdigit() and len(number) <= _MAX_PAGE_DIGITS else 0
 
 
 def _faults_of(

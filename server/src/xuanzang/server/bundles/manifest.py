@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from google.protobuf import json_format
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.bundles.interface import graph_faults
 
 MANIFEST = "manifest.json"
@@ -20,8 +20,30 @@ FORMAT = 2
 
 # A real manifest has some 20 KB; a limit keeps a wrong file from filling the memory.
 MAX_MANIFEST_BYTES = 1 << 20
-# Larger sizes are typing errors; unchecked they would end in a failed allocation instead of a reason.
-MAX_DIMENSION = 1 << 20
+# Larger sizes are typing errors; unchecked they would end in a failed allocation instead of a reason. The largest
+# Transformers for translation have 54 billion parameters, 64 layers, 16,384 units and 260,000 pieces.
+_MAX_DIMENSIONS = {
+    "d_model": 1 << 15,
+    "num_heads": 1 << 10,
+    "d_ff": 1 << 17,
+    "num_encoder_layers": 1 << 8,
+    "num_decoder_layers": 1 << 8,
+    "source_vocab_size": 1 << 20,
+    "target_vocab_size": 1 << 20,
+    # A step compares a token with all others of the sentence.
+    "max_source_length": 1 << 16,
+    "max_target_length": 1 << 16,
+}
+# Bundles have ten files at the most.
+MAX_FILES = 64
+# Every byte is read before a bundle is served; this is half a minute, and 4 billion parameters in float32.
+MAX_WEIGHTS_BYTES = 16 << 30
+# All other files: tokenisers and tables of 250,000 pieces have some megabytes, the rest less.
+MAX_FILE_BYTES = 64 << 20
+# Far beyond any length; a larger number would overflow where it is converted to a C integer.
+_MAX_LENGTH_FACTOR = 1000
+_MAX_LENGTH_OFFSET = 1 << 16
+_MAX_NGRAM_SIZE = 1 << 16
 
 _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
@@ -45,33 +67,9 @@ def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
     manifest = manifest_pb2.Manifest()
     try:
         json_format.Parse(content, manifest)
-    except (json_format.ParseError, UnicodeDecodeError, RecursionError) as error:
+    except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
         raise BundleError(directory, [f"{MANIFEST} is not a manifest: {error}"]) from error
     return manifest, hashlib.sha256(content).hexdigest()
-
-
-def read_limited(directory: Path, name: str, limit: int) -> bytes:
-    """Read a small file of a bundle.
-
-    Args:
-        directory: Folder of the bundle.
-        name: Name of the file.
-        limit: Maximum size, in bytes.
-
-    Returns:
-        Contents of the file.
-
-    Raises:
-        BundleError: The file cannot be read or is larger than the limit.
-    """
-    try:
-        with (directory / name).open("rb") as file:
-            content = file.read(limit + 1)
-    except OSError as error:
-        raise BundleError(directory, [f"{name} cannot be read: {error.strerror}"]) from error
-    if len(content) > limit:
-        raise BundleError(directory, [f"{name} has more than {limit} bytes"])
-    return content
 
 
 def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[str]:
@@ -123,8 +121,8 @@ def _language_faults(field: str, codes: Iterable[str]) -> Iterator[str]:
 def _dimension_faults(dimensions: manifest_pb2.Dimensions) -> Iterator[str]:
     sizes = {field.name: getattr(dimensions, field.name) for field in dimensions.DESCRIPTOR.fields}
     for name, size in sizes.items():
-        if not 1 <= size <= MAX_DIMENSION:
-            yield f"dimensions.{name} is {size}; it must be 1 to {MAX_DIMENSION}"
+        if not 1 <= size <= _MAX_DIMENSIONS[name]:
+            yield f"dimensions.{name} is {size}; it must be 1 to {_MAX_DIMENSIONS[name]}"
     if dimensions.num_heads > 0 and dimensions.d_model % dimensions.num_heads:
         yield f"dimensions.num_heads {dimensions.num_heads} does not divide d_model {dimensions.d_model}"
 
@@ -147,7 +145,12 @@ def _file_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     names = [file.name for file in manifest.files]
     if len(set(names)) < len(names):
         yield "files names a file twice"
+    if len(names) > MAX_FILES:
+        yield f"files lists {len(names)} files; at most {MAX_FILES} are allowed"
     for file in manifest.files:
+        limit = max_bytes(manifest, file.name)
+        if file.size_bytes > limit:
+            yield f"files: size_bytes of {file.name!r} is {file.size_bytes}; it must be at most {limit}"
         if not is_plain_name(file.name):
             yield f"files: {file.name!r} is not a plain file name"
         if file.name == MANIFEST:
@@ -161,6 +164,11 @@ def _file_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
 def is_plain_name(name: str) -> bool:
     """Return whether a name stays inside the bundle's folder on every system."""
     return name not in ("", ".", "..") and not set(name) & set("/\\:\0") and name.isprintable()
+
+
+def max_bytes(manifest: manifest_pb2.Manifest, name: str) -> int:
+    """Return the maximum size of a file."""
+    return MAX_WEIGHTS_BYTES if name == manifest.weights else MAX_FILE_BYTES
 
 
 def graph_files(manifest: manifest_pb2.Manifest) -> list[str]:
@@ -200,12 +208,16 @@ def _default_faults(defaults: manifest_pb2.GenerationDefaults) -> Iterator[str]:
         yield f"generation_defaults.beam_size is {defaults.beam_size}; it must be 1 to 16"
     if not 0 <= defaults.length_penalty <= 10:
         yield f"generation_defaults.length_penalty is {defaults.length_penalty}; it must be 0 to 10"
-    if not (math.isfinite(defaults.max_length_factor) and defaults.max_length_factor >= 0):
-        yield f"generation_defaults.max_length_factor is {defaults.max_length_factor}; it must be 0 or greater"
-    if defaults.max_length_offset < 0:
-        yield f"generation_defaults.max_length_offset is {defaults.max_length_offset}; it must be 0 or greater"
-    if defaults.loop_retry_ngram_size < 0:
-        yield f"generation_defaults.loop_retry_ngram_size is {defaults.loop_retry_ngram_size}; it must be 0 or greater"
+    limits = {
+        "max_length_factor": _MAX_LENGTH_FACTOR,
+        "max_length_offset": _MAX_LENGTH_OFFSET,
+        "loop_retry_ngram_size": _MAX_NGRAM_SIZE,
+    }
+    for name, limit in limits.items():
+        value = getattr(defaults, name)
+        # Not a number is not in any range.
+        if not 0 <= value <= limit:
+            yield f"generation_defaults.{name} is {value}; it must be 0 to {limit}"
     if defaults.max_length_factor == 0 and defaults.max_length_offset == 0:
         yield "generation_defaults leave no room for a target: max_length_factor and max_length_offset are both 0"
 

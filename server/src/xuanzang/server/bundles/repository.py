@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
@@ -10,7 +11,7 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_faults, read_manifest
 from xuanzang.server.bundles.samples import read_samples
-from xuanzang.server.bundles.verification import file_faults
+from xuanzang.server.bundles.verification import VerifiedFiles
 from xuanzang.server.bundles.vocabulary import read_vocabulary
 from xuanzang.server.bundles.weights import weights_faults
 
@@ -30,16 +31,29 @@ def scan(root: Path) -> list[Path]:
         BundleError: The repository cannot be read.
     """
     try:
-        models = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        versions = [version for model in models for version in _versions(model)]
+        models = sorted(path for path in root.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise BundleError(root, [f"the models cannot be listed: {error.strerror}"]) from error
-    return versions
+    return [version for model in models for version in _versions(model)]
 
 
 def _versions(model: Path) -> list[Path]:
-    folders = [path for path in model.iterdir() if _VERSION.fullmatch(path.name) and path.is_dir()]
+    """Return the folders of a model's versions; a folder that cannot be listed is one itself, to be refused."""
+    try:
+        if not _is_folder(model):
+            return []
+        folders = [path for path in model.iterdir() if _VERSION.fullmatch(path.name) and _is_folder(path)]
+    except OSError:
+        return [model]
     return sorted(folders, key=lambda path: int(path.name))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except OSError:
+        # A link that leads nowhere or in circles: it is refused with that reason, not passed over.
+        return True
 
 
 def load_bundle(directory: Path) -> Bundle:
@@ -56,9 +70,10 @@ def load_bundle(directory: Path) -> Bundle:
     """
     directory = directory.absolute()
     manifest, digest = read_manifest(directory)
-    faults = [*manifest_faults(manifest, directory), *file_faults(directory, manifest)]
+    files = VerifiedFiles(directory, manifest)
+    faults = [*manifest_faults(manifest, directory), *files.faults]
     # Graphs are parsed only if they are the ones that were exported.
-    faults = faults or list(weights_faults(directory, manifest))
+    faults = faults or weights_faults(directory, manifest)
     if faults:
         raise BundleError(directory, faults)
     source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)
@@ -66,7 +81,8 @@ def load_bundle(directory: Path) -> Bundle:
         directory=directory,
         manifest=manifest,
         manifest_sha256=digest,
-        samples=read_samples(directory),
+        samples=read_samples(directory, manifest.dimensions),
+        file_states=tuple(files.states),
         source_vocabulary=source_vocabulary,
         target_vocabulary=target_vocabulary,
     )

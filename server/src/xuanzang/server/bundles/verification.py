@@ -2,48 +2,72 @@
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.manifest import MANIFEST, is_plain_name
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import FileError, FileState, digest_of, open_regular, state_of
+from xuanzang.server.bundles.manifest import MANIFEST, MAX_FILES, is_plain_name, max_bytes
+
+# Bundles have ten files at the most; a folder with a million must not fill the memory.
+_MAX_ENTRIES = 1000
+# Kubernetes keeps the files of a volume in folders of such names ("..data") and links to them.
+_VOLUME_PREFIX = ".."
 
 
-def file_faults(directory: Path, manifest: manifest_pb2.Manifest) -> Iterator[str]:
-    """Find missing, altered and unlisted files.
+class VerifiedFiles:
+    """Comparison of a bundle's files with its manifest."""
 
-    Args:
-        directory: Folder of the bundle.
-        manifest: Manifest with the list of files.
+    def __init__(self, directory: Path, manifest: manifest_pb2.Manifest) -> None:
+        """Compare the names, sizes and digests of all files.
 
-    Yields:
-        One sentence per fault.
-    """
-    # Other names are faults of the manifest; opening them could lead out of the folder.
-    listed = [file for file in manifest.files if is_plain_name(file.name)]
-    known = {MANIFEST, *(file.name for file in listed)}
-    for path in sorted(directory.iterdir()):
-        if path.name not in known:
-            yield f"{path.name} is not listed in {MANIFEST}"
-    for file in listed:
-        yield from _faults_of_file(directory / file.name, file)
+        Args:
+            directory: Folder of the bundle.
+            manifest: Manifest with the list of files.
+
+        Raises:
+            BundleError: The folder cannot be listed.
+        """
+        self.states: list[tuple[str, FileState]] = []
+        """Names of the files and their states when they had the listed digests."""
+        # Others are faults of the manifest: opening them could lead out of the folder, or take hours.
+        listed = [file for file in manifest.files if is_plain_name(file.name)]
+        read = [file for file in listed[:MAX_FILES] if file.size_bytes <= max_bytes(manifest, file.name)]
+        self.faults = [
+            *_unlisted(directory, {MANIFEST, *(file.name for file in listed)}),
+            *(fault for file in read if (fault := self._fault(directory, file))),
+        ]
+        """One sentence per fault."""
+
+    def _fault(self, directory: Path, listed: manifest_pb2.File) -> str:
+        name = listed.name
+        try:
+            with open_regular(directory, name) as file:
+                size = state_of(file).size
+                if size != listed.size_bytes:
+                    # Reported without reading gigabytes.
+                    return f"{name} has {size} bytes; {MANIFEST} says {listed.size_bytes}"
+                digest = digest_of(file)
+        except FileError as error:
+            return f"{name} {error}"
+        if digest.sha256 != listed.sha256:
+            return f"{name} has SHA-256 {digest.sha256}; {MANIFEST} says {listed.sha256}"
+        self.states.append((name, digest.state))
+        return ""
 
 
-def _faults_of_file(path: Path, listed: manifest_pb2.File) -> Iterator[str]:
-    if not path.is_file():
-        yield f"{path.name} is missing or not a regular file"
-        return
+def _unlisted(directory: Path, known: set[str]) -> Iterator[str]:
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            # A wrong size is reported without reading gigabytes.
-            digest = hashlib.file_digest(file, "sha256").hexdigest() if size == listed.size_bytes else ""
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, _MAX_ENTRIES + 1)]
     except OSError as error:
-        yield f"{path.name} cannot be read: {error.strerror}"
+        raise BundleError(directory, [f"the folder cannot be listed: {error.strerror}"]) from error
+    if len(names) > _MAX_ENTRIES:
+        yield f"the folder has more than {_MAX_ENTRIES} entries"
         return
-    if size != listed.size_bytes:
-        yield f"{path.name} has {size} bytes; {MANIFEST} says {listed.size_bytes}"
-    elif digest != listed.sha256:
-        yield f"{path.name} has SHA-256 {digest}; {MANIFEST} says {listed.sha256}"
+    for name in sorted(set(names) - known):
+        if not name.startswith(_VOLUME_PREFIX):
+            yield f"{name} is not listed in {MANIFEST}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.manifest import read_limited
+from xuanzang.server.bundles.files import read_limited
 
 # The largest vocabularies have some 250,000 pieces, which take a few megabytes.
 MAX_VOCABULARY_BYTES = 64 << 20

@@ -9,7 +9,9 @@ from google.protobuf.message import DecodeError
 
 from xuanzang.bundle.v1 import graph_pb2, manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.manifest import graph_files, read_limited
+from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.finite import Span, float_faults
+from xuanzang.server.bundles.manifest import graph_files
 
 # Without weights a graph has some 50 KB.
 MAX_GRAPH_BYTES = 16 << 20
@@ -18,8 +20,8 @@ _IN_ANOTHER_FILE = 1
 _MAX_DIGITS = 18
 
 
-def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> Iterator[str]:
-    """Find what is wrong with the references of graphs to other files.
+def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> list[str]:
+    """Find what is wrong with the references of graphs to other files, and with the weights that they refer to.
 
     onnxruntime maps these files into memory; it must be led to no other file, and to no byte outside it.
 
@@ -27,23 +29,27 @@ def weights_faults(directory: Path, manifest: manifest_pb2.Manifest) -> Iterator
         directory: Folder of the bundle.
         manifest: Checked manifest, whose files have the digests that it lists.
 
-    Yields:
-        One sentence per fault.
+    Returns:
+        One sentence per fault; empty if there is none.
     """
-    sizes = {file.name: file.size_bytes for file in manifest.files}
+    size = {file.name: file.size_bytes for file in manifest.files}[manifest.weights]
+    spans: list[Span] = []
+    faults: list[str] = []
     for name in graph_files(manifest):
         if not name.endswith(".onnx"):
             # onnxruntime goes by the name, too, and has another format, which is not checked here.
-            yield f"{name} is not named as an .onnx file"
+            faults.append(f"{name} is not named as an .onnx file")
         try:
             model = graph_pb2.OnnxModel.FromString(read_limited(directory, name, MAX_GRAPH_BYTES))
         except BundleError as error:
-            yield from error.reasons
+            faults += error.reasons
         except DecodeError:
-            yield f"{name} is not an ONNX graph"
+            faults.append(f"{name} is not an ONNX graph")
         else:
-            faults = (_fault(tensor, manifest.weights, sizes[manifest.weights]) for tensor in _tensors(model))
-            yield from sorted({f"{name}: {fault}" for fault in faults if fault})
+            references = [_reference(tensor, manifest.weights, size) for tensor in _tensors(model)]
+            faults += sorted({f"{name}: {fault}" for fault in references if isinstance(fault, str)})
+            spans += [span for span in references if isinstance(span, Span)]
+    return faults or list(float_faults(directory, manifest.weights, size, spans))
 
 
 def _tensors(model: graph_pb2.OnnxModel) -> Iterator[graph_pb2.OnnxTensor]:
@@ -78,10 +84,10 @@ def _of_attributes(attributes: Iterable[graph_pb2.OnnxAttribute]) -> Iterator[gr
             yield from _of_graph(graph)
 
 
-def _fault(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> str:
-    """Return what is wrong with the reference of a tensor, or nothing."""
+def _reference(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> Span | str | None:
+    """Return the bytes that a tensor refers to, or what is wrong with that; None if it has its own."""
     if not tensor.external_data and tensor.data_location != _IN_ANOTHER_FILE:
-        return ""
+        return None
     entries = {entry.key: entry.value for entry in tensor.external_data}
     if len(tensor.external_data) != len(entries) or entries.keys() != {"location", "offset", "length"}:
         return f"{tensor.name!r} must have one location, offset and length"
@@ -91,7 +97,7 @@ def _fault(tensor: graph_pb2.OnnxTensor, weights: str, size: int) -> str:
     if offset is None or length is None or offset + length > size:
         span = f"offset {entries['offset']!r}, length {entries['length']!r}"
         return f"{tensor.name!r} has {span}; {weights} has {size} bytes"
-    return ""
+    return Span(tensor.name, tensor.data_type, offset, length)
 
 
 def _number(text: str) -> int | None:

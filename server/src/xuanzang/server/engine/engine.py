@@ -19,6 +19,7 @@ from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
+from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.scheduling.request import CallContext
@@ -48,13 +49,16 @@ class Engine:
     tokenised in a small pool of threads; they are decoded and turned into text again by the workers.
     """
 
-    def __init__(self, models: Path, *, settings: EngineSettings, metrics: Metrics) -> None:
+    def __init__(
+        self, models: Path, *, settings: EngineSettings, metrics: Metrics, trial_loader: TrialLoader | None = None
+    ) -> None:
         """Make an engine that has loaded nothing yet.
 
         Args:
             models: Folder of the bundles to serve.
             settings: Use of the machine, and limits.
             metrics: Metrics of the server.
+            trial_loader: Trial loader of bundles in another process; None to trust them.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
@@ -62,6 +66,7 @@ class Engine:
         self._repository = models
         self._settings = settings
         self._metrics = metrics
+        self._trial_loader = trial_loader
         self._provider = resolve_provider(settings.provider)
         self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
         self._scheduler = Scheduler(settings, workers=self._worker_count)
@@ -107,7 +112,7 @@ class Engine:
         kernels = choose_kernels(self._provider, enabled=self._settings.kernels)
         log_kernels(kernels)
         self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
-        models, refusals = await load_models(self._repository, self._load_model, self._tokenizing)
+        models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
         self._serve(models, refusals)
         self._workers = [
             Worker(number, models=models, scheduler=self._scheduler) for number in range(self._worker_count)

@@ -16,6 +16,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.models.replay import replay
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions
@@ -151,3 +152,23 @@ async def test_a_bundle_that_tokenises_otherwise_than_its_certificate_is_refused
     edit_manifest(directory, lambda manifest: list_files(manifest, directory))
     with pytest.raises(BundleError, match="source ids of 'hello world' are not those of the certificate"):
         await make_engine(SETTINGS).start()
+
+
+async def test_a_file_that_changes_while_its_bundle_is_loaded_is_a_reason_to_refuse(
+    repository: Path, make_engine: MakeEngine, script: Script
+) -> None:
+    engine = make_engine(SETTINGS)
+    script.allow(0)
+    starting = asyncio.ensure_future(engine.start())
+    await script.until(lambda script: script.blocked)
+    (repository / "small" / "1" / "weights.bin").touch()
+    script.allow(math.inf)
+    with pytest.raises(BundleError, match=r"weights\.bin was changed while the bundle was being loaded"):
+        await starting
+
+
+async def test_a_replay_that_does_not_end_in_time_is_given_up(repository: Path, make_engine: MakeEngine) -> None:
+    model = make_engine(SETTINGS)._load_model(repository / "small" / "1")
+    replay(model)
+    with pytest.raises(BundleError, match=r"replay of certificate\.json does not end in time"):
+        replay(model, max_seconds=-1)

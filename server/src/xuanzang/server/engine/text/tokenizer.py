@@ -12,6 +12,8 @@ from typing_extensions import override
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.manifest import MAX_FILE_BYTES
 from xuanzang.server.engine.text.offsets import Span
 
 WORD_START = "\u2581"
@@ -199,8 +201,12 @@ def open_target(bundle: Bundle) -> Tokenizer:
 
 
 def _open(directory: Path, side: _Side) -> Tokenizer:
+    content = read_limited(directory, side.tokenizer, MAX_FILE_BYTES)
+    if not content:
+        # SentencePiece takes it for no model at all, not for a faulty one.
+        raise BundleError(directory, [f"{side.tokenizer} is empty"])
     try:
-        processor = SentencePieceProcessor(model_file=str(directory / side.tokenizer))
+        processor = SentencePieceProcessor(model_proto=content)
     except (OSError, RuntimeError) as error:
         raise BundleError(directory, [f"{side.tokenizer} is not a SentencePiece model: {error}"]) from error
     if faults := list(_faults(processor, side)):

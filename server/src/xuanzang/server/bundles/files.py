@@ -1,0 +1,162 @@
+"""Opening of a bundle's files: regular files of its volume only, and no more bytes than a limit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from xuanzang.server.bundles.errors import BundleError
+
+# A FIFO would wait for a writer, and a name may become a link after it was resolved.
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
+_CHUNK_BYTES = 1 << 20
+
+
+class FileState(NamedTuple):
+    """Facts that differ after a file was written or replaced."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+class FileDigest(NamedTuple):
+    """Contents of a file in short."""
+
+    sha256: str
+    """Lower-case hex SHA-256 of its bytes."""
+    state: FileState
+    """State from before the first byte was read."""
+
+
+class FileError(Exception):
+    """A file must not be read; the message says why, without the file's name."""
+
+
+@contextmanager
+def open_regular(directory: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a regular file of a bundle.
+
+    Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
+    volumes of Kubernetes consist of such links.
+
+    Args:
+        directory: Folder of the bundle.
+        name: Plain name of the file.
+
+    Yields:
+        The file, unbuffered.
+
+    Raises:
+        FileError: The file is missing, unreadable, not regular, or lies outside.
+    """
+    path = _resolved(directory, name)
+    try:
+        # Opening a device, even without reading from it, may have effects.
+        _require_regular(path.lstat())
+        with open(path, "rb", buffering=0, opener=_open) as file:
+            _require_regular(os.fstat(file.fileno()))
+            yield file
+    except OSError as error:
+        raise FileError(f"cannot be read: {error.strerror}") from error
+
+
+def _open(path: str, _: int) -> int:
+    return os.open(path, _FLAGS)
+
+
+def _resolved(directory: Path, name: str) -> Path:
+    try:
+        path = (directory / name).resolve(strict=True)
+        volumes = directory.resolve(strict=True), directory.parent.parent.resolve(strict=True)
+    except FileNotFoundError as error:
+        raise FileError("is missing") from error
+    except (OSError, RuntimeError) as error:
+        # Loops of links are a RuntimeError before Python 3.13.
+        reason = error.strerror if isinstance(error, OSError) else "a loop of symbolic links"
+        raise FileError(f"cannot be read: {reason}") from error
+    if not any(path.is_relative_to(volume) for volume in volumes):
+        raise FileError(f"is a link to {str(path)!r}, outside the repository")
+    return path
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise FileError("is not a regular file")
+
+
+def read_limited(directory: Path, name: str, limit: int) -> bytes:
+    """Read a small file of a bundle.
+
+    Args:
+        directory: Folder of the bundle.
+        name: Name of the file.
+        limit: Maximum size, in bytes.
+
+    Returns:
+        Contents of the file.
+
+    Raises:
+        BundleError: The file cannot be read, is not a regular file of the bundle, or is larger than the limit.
+    """
+    try:
+        with open_regular(directory, name) as file:
+            # No file is larger than it says, but some are that grow meanwhile.
+            content = _read(file, min(state_of(file).size, limit) + 1)
+    except FileError as error:
+        raise BundleError(directory, [f"{name} {error}"]) from error
+    if len(content) > limit:
+        raise BundleError(directory, [f"{name} has more than {limit} bytes"])
+    return content
+
+
+def _read(file: BinaryIO, count: int) -> bytes:
+    parts: list[bytes] = []
+    while count > 0 and (part := file.read(min(count, _CHUNK_BYTES))):
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def state_of(file: BinaryIO) -> FileState:
+    """Return the state of an open file."""
+    status = os.fstat(file.fileno())
+    return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def digest_of(file: BinaryIO) -> FileDigest:
+    """Compute the digest of an open file, over the bytes that it had when the computation began."""
+    state = state_of(file)
+    digest, left = hashlib.sha256(), state.size
+    while left > 0 and (part := file.read(min(left, _CHUNK_BYTES))):
+        digest.update(part)
+        left -= len(part)
+    return FileDigest(digest.hexdigest(), state)
+
+
+def changed_files(directory: Path, states: Sequence[tuple[str, FileState]]) -> Iterator[str]:
+    """Find files that are not any more what they were.
+
+    Args:
+        directory: Folder of the bundle.
+        states: Names and earlier states.
+
+    Yields:
+        One sentence per file.
+    """
+    for name, before in states:
+        try:
+            with open_regular(directory, name) as file:
+                now = state_of(file)
+        except FileError as error:
+            yield f"{name} {error}"
+        else:
+            if now != before:
+                yield f"{name} was changed while the bundle was being loaded"

@@ -1,0 +1,90 @@
+"""Trial loading of bundles in another process, which they may end or keep busy for ever without harm.
+
+A graph is a program for a library in C++. Digests say that it is the one that was listed, not that it is harmless: to
+divide the smallest integer by -1 ends the process, and a loop may have no end. So each bundle that is not known yet is
+first loaded in another process, with limits of time and memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.models.trial_process import start_trial_process
+from xuanzang.server.engine.models.tried_bundles import TriedBundles
+from xuanzang.server.engine.settings import EngineSettings
+
+_LOGGER = logging.getLogger(__name__)
+
+# The replay has a limit of its own, but cannot interrupt one run of a graph. The digests of 16 GB, the maximum, take
+# half a minute.
+MAX_SECONDS_PER_BUNDLE = 300.0
+# Imports take a second on an idle machine.
+_START_SECONDS = 60.0
+
+
+class TrialLoader:
+    """Loads bundles in another process, one after another."""
+
+    def __init__(
+        self,
+        settings: EngineSettings,
+        *,
+        known: TriedBundles | None = None,
+        max_seconds_per_bundle: float = MAX_SECONDS_PER_BUNDLE,
+    ) -> None:
+        """Make a loader; no process starts before `refusals`.
+
+        Args:
+            settings: Settings with which the engine opens graphs.
+            known: Bundles that could be loaded before, which are not tried again; None to try all.
+            max_seconds_per_bundle: Time after which a bundle is refused.
+        """
+        self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
+        self._known = known
+        self._max_seconds = max_seconds_per_bundle
+
+    async def refusals(self, directories: Sequence[Path]) -> dict[Path, BundleError]:
+        """Find the bundles that cannot be loaded.
+
+        Args:
+            directories: Folders of bundles.
+
+        Returns:
+            Reasons by folder; bundles that can be loaded, or could be before, are not among them.
+        """
+        # Of the manifests as they are before the trial.
+        entries = {directory: self._known.entry(directory) if self._known else "" for directory in directories}
+        known = set(self._known.entries()) if self._known else set()
+        left = [directory for directory in directories if entries[directory] not in known]
+        outcomes: dict[Path, list[str]] = {}
+        while left:
+            # A process ends with the bundle that ends it; another goes on after that.
+            tried = await self._load(left)
+            if not tried:
+                _LOGGER.warning("no trial of bundles", extra={"reason": "the process does not start"})
+                break
+            outcomes |= zip(left, tried, strict=False)
+            left = left[len(tried) :]
+        if self._known:
+            self._known.add([entries[directory] for directory, reasons in outcomes.items() if not reasons])
+        return {directory: BundleError(directory, reasons) for directory, reasons in outcomes.items() if reasons}
+
+    async def _load(self, directories: Sequence[Path]) -> list[list[str]]:
+        """Return the reasons of the first bundles, up to the one that ended the process; nothing if none started."""
+        answers: list[list[str]] = []
+        request = {"settings": self._settings, "directories": [str(path) for path in directories]}
+        try:
+            async with start_trial_process() as process:
+                if await process.ask(request, seconds=_START_SECONDS):
+                    while len(answers) < len(directories):
+                        answers.append(await process.answer(seconds=self._max_seconds))
+        except TimeoutError:
+            answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
+        except EOFError as error:
+            answers.append([f"loading it ends the process that loads it: {error}"])
+        except OSError as error:
+            _LOGGER.warning("no process for the trial of bundles", extra={"reason": str(error)})
+        return answers

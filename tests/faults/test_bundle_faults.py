@@ -1,0 +1,120 @@
+"""Damaged bundles beside a good one: each is refused with its reason, and the good one is served.
+
+The number of bundles is an option: pytest tests/faults/test_bundle_faults.py --damaged-bundles 1000
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from subprocess import PIPE
+
+import pytest
+from damaged_bundle import Damaged
+from damaged_bundles import damage
+from hostile_graphs import HARMS, with_harm
+from prometheus_client import CollectorRegistry
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.models import trial
+from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.metrics import Metrics
+
+SETTINGS = EngineSettings(workers=1, provider="cpu")
+OPTIONS = DecodingOptions(
+    beam_size=2, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+)
+# A safety net only: a bundle takes some hundredths of a second.
+SECONDS_PER_BUNDLE = 60.0
+
+
+@pytest.fixture
+def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
+    """Holds model "tiny", version 1; free to be changed."""
+    return Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
+
+
+async def served(repository: Path, trial_loader: TrialLoader | None = None) -> tuple[list[int], str]:
+    """Start an engine; return the versions that it serves, and the translation of a sentence by the first."""
+    metrics = Metrics(CollectorRegistry())
+    engine = Engine(repository, settings=SETTINGS, metrics=metrics, trial_loader=trial_loader)
+    try:
+        await engine.start()
+        [[hypothesis]] = await engine.translate(
+            ["我有一只猫。"], model=engine.models[0], options=OPTIONS, deadline=None
+        )
+        return [model.version for model in engine.models], hypothesis.text
+    finally:
+        await engine.join(5)
+
+
+def refused(caplog: pytest.LogCaptureFixture) -> dict[int, str]:
+    """Return the logged reasons by version."""
+    records = [record.__dict__ for record in caplog.records if record.message == "bundle refused"]
+    return {int(Path(record["bundle"]).name): "\n".join(record["reasons"]) for record in records}
+
+
+@pytest.mark.parametrize("tried", [True, False], ids=["tried first", "known"])
+async def test_every_damaged_bundle_is_refused_and_the_good_one_served(
+    repository: Path, caplog: pytest.LogCaptureFixture, pytestconfig: pytest.Config, tried: bool
+) -> None:
+    count: int = pytestconfig.getoption("--damaged-bundles")
+    alone = await served(repository)
+    damages = {
+        version: damage(repository / "tiny" / "1", repository / "tiny" / str(version), number)
+        for number, version in enumerate(range(2, count + 2))
+    }
+    trial_loader = TrialLoader(SETTINGS, max_seconds_per_bundle=SECONDS_PER_BUNDLE) if tried else None
+    beside = await asyncio.wait_for(served(repository, trial_loader), count * SECONDS_PER_BUNDLE)
+    assert beside == alone
+    found = refused(caplog)
+    wrong = {
+        version: (kind, words, found.get(version, "served"))
+        for version, (kind, words) in damages.items()
+        if not re.search(words, found.get(version, ""))
+    }
+    assert not wrong
+
+
+def harmful(repository: Path, harm: str) -> Path:
+    """Add version 2, which does harm."""
+    bundle = Damaged(repository / "tiny" / "1", repository / "tiny" / "2", Random(0))
+    bundle.certify("encoder.onnx", with_harm(bundle.read("encoder.onnx"), harm))
+    return bundle.directory
+
+
+@pytest.mark.parametrize("harm", sorted(HARMS))
+async def test_a_graph_that_harms_its_process_is_refused_and_the_good_one_served(
+    repository: Path, caplog: pytest.LogCaptureFixture, harm: str
+) -> None:
+    alone = await served(repository)
+    harmful(repository, harm)
+    # Only the loop takes so long; an idle machine loads the good bundle in a twentieth of it.
+    assert await served(repository, TrialLoader(SETTINGS, max_seconds_per_bundle=20)) == alone
+    words = {
+        "a crash": "ends the process that loads it: SIG",
+        "an endless loop": "takes more than 20 seconds",
+        "all memory": "certificate.json: .* allocate memory",
+    }
+    assert re.search(words[harm], refused(caplog)[2])
+
+
+def test_a_process_that_is_busy_for_ever_ends_with_its_server(repository: Path) -> None:
+    directory = harmful(repository, "an endless loop")
+    request = {"settings": SETTINGS.model_dump(mode="json"), "directories": [str(directory)]}
+    with subprocess.Popen([sys.executable, "-m", trial.__name__], stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        assert process.stdout.readline()
+        process.stdin.close()
+        assert process.wait() == 1
