@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from xuanzang.model.training import threads
-from xuanzang.model.training.threads import fastest_threads, usable_threads
+from xuanzang.model.threads import fastest_threads, usable_threads
 
 
 class Machine:
@@ -66,7 +65,7 @@ def test_a_quota_of_either_version_lowers_the_threads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], usable: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(8)), raising=False)
-    monkeypatch.setattr(threads.torch, "get_num_threads", lambda: 8)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     (tmp_path / "cpu").mkdir()
     for name, content in files.items():
         (tmp_path / name).write_text(content + "\n")

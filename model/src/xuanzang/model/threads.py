@@ -1,4 +1,4 @@
-"""The number of CPU threads that trains fastest on the cores as they are now."""
+"""The number of CPU threads with which torch is fastest on the cores as they are now."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def usable_threads(cgroups: Path = _CGROUPS) -> int:
         At least 1. torch's own number heeds OMP_NUM_THREADS and counts no core twice.
     """
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(affinity, torch.get_num_threads(), _quota(cgroups)))
+    return max(1, int(min(affinity, torch.get_num_threads(), _quota(cgroups))))
 
 
 class Measured(NamedTuple):
@@ -56,7 +56,7 @@ def fastest_threads(
     than one.
 
     Args:
-        step: One training step, which leaves everything as it was.
+        step: One step of the work to come, which leaves everything as it was.
         maximum: Maximum number of threads, at least 1.
         clock: Function that returns the time, seconds.
     """
