@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from xuanzang.model.training.threads import fastest_threads, usable_threads
+from xuanzang.model.threads import fastest_threads, usable_threads
 
 
 class Machine:

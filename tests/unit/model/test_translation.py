@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from xuanzang.model import translation
+from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
 from xuanzang.model.data.dataset import PreparedSplit
 from xuanzang.model.search import beam_search
 from xuanzang.model.tokenizer import PAD_ID
@@ -49,3 +51,16 @@ def test_a_sentence_longer_than_the_model_takes_is_named(make_model: MakeModel) 
     model = make_model(max_positions=5)
     with pytest.raises(SourceLengthError, match="sentence 3 has 6 tokens, the model takes at most 5"):
         translate_ids(model, SENTENCES, beam_size=1)
+
+
+def test_threads_are_measured_with_the_model_that_is_used(
+    data: Path, tmp_path: Path, make_model: Callable[..., Transformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(source_vocab_size=300, target_vocab_size=300)
+    save_checkpoint(tmp_path / "best", dict(model.named_parameters()), model.config, data, training={})
+    checkpoint = load_checkpoint(tmp_path / "best")
+    seen: set[int] = set()
+    checkpoint.model.register_forward_hook(lambda *_: seen.add(torch.get_num_threads()))
+    monkeypatch.setattr(translation, "usable_threads", lambda: 2)
+    translation.use_fastest_threads(checkpoint)
+    assert seen == {1, 2}

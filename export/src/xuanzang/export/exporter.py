@@ -21,6 +21,7 @@ from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.data.shortlist import load_shortlist
+from xuanzang.model.translation import use_fastest_threads
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ def export(settings: ExportSettings) -> Path:
         ParityError: The graphs do not compute what the checkpoint does; nothing is written.
     """
     checkpoint = load_checkpoint(settings.checkpoint)
+    use_fastest_threads(checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     pairs = read_usable_pairs(checkpoint, settings.valid)
     *compared, shipped = _precisions(checkpoint, pairs, settings)

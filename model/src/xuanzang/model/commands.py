@@ -30,7 +30,7 @@ from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.interrupts import stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
-from xuanzang.model.translation import translate_texts
+from xuanzang.model.translation import translate_texts, use_fastest_threads
 
 # pydantic-settings would read commas, quotes and brackets in the items of a list; see `__main__`, which calls `quote`.
 LiteralText = Annotated[str, BeforeValidator(lambda quoted: unquote(quoted.removeprefix("=")))]
@@ -137,6 +137,7 @@ class EvaluateCommand(_DecodingCommand):
         """Run the command."""
         pairs = read_test_set(self.pairs, self.limit, self.groups)
         checkpoint = load_checkpoint(self.checkpoint)
+        use_fastest_threads(checkpoint)
         found = translate_texts(
             checkpoint, [pair.source for pair in pairs], beam_size=self.beam_size, length_penalty=self.length_penalty
         )
@@ -176,8 +177,10 @@ class TranslateCommand(_DecodingCommand):
     def cli_cmd(self) -> None:
         """Run the command."""
         texts = self.texts or [line.rstrip("\n") for line in sys.stdin]
+        checkpoint = load_checkpoint(self.checkpoint)
+        use_fastest_threads(checkpoint)
         found = translate_texts(
-            load_checkpoint(self.checkpoint),
+            checkpoint,
             texts,
             beam_size=self.beam_size,
             num_hypotheses=self.num_hypotheses,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 
+import torch
 from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.threads import fastest_threads, usable_threads
 from xuanzang.model.transformer import Transformer
+
+logger = logging.getLogger(__name__)
 
 
 class SourceLengthError(ValueError):
@@ -123,3 +128,17 @@ def _check_lengths(sentences: Sequence[Sequence[int]], limit: int) -> None:
     for number, sentence in enumerate(sentences, start=1):
         if len(sentence) > limit:
             raise SourceLengthError(f"sentence {number} has {len(sentence)} tokens, the model takes at most {limit}")
+
+
+@torch.inference_mode()
+def use_fastest_threads(checkpoint: Checkpoint) -> None:
+    """Let torch use as many CPU threads as are fastest now, which on busy cores is one.
+
+    Args:
+        checkpoint: Model to be used.
+    """
+    model = checkpoint.model
+    ids = torch.full((8, 24), model.config.unk_id, device=model.output_projection.weight.device)
+    if ids.device.type == "cpu" and (usable := usable_threads()) > 1:
+        measured = fastest_threads(lambda: model(ids, torch.ones_like(ids, dtype=torch.bool), ids), usable)
+        logger.info("using %d of %d CPU threads: %s", measured.threads, usable, measured)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
 
 RESAMPLES = 1000
 _SEED = 20041
@@ -26,9 +26,7 @@ class Change(NamedTuple):
     """95th percentile: 95 % of them change by less."""
 
 
-def paired_change(
-    metric: BLEU | CHRF, before: Sequence[str], after: Sequence[str], references: Sequence[str]
-) -> Change:
+def paired_change(metric: Metric, before: Sequence[str], after: Sequence[str], references: Sequence[str]) -> Change:
     """Measure how a corpus score changes from one system to another, with a 90 % interval.
 
     Sentences are drawn with replacement, the same ones for both systems, and the score of each draw is computed from
@@ -57,10 +55,10 @@ def paired_change(
 
 
 # sacreBLEU's own significance test uses these two as well, but reports the interval of each system, not of the change.
-def _statistics(metric: BLEU | CHRF, texts: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.float64]:
+def _statistics(metric: Metric, texts: Sequence[str], references: Sequence[str]) -> npt.NDArray[np.float64]:
     """Return the statistics of each sentence, [sentence, statistic]."""
     return np.array(metric._extract_corpus_statistics(texts, [references]), dtype=np.float64)  # noqa: SLF001
 
 
-def _score(metric: BLEU | CHRF, statistics: npt.NDArray[np.float64]) -> float:
+def _score(metric: Metric, statistics: npt.NDArray[np.float64]) -> float:
     return float(metric._compute_score_from_stats(statistics.tolist()).score)  # noqa: SLF001

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+import torch
 
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.graphs.shortlist import PIECES_STEP
@@ -45,8 +46,10 @@ class OnnxModel:
     """Encoder and decoder, open in onnxruntime."""
 
     def __init__(
-        self, encoder: onnx.ModelProto, decoder: onnx.ModelProto, config: TransformerConfig, *, threads: int = 2
+        self, encoder: onnx.ModelProto, decoder: onnx.ModelProto, config: TransformerConfig, *, threads: int = 0
     ) -> None:
+        # No more than torch has, for which they are measured: on busy cores two wait for each other.
+        threads = threads or min(2, torch.get_num_threads())
         self.config = config
         self.encoder, self.decoder = _session(encoder, threads), _session(decoder, threads)
         self._encoder_outputs = [output.name for output in self.encoder.get_outputs()]

@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from xuanzang.model.checkpoint import save_checkpoint, start_from
 from xuanzang.model.config import ConfigError
 from xuanzang.model.data.dataset import Batch, PreparedSplit, read_metadata
+from xuanzang.model.threads import fastest_threads, usable_threads
 from xuanzang.model.training.averaging import WeightAverage
 from xuanzang.model.training.batches import step_batches
 from xuanzang.model.training.objective import Objective
@@ -28,7 +29,6 @@ from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
 from xuanzang.model.training.resuming import changed_settings, lasting_settings
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.state import RunPosition, SavedRun, TrainingState, read_saved_run
-from xuanzang.model.training.threads import fastest_threads, usable_threads
 from xuanzang.model.training.validator import Validator
 from xuanzang.model.transformer import Transformer
 

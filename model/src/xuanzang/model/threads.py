@@ -1,4 +1,4 @@
-"""The number of CPU threads that trains fastest on the cores as they are now."""
+"""The number of CPU threads with which torch is fastest on the cores as they are now."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fastest_threads(
     than one.
 
     Args:
-        step: One training step, which leaves everything as it was.
+        step: One step of the work to come, which leaves everything as it was.
         maximum: Maximum number of threads, at least 1.
         clock: Function that returns the time, seconds.
     """
