@@ -15,7 +15,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test check bench chaos proto sanitize wheels clean
+.PHONY: help setup demo serve test check bench chaos soak proto sanitize wheels clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (Q
 chaos: .venv/ready ## Freeze, kill and restart servers under the client; measure its rate meanwhile (a minute)
 	$(BIN)/pytest tests/faults -k client $(ARGS)
 	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/frozen_replica.py
+
+# make soak HOURS=8; make soak MINUTES=12
+soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hour); check memory, files, answers
+	PYTHONPATH=tests/benchmark:tests/soak $(BIN)/python tests/soak/soak.py \
+		$(if $(HOURS)$(MINUTES),--hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0),--hours 1) $(ARGS)
 
 # Reference of `buf breaking`: the last release or, before the first, the main branch.
 PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \

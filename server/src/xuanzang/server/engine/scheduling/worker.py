@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -11,6 +13,8 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+
+_LOGGER = logging.getLogger(__name__)
 
 # An idle worker keeps its memory for so long, because fresh memory is slow at first.
 _IDLE_SECONDS = 10.0
@@ -60,8 +64,13 @@ class Worker:
 
     def _release(self) -> None:
         """Free the memory of an idle worker."""
-        for runner in self._runners.values():
-            runner.release()
+        try:
+            for runner in self._runners.values():
+                runner.release()
+        except Exception:  # the thread must live on
+            _LOGGER.exception("memory could not be freed")
+        # Python looks for cycles, such as failed calls and their tracebacks, only after so many new objects.
+        gc.collect()
         return_free_memory()
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
