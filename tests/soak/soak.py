@@ -129,7 +129,7 @@ class Soak:
                 f"{interval.seconds:.0f}/{seconds:.0f} s: {interval.calls_per_second:.0f} calls/s of "
                 f"{self.capacities[-1]:.0f}, p50 {interval.p50_ms or 0:.0f} p99 {interval.p99_ms or 0:.0f} ms, RSS "
                 f"{process.rss_mb:.0f} MB, cache {process.cache_mb:.0f} MB, {process.fds} files, {process.threads} "
-                f"threads, {interval.failures} failures"
+                f"threads, {interval.failures} failures {list(self.callers.record.failures)[:1] or ''}"
             )
 
 
