@@ -21,7 +21,7 @@ _WORDS, _MXCSR = 8, 7
 # load: freeing larger and larger arrays doubles them up to here.
 _TRIM_THRESHOLD, _MAX_TRIM_THRESHOLD = -1, 64 * 2**20
 _MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD = -3, 32 * 2**20
-# Freeing a block of 64 kB or more makes the C library look at the end of the heap; from 128 kB on, it may lie elsewhere.
+# Freeing a block of 64 kB or more makes the C library look at the end of the heap; one of 128 kB may lie elsewhere.
 _CUTTING_BYTES = 96 * 2**10
 
 
