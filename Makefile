@@ -15,9 +15,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-MINUTES ?= 60
-
-.PHONY: help setup demo serve test fuzz chaos check bench proto sanitize wheels clean
+.PHONY: help setup demo serve test fuzz check bench chaos soak proto sanitize wheels clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,15 +48,20 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 
 # The tests of `make test`, with other seeds for as long as MINUTES.
 fuzz: .venv/ready ## Attack a server with random bytes, frames and messages for MINUTES (60)
-	FUZZ_MINUTES=$(MINUTES) $(BIN)/pytest tests/faults -k fuzz -o faulthandler_timeout=0 $(ARGS)
+	FUZZ_MINUTES=$(or $(MINUTES),60) $(BIN)/pytest tests/faults -k fuzz -o faulthandler_timeout=0 $(ARGS)
 
 # make bench QUICK=1 ARGS="--model runs/zh-en/best --model base"
 bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)
 	$(BIN)/python tests/benchmark/run.py $(if $(QUICK),--quick) $(ARGS)
 
-chaos: .venv/ready ## Freeze, kill and restart servers under the client; measure its rate meanwhile (a minute)
-	$(BIN)/pytest tests/faults -k client $(ARGS)
+chaos: .venv/ready ## Freeze, kill, starve and replace servers under the client; measure its rate (some minutes)
+	$(BIN)/pytest tests/faults/test_client_replicas.py tests/faults/test_chaos.py tests/faults/test_clocks.py $(ARGS)
 	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/frozen_replica.py
+
+# make soak HOURS=8; make soak MINUTES=12
+soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hour); check memory, files, answers
+	PYTHONPATH=tests/benchmark:tests/soak $(BIN)/python tests/soak/soak.py \
+		$(if $(HOURS)$(MINUTES),--hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0),--hours 1) $(ARGS)
 
 # Reference of `buf breaking`: the last release or, before the first, the main branch.
 PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \

@@ -97,6 +97,11 @@ class ServerProcess(AskedProcess):
         except subprocess.TimeoutExpired:
             self._process.kill()
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
     def resident_megabytes(self) -> float:
         """Return the resident memory of the process, VmRSS."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="utf-8").splitlines()

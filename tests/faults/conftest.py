@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import urllib.request
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
+from replicas import Replica
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -118,3 +119,25 @@ def attack(tiny_bundle_repository: Path) -> Any:
         return attacked(tiny_bundle_repository, *flags)
 
     return start
+
+
+@pytest.fixture
+def start(tiny_bundle_repository: Path) -> Iterator[Callable[..., Replica]]:
+    """Return a function that starts a replica, on a free port or a given one, of the tiny model or others."""
+    started: list[Replica] = []
+
+    def start(port: int = 0, *, models: Path = tiny_bundle_repository) -> Replica:
+        started.append(Replica(models, port))
+        return started[-1]
+
+    yield start
+    for replica in started:
+        replica.end()
+
+
+@pytest.fixture
+def replicas(start: Callable[..., Replica]) -> tuple[Replica, Replica]:
+    pair = start(), start()
+    for replica in pair:
+        replica.ready()
+    return pair

@@ -7,9 +7,8 @@ import itertools
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from replicas import Replica
@@ -18,28 +17,6 @@ from xuanzang.client import AsyncTranslationClient, TranslationClient
 
 TIMEOUT = 30.0
 CALLERS = 8
-
-
-@pytest.fixture
-def start(tiny_bundle_repository: Path) -> Iterator[Callable[..., Replica]]:
-    """Return a function that starts a replica, on a free port or a given one."""
-    started: list[Replica] = []
-
-    def start(port: int = 0) -> Replica:
-        started.append(Replica(tiny_bundle_repository, port))
-        return started[-1]
-
-    yield start
-    for replica in started:
-        replica.end()
-
-
-@pytest.fixture
-def replicas(start: Callable[..., Replica]) -> tuple[Replica, Replica]:
-    pair = start(), start()
-    for replica in pair:
-        replica.ready()
-    return pair
 
 
 class Faults:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -67,3 +68,33 @@ def test_denormals_are_zero_in_the_calling_thread_and_those_it_starts_alone() ->
     assert found["before"] > 0
     assert (found["after"], found["child"]) == (0, 0)
     assert _smallest() > 0
+
+
+# In a thread: freeing 20 MB at once lets the C library keep as much, and then many small blocks are freed.
+_FREE_IN_A_THREAD = """
+import threading
+from pathlib import Path
+from xuanzang.server.engine.hardware import return_free_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+def work():
+    import numpy as np
+    del (large := [np.ones(20_000_000, np.int8)])[0]
+    blocks = [np.ones(100_000, np.int8) for _ in range(150)]
+    blocks.clear()
+    kept = resident()
+    assert return_free_memory()
+    print(kept - resident())
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked to return memory")
+def test_the_end_of_the_heap_of_a_thread_is_returned() -> None:
+    output = subprocess.run([sys.executable, "-c", _FREE_IN_A_THREAD], check=True, capture_output=True, text=True)
+    assert float(output.stdout) > 12

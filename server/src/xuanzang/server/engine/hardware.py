@@ -17,6 +17,13 @@ _DENORMALS_ARE_ZERO, _FLUSH_TO_ZERO = 1 << 6, 1 << 15
 # Of the eight words in which the C library keeps a thread's floating-point environment, the last is MXCSR.
 _WORDS, _MXCSR = 8, 7
 
+# Parameters of mallopt, which stay as they are once one was set, and the values that they reach by themselves under
+# load: freeing larger and larger arrays doubles them up to here.
+_TRIM_THRESHOLD, _MAX_TRIM_THRESHOLD = -1, 64 * 2**20
+_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD = -3, 32 * 2**20
+# Freeing a block of 64 kB or more makes the C library look at the end of the heap; one of 128 kB may lie elsewhere.
+_CUTTING_BYTES = 96 * 2**10
+
 
 def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
     """Count the cores that the process may use: by its affinity, and by the quota of its container.
@@ -59,4 +66,26 @@ def flush_denormals() -> bool:
     library.fegetenv(environment)
     environment[_MXCSR] |= _DENORMALS_ARE_ZERO | _FLUSH_TO_ZERO
     library.fesetenv(environment)
+    return True
+
+
+def return_free_memory() -> bool:
+    """Return the memory that the C library holds free to the system, above all that of the calling thread.
+
+    Each thread has a heap of its own. `malloc_trim` frees what lies below a used block, in every heap, but not the end
+    of a thread's heap: that is cut only when the thread frees a block and the end exceeds a threshold, which the C
+    library raises up to 64 MB by itself.
+
+    Returns:
+        Whether the C library is glibc, which can do so.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    library = ctypes.CDLL(None)
+    library.malloc.restype, library.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    library.mallopt(_TRIM_THRESHOLD, 0)
+    library.free(library.malloc(_CUTTING_BYTES))
+    library.mallopt(_TRIM_THRESHOLD, _MAX_TRIM_THRESHOLD)
+    library.mallopt(_MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD)
+    library.malloc_trim(0)
     return True

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -155,6 +156,28 @@ async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None
     bench.runner.release()
     assert bench.value("cache_bytes") == 0
     assert len(await solo(bench, SOURCES[0], {})) == 1
+
+
+async def test_a_runner_without_sentences_lets_both_graphs_free_their_memory(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shrunk = []
+    run = onnxruntime.InferenceSession.run_with_iobinding
+
+    def recorded(session: Any, binding: Any, options: Any = None) -> None:
+        try:
+            shrunk.append((session, options.get_run_config_entry("memory.enable_memory_arena_shrinkage")))
+        except RuntimeError:
+            shrunk.append((session, ""))
+        run(session, binding, options)
+
+    monkeypatch.setattr(onnxruntime.InferenceSession, "run_with_iobinding", recorded)
+    await solo(bench, SOURCES[0], {})
+    assert {setting for _, setting in shrunk} == {""}
+    shrunk.clear()
+    bench.runner.release()
+    assert len({id(session) for session, _ in shrunk}) == 2
+    assert all("cpu:0" in setting for _, setting in shrunk)
 
 
 async def test_an_abandoned_request_leaves_before_the_next_step(bench: Bench) -> None:

@@ -48,12 +48,13 @@ class BatchShape(NamedTuple):
 class Batch:
     """A running batch of one shape. Belongs to one thread."""
 
-    def __init__(self, sessions: Sessions, shape: BatchShape) -> None:
+    def __init__(self, sessions: Sessions, shape: BatchShape, *, shrinks: bool = False) -> None:
         """Start without sentences.
 
         Args:
             sessions: Open graphs of the model.
             shape: Shape of the sentences to come.
+            shrinks: Whether the graphs free memory that they keep for intermediate results after each run.
         """
         ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
         self._sessions = sessions
@@ -65,7 +66,7 @@ class Batch:
             details=details if shape.token_details else None,
         )
         self._cache = KeyValueCache(sessions.cache_shape, beam)
-        self._encoder, self._decoder = sessions.new_bindings()
+        self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)
         count = min(shape.candidate_count, dimensions.target_vocab_size)
         self._candidate_count = np.array([count])
         # Without a shortlist every sentence chooses from all pieces.

@@ -6,8 +6,9 @@ from collections.abc import Collection, Sequence
 from itertools import groupby
 
 from xuanzang.server.engine.decoding.batch import Batch, BatchShape
-from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.types import DecodingOptions
 
 
 class Decoder:
@@ -56,6 +57,17 @@ class Decoder:
         unwanted = set(sentences)
         for batch in self._batches.values():
             batch.discard(unwanted)
+
+    def shrink(self) -> None:
+        """Let the graphs free the memory that they keep for intermediate results; what other threads use stays."""
+        options = DecodingOptions(
+            beam_size=1, num_hypotheses=1, length_penalty=0.0, min_target_length=0, max_target_length=1
+        )
+        ids = [self._sessions.special_ids.source_pad_id]
+        # onnxruntime frees this memory only at the end of a run, so any sentence is decoded.
+        batch = Batch(self._sessions, BatchShape.of(options), shrinks=True)
+        batch.admit([Sentence(source_ids=ids, options=SearchOptions(decoding=options, max_target_length=1))])
+        batch.step()
 
     def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
         """Return the best hypotheses of a sentence so far; empty before its first step."""

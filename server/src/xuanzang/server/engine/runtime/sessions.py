@@ -113,10 +113,18 @@ class Sessions:
         [suggested] = suggestions.run(["suggested"], {"source_ids": source_ids})
         return np.array(suggested)
 
-    def new_bindings(self) -> tuple[Binding, Binding]:
-        """Return bindings of the encoder and the decoder for one batch."""
+    def new_bindings(self, *, shrinks: bool = False) -> tuple[Binding, Binding]:
+        """Return bindings of the encoder and the decoder for one batch.
+
+        Args:
+            shrinks: Whether a graph frees, after each run, the memory that it keeps for intermediate results.
+        """
         copies = self._device != "cpu"
-        return Binding(self._encoder, copies=copies), Binding(self._decoder, copies=copies)
+        options = onnxruntime.RunOptions()
+        if shrinks:
+            device = "cpu:0" if self._device == "cpu" else "cpu:0;gpu:0"
+            options.add_run_config_entry("memory.enable_memory_arena_shrinkage", device)
+        return Binding(self._encoder, options, copies=copies), Binding(self._decoder, options, copies=copies)
 
 
 class Binding:
@@ -126,14 +134,22 @@ class Binding:
     same tensor as an input: the graph then works in place.
     """
 
-    def __init__(self, session: onnxruntime.InferenceSession, *, copies: bool = False) -> None:
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        options: onnxruntime.RunOptions | None = None,
+        *,
+        copies: bool = False,
+    ) -> None:
         """Start with nothing bound.
 
         Args:
             session: Open graph.
+            options: Options of every run.
             copies: Whether it runs on a device with memory of its own, where an array that is bound is copied.
         """
         self._session = session
+        self._options = options
         self._binding = session.io_binding()
         # Keeps arrays alive while onnxruntime has their addresses.
         self._bound: dict[str, Tensor] = {}
@@ -162,7 +178,7 @@ class Binding:
         """Run the graph on the present content of the tensors."""
         for name, array in self._copied.items():
             self._binding.bind_cpu_input(name, array)
-        self._session.run_with_iobinding(self._binding)
+        self._session.run_with_iobinding(self._binding, self._options)
 
 
 def _open(path: Path, device: str, intra_op_threads: int, operators: Path | None) -> onnxruntime.InferenceSession:

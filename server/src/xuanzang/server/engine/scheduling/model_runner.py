@@ -80,10 +80,11 @@ class ModelRunner:
         return [done for done in answered if done]
 
     def release(self) -> None:
-        """Free the memory for keys and values, if no sentence is running."""
+        """Free the memory for keys, values and intermediate results, if no sentence is running."""
         if not self._running:
             self._decoder = self._model.new_decoder()
             self._count_cache()
+            self._decoder.shrink()
 
     def fail(self, error: Exception) -> None:
         """Answer every sentence with an error and begin anew.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import threading
 import time
 from collections.abc import Iterable, Sequence
 
-from xuanzang.server.engine.hardware import flush_denormals
+from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+
+_LOGGER = logging.getLogger(__name__)
 
 # An idle worker keeps its memory for so long, because fresh memory is slow at first.
 _IDLE_SECONDS = 10.0
@@ -59,9 +63,15 @@ class Worker:
                 idle_seconds = None
 
     def _release(self) -> None:
-        """Free the memory for keys and values of an idle worker."""
-        for runner in self._runners.values():
-            runner.release()
+        """Free the memory of an idle worker."""
+        try:
+            for runner in self._runners.values():
+                runner.release()
+        except Exception:  # the thread must live on
+            _LOGGER.exception("memory could not be freed")
+        # Python looks for cycles, such as failed calls and their tracebacks, only after so many new objects.
+        gc.collect()
+        return_free_memory()
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join, and take one step of each model."""

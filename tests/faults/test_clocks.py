@@ -1,0 +1,60 @@
+"""A clock that is set forward or back must move no deadline: what measures time reads monotonic clocks only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WALL_CLOCKS = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "time.ctime", "time.clock_gettime"} | {
+    f"{owner}.{method}" for owner in ("datetime", "datetime.datetime", "date") for method in ("now", "utcnow", "today")
+}
+CALENDAR = {"certificates.py"}
+"""Modules that compare with dates: a certificate expires by the calendar."""
+
+
+def wall_clocks(source: str) -> Iterator[str]:
+    """Yield the wall clocks that a module mentions, called or handed over, by whatever name they are imported."""
+    tree = ast.parse(source)
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name | ast.Attribute):
+            first, dot, rest = ast.unparse(node).partition(".")
+            name = names.get(first, first) + dot + rest
+            if name in WALL_CLOCKS or name.removeprefix("datetime.") in WALL_CLOCKS:
+                yield name
+
+
+@pytest.mark.parametrize("room", ["server", "client"])
+def test_only_certificates_are_compared_with_the_calendar(room: str) -> None:
+    modules = sorted((ROOT / room / "src").rglob("*.py"))
+    assert len(modules) > 10
+    read = {path.name for path in modules if list(wall_clocks(path.read_text(encoding="utf-8")))}
+    assert read <= CALENDAR
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.time()",
+        "import time as t\nt.time()",
+        "from time import time\ntime()",
+        "from time import time as now\nclock = now",
+        "import datetime\ndatetime.datetime.now()",
+        "from datetime import datetime\ndatetime.utcnow()",
+    ],
+)
+def test_every_way_to_read_the_wall_clock_is_seen(source: str) -> None:
+    assert list(wall_clocks(source))
+
+
+def test_monotonic_clocks_are_no_wall_clocks() -> None:
+    assert not list(wall_clocks("import time\ntime.monotonic(), time.perf_counter(), time.sleep"))
