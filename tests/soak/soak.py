@@ -180,7 +180,7 @@ def trends_of(intervals: Sequence[Interval]) -> dict[str, dict[str, Any]]:
 
 
 def latencies_of(ended: Sequence[Ended]) -> dict[str, dict[str, float]]:
-    """Return latencies in milliseconds by length class, of answered calls without a deadline of their own."""
+    """Return latencies in milliseconds by length class, of all calls that were answered."""
     figures = {}
     for name in ("short", "medium", "long"):
         latencies = sorted(1000 * each.seconds for each in ended if each.length == name and each.code == "OK")
