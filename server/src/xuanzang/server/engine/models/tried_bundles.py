@@ -36,7 +36,7 @@ class TriedBundles:
 
         Args:
             file: The list; it need not exist, and its folder is made.
-            configuration: What besides the libraries decides how graphs are opened, such as provider and kernels.
+            configuration: Settings that decide how graphs are opened, such as provider and kernels.
         """
         self._file = file
         versions = onnxruntime.__version__, sentencepiece.__version__, version("xuanzang-server")
