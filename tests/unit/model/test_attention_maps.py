@@ -93,20 +93,23 @@ def panels(label: str) -> list[list[Panel]]:
 
 
 @pytest.fixture
-def _only_the_font_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
-    font_manager = pytest.importorskip("matplotlib.font_manager")
-    own = [font for font in font_manager.fontManager.ttflist if font.name == "DejaVu Sans"]
-    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+def _only_the_fonts_of_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    from matplotlib.font_manager import fontManager
+
+    own = [font for font in fontManager.ttflist if font.fname.startswith(matplotlib.get_data_path())]
+    assert own
+    monkeypatch.setattr(fontManager, "ttflist", own)
 
 
-@pytest.mark.usefixtures("_only_the_font_of_matplotlib")
+@pytest.mark.usefixtures("_only_the_fonts_of_matplotlib")
 @pytest.mark.parametrize("ending", ["png", "pdf"])
 def test_a_picture_is_drawn_if_a_font_has_its_labels(tmp_path: Path, ending: str) -> None:
     save_with_matplotlib(panels("ö▁"), tmp_path / f"maps.{ending}")
     assert (tmp_path / f"maps.{ending}").read_bytes()[:5] in {b"\x89PNG\r", b"%PDF-"}
 
 
-@pytest.mark.usefixtures("_only_the_font_of_matplotlib")
+@pytest.mark.usefixtures("_only_the_fonts_of_matplotlib")
 def test_without_a_font_for_its_labels_a_picture_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PictureError, match=r"no installed font has the characters 狗猫: .*\.svg.*fonts-noto-cjk"):
         save_with_matplotlib(panels("猫狗"), tmp_path / "maps.png")

@@ -121,7 +121,8 @@ def _fonts_for(characters: set[str]) -> list[str]:
 
     # matplotlib's own first, for Latin letters.
     preferred = {name: place for place, name in enumerate(("DejaVu Sans", *_CHINESE_FONTS))}
-    files = {font.name: font.fname for font in fontManager.ttflist}
+    # matplotlib brings Unicode's "Last Resort" font, which has every character, as a box.
+    files = {font.name: font.fname for font in fontManager.ttflist if not font.name.startswith("Last Resort")}
     missing, fonts = {ord(character) for character in characters}, []
     for name in sorted(files, key=lambda name: (preferred.get(name, len(preferred)), name)):
         if missing and (found := missing & _code_points(files[name])):
