@@ -213,8 +213,10 @@ def client(client_type: type[Client], script: Script) -> Client:
     return client_type(script.address)
 
 
-def environment(address: Any) -> Any:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "LANG"))}
+def environment(address: Any, *, measured: bool = True) -> Any:
+    # A process with limits of its own cannot write coverage data.
+    dropped = ("PYTHON", "LC_", "LANG", *(() if measured else ("COVERAGE_",)))
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     return clean | {"XUANZANG_ADDRESS": address}
 
 
@@ -236,7 +238,7 @@ def run(script: Script) -> Any:
         done: subprocess.CompletedProcess[bytes] = subprocess.run(
             command(*arguments),
             input=content,
-            env=environment(address),
+            env=environment(address, measured=before is None),
             preexec_fn=before,
             capture_output=True,
             timeout=60,
