@@ -7,43 +7,12 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from words import WORDS
 
 from xuanzang.model.data.corpus import Pair, read_rows
 from xuanzang.model.data.dataset import PreparedSplit
 from xuanzang.model.data.held_out import HeldOut, hold_out
 from xuanzang.model.data.prepare import PrepareSettings, prepare
-
-WORDS = [
-    "apple",
-    "bridge",
-    "candle",
-    "dragon",
-    "engine",
-    "forest",
-    "garden",
-    "hammer",
-    "island",
-    "jungle",
-    "kettle",
-    "lantern",
-    "meadow",
-    "needle",
-    "orange",
-    "pencil",
-    "quarry",
-    "ribbon",
-    "saddle",
-    "temple",
-    "umbrella",
-    "valley",
-    "window",
-    "yellow",
-    "zebra",
-    "anchor",
-    "basket",
-    "copper",
-    "donkey",
-]
 
 
 def target(name: str, number: int) -> str:

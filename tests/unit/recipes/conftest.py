@@ -5,38 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-WORDS = [
-    "apple",
-    "bridge",
-    "candle",
-    "dragon",
-    "engine",
-    "forest",
-    "garden",
-    "hammer",
-    "island",
-    "jungle",
-    "kettle",
-    "lantern",
-    "meadow",
-    "needle",
-    "orange",
-    "pencil",
-    "quarry",
-    "ribbon",
-    "saddle",
-    "temple",
-    "umbrella",
-    "valley",
-    "window",
-    "yellow",
-    "zebra",
-    "anchor",
-    "basket",
-    "copper",
-    "donkey",
-]
+from words import WORDS
 
 
 @pytest.fixture

@@ -58,12 +58,12 @@ class Batch:
         """
         ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
         self._sessions = sessions
-        details = TokenDetailRecorder(beam, max_source_length=dimensions.max_source_length)
+        max_source_length = dimensions.max_source_length
         self._search = BeamSearch(
             beam,
             start_id=ids.decoder_start_id,
             eos_id=ids.eos_id,
-            details=details if shape.token_details else None,
+            details=TokenDetailRecorder(beam, max_source_length=max_source_length) if shape.token_details else None,
         )
         self._cache = KeyValueCache(sessions.cache_shape, beam)
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)

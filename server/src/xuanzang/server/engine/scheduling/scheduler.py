@@ -64,10 +64,7 @@ class Scheduler:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._admission.require_room(context.caller, cost)
-            if cost and not self._is_idle():
-                seconds = context.useful_until - time.monotonic()
-                self._admission.require_time(context.caller, cost, longest=0, seconds=seconds)
+            self._require(context, cost, longest=0)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -86,7 +83,9 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             self._estimate(request)
             if not follows:
-                self._require(request)
+                if request.context.useful_until <= time.monotonic():
+                    raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
+                self._require(request.context, request.cost, longest=request.longest)
             self._set_urgency(request)
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
@@ -94,14 +93,12 @@ class Scheduler:
             self._publish_wait(request.model)
             self._changed.notify_all()
 
-    def _require(self, request: Request) -> None:
-        if request.context.useful_until <= time.monotonic():
-            raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-        self._admission.require_room(request.caller, request.cost)
+    def _require(self, context: CallContext, cost: int, *, longest: int) -> None:
+        self._admission.require_room(context.caller, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
-        if not self._is_idle():
-            seconds = request.context.useful_until - time.monotonic()
-            self._admission.require_time(request.caller, request.cost, longest=request.longest, seconds=seconds)
+        if cost and not self._is_idle():
+            seconds = context.useful_until - time.monotonic()
+            self._admission.require_time(context.caller, cost, longest=longest, seconds=seconds)
 
     def _estimate(self, request: Request) -> None:
         """Estimate when a request will be done, unless its caller allows less than is safe."""
