@@ -311,7 +311,7 @@ def test_a_session_with_answers_may_break_as_often_as_it_likes(progress: bool, e
             world.now += 0.1
         if progress:
             session.answered()
-        if session.failed(BROKEN, deadline=world.now + 60, progress=progress):
+        if session.failed(BROKEN, deadline=world.now + 60):
             assert number == ended_after
             return
     assert ended_after is None

@@ -12,11 +12,11 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 import grpc
 
 from xuanzang.client._aio_errors import cancelled_calls
-from xuanzang.client._calls import shared
+from xuanzang.client._calls import SessionState, shared
 from xuanzang.client._channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.faults import Fault, FaultKind
-from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Step
+from xuanzang.client._reliability.plan import CallPlan, Step
 from xuanzang.client._status import fault_of, mapped_error, reason_of_health
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -177,7 +177,7 @@ class _UnaryCall(Generic[Request, Response]):
             return None
 
 
-class AsyncSession(Generic[Call]):
+class AsyncSession(SessionState, Generic[Call]):
     """Call that stays open for many answers, opened again elsewhere when it breaks.
 
     Args:
@@ -186,10 +186,9 @@ class AsyncSession(Generic[Call]):
     """
 
     def __init__(self, calls: AsyncCalls, start: Callable[[Stub], Call]) -> None:
+        super().__init__(calls)
         self._calls = calls
         self._start = start
-        self._plan = SessionPlan(calls.shared)
-        self._progress = False
 
     async def open(self, *, seconds: float) -> Call:
         """Begin a try, now or after a backoff.
@@ -207,29 +206,3 @@ class AsyncSession(Generic[Call]):
             for _, address in step.tries:
                 return self._calls.open(address, self._start)
             await asyncio.sleep(step.wait or 0.0)
-
-    def answered(self) -> None:
-        """Record an answer."""
-        self._progress = True
-        self._plan.answered()
-
-    def failed(self, error: grpc.RpcError, *, seconds: float) -> Fault:
-        """Record the end of a try, after which `open` begins the next.
-
-        Args:
-            error: Reason.
-            seconds: Time until the next answer must have come.
-
-        Raises:
-            TranslationError: The call has failed with it.
-        """
-        fault = self._calls.fault(error)
-        deadline = self._calls.shared.clock() + seconds
-        if self._plan.failed(fault, deadline=deadline, progress=self._progress):
-            raise mapped_error(error) from error
-        self._progress = False
-        return fault
-
-    def close(self) -> None:
-        """Forget the try under way, which the caller has cancelled."""
-        self._plan.close()

@@ -218,7 +218,51 @@ class _UnaryCall(Generic[Request, Response]):
             raise mapped_error(error) from error
 
 
-class Session(Generic[Call]):
+class Caller(Protocol):
+    """Part of a client's calls that sessions use, blocking or not."""
+
+    shared: Shared
+
+    def fault(self, error: grpc.RpcError) -> Fault:
+        """Return what may be done about a failed try."""
+
+
+class SessionState:
+    """What a session records of its tries; the twins differ only in how they begin one.
+
+    Args:
+        calls: Calls of the client.
+    """
+
+    def __init__(self, calls: Caller) -> None:
+        self._caller = calls
+        self._plan = SessionPlan(calls.shared)
+
+    def answered(self) -> None:
+        """Record an answer."""
+        self._plan.answered()
+
+    def failed(self, error: grpc.RpcError, *, seconds: float) -> Fault:
+        """Record the end of a try, after which `open` begins the next.
+
+        Args:
+            error: Reason.
+            seconds: Time until the next answer must have come.
+
+        Raises:
+            TranslationError: The call has failed with it.
+        """
+        fault = self._caller.fault(error)
+        if self._plan.failed(fault, deadline=self._caller.shared.clock() + seconds):
+            raise mapped_error(error) from error
+        return fault
+
+    def close(self) -> None:
+        """Forget the try under way, which the caller has cancelled."""
+        self._plan.close()
+
+
+class Session(SessionState, Generic[Call]):
     """Call that stays open for many answers, opened again elsewhere when it breaks.
 
     Args:
@@ -227,10 +271,9 @@ class Session(Generic[Call]):
     """
 
     def __init__(self, calls: BlockingCalls, start: Callable[[Stub], Call]) -> None:
+        super().__init__(calls)
         self._calls = calls
         self._start = start
-        self._plan = SessionPlan(calls.shared)
-        self._progress = False
 
     def open(self, *, seconds: float) -> Call:
         """Begin a try, now or after a backoff.
@@ -248,29 +291,3 @@ class Session(Generic[Call]):
             for _, address in step.tries:
                 return self._calls.open(address, self._start)
             time.sleep(step.wait or 0.0)
-
-    def answered(self) -> None:
-        """Record an answer."""
-        self._progress = True
-        self._plan.answered()
-
-    def failed(self, error: grpc.RpcError, *, seconds: float) -> Fault:
-        """Record the end of a try, after which `open` begins the next.
-
-        Args:
-            error: Reason.
-            seconds: Time until the next answer must have come.
-
-        Raises:
-            TranslationError: The call has failed with it.
-        """
-        fault = self._calls.fault(error)
-        deadline = self._calls.shared.clock() + seconds
-        if self._plan.failed(fault, deadline=deadline, progress=self._progress):
-            raise mapped_error(error) from error
-        self._progress = False
-        return fault
-
-    def close(self) -> None:
-        """Forget the try under way, which the caller has cancelled."""
-        self._plan.close()

@@ -225,6 +225,7 @@ class SessionPlan:
         self._shared = shared
         self._plan: CallPlan | None = None  # none before the first deadline is known
         self._try: tuple[int, int] | None = None
+        self._progress = False  # whether there were answers since the failure before
 
     def open(self, *, deadline: float) -> Step:
         """Return what to do now: open a try, or wait for it.
@@ -241,16 +242,16 @@ class SessionPlan:
 
     def answered(self) -> None:
         """Record an answer: the address lives."""
+        self._progress = True
         if self._try is not None:
             self._shared.addresses.answered(self._try[1])
 
-    def failed(self, fault: Fault, *, deadline: float, progress: bool) -> bool:
+    def failed(self, fault: Fault, *, deadline: float) -> bool:
         """Record the end of a try.
 
         Args:
             fault: Reason.
             deadline: Time on the clock by which the next answer must have come.
-            progress: Whether there were answers since the failure before.
 
         Returns:
             Whether the call has failed with it; False: it goes on.
@@ -259,7 +260,8 @@ class SessionPlan:
             return True
         number, _ = self._try
         self._try = None
-        if progress:
+        if self._progress:
+            self._progress = False
             self._plan = self._plan.renewed(deadline=deadline)
         return self._plan.failed(number, fault)
 
