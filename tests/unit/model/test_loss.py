@@ -1,18 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import cast
-
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
-from xuanzang.model.data.dataset import PreparedSplit
 from xuanzang.model.training.loss import label_smoothed_cross_entropy
-from xuanzang.model.training.objective import Objective
-from xuanzang.model.transformer import Transformer
 
 PAD = 3
 
@@ -49,23 +41,3 @@ def test_value_and_gradient_are_torchs_own_over_several_chunks(dtype: torch.dtyp
     (expected / 3).backward()  # type: ignore[no-untyped-call]
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(mine.grad, torchs.grad)
-
-
-@pytest.mark.parametrize("bf16", [False, True])
-def test_the_loss_of_a_batch_is_the_same_in_the_form_that_a_compiler_fuses(
-    make_model: Callable[..., Transformer], data: Path, bf16: bool
-) -> None:
-    model = make_model(source_vocab_size=300, target_vocab_size=300)
-    batch = PreparedSplit(data, "train").batch(range(12))
-    found = []
-    for fusible in (False, True):
-        model.zero_grad()
-        loss = Objective(model, label_smoothing=0.1, bf16=bf16, fusible=fusible)(batch)
-        loss.backward()
-        found.append((loss.item(), [cast("Tensor", parameter.grad).clone() for parameter in model.parameters()]))
-    (one, gradients), (other, others) = found
-    assert one == pytest.approx(other, rel=1e-4)
-    difference = torch.cat(
-        [(gradient - expected).flatten() for gradient, expected in zip(gradients, others, strict=True)]
-    )
-    assert difference.norm() < 0.02 * torch.cat([gradient.flatten() for gradient in gradients]).norm()

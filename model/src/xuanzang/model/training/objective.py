@@ -1,4 +1,4 @@
-"""The loss of a batch as a module: one graph for a compiler."""
+"""The loss of a batch as a module."""
 
 from __future__ import annotations
 
@@ -14,29 +14,34 @@ from xuanzang.model.training.loss import label_smoothed_cross_entropy
 class Objective(nn.Module):
     """A model and the loss that it is trained to lower."""
 
-    def __init__(self, model: nn.Module, *, label_smoothing: float, bf16: bool, fusible: bool) -> None:
+    def __init__(self, model: nn.Module, *, label_smoothing: float, bf16: bool, compiled: bool = False) -> None:
         """Take a model.
 
         Args:
             model: Transformer, or the wrapper by which processes share its training.
             label_smoothing: Probability given to all pieces alike.
             bf16: Compute in bfloat16 where it is safe.
-            fusible: Leave the loss to torch's own functions, which a compiler fuses; otherwise it is computed in
-                pieces that fit a CPU's cache.
+            compiled: Compile the loss.
         """
         super().__init__()
-        self._model, self._smoothing, self._bf16, self._fusible = model, label_smoothing, bf16, fusible
+        self._model, self._smoothing, self._bf16 = model, label_smoothing, bf16
+        self._gpu_loss = torch.compile(_cross_entropy, dynamic=True) if compiled else _cross_entropy
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the smoothed cross-entropy of a batch: a scalar, in nats, summed over target tokens."""
-        with torch.autocast(batch.source_ids.device.type, torch.bfloat16, enabled=self._bf16):
+        device = batch.source_ids.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self._bf16):
             logits = self._model(batch.source_ids, batch.source_mask, batch.target_input_ids)
-        if not self._fusible:
+        if device == "cpu":  # in pieces that fit its cache
             return label_smoothed_cross_entropy(logits, batch.target_output_ids, PAD_ID, self._smoothing)
-        return F.cross_entropy(
-            logits.flatten(0, 1).float(),
-            batch.target_output_ids.flatten(),
-            ignore_index=PAD_ID,
-            label_smoothing=self._smoothing,
-            reduction="sum",
-        )
+        return self._gpu_loss(logits, batch.target_output_ids, self._smoothing)
+
+
+def _cross_entropy(logits: Tensor, target_ids: Tensor, smoothing: float) -> Tensor:
+    return F.cross_entropy(
+        logits.flatten(0, 1).float(),
+        target_ids.flatten(),
+        ignore_index=PAD_ID,
+        label_smoothing=smoothing,
+        reduction="sum",
+    )

@@ -80,14 +80,14 @@ class Trainer:
             progress=RunPosition(),
         )
         self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
-        objective = Objective(
+        self._objective = Objective(
             self._parallel or self.model,
             label_smoothing=settings.label_smoothing,
             bf16=settings.bf16,
-            fusible=settings.compile,
+            compiled=settings.compile,
         )
-        # Lengths differ from batch to batch: without dynamic shapes each would be compiled anew.
-        self._objective = torch.compile(objective, dynamic=True) if settings.compile else objective
+        if settings.compile:
+            self._compile_blocks()
 
     @property
     def progress(self) -> RunPosition:
@@ -204,6 +204,15 @@ class Trainer:
         self._loss(self.train_split.batch(range(pairs)), is_last=True).backward()  # type: ignore[no-untyped-call]
         self.model.zero_grad(set_to_none=True)
 
+    def _compile_blocks(self) -> None:
+        """Compile one encoder block and one decoder block, whose code the others share.
+
+        The whole model as one graph takes minutes, each time that a batch differs in a way not met before.
+        """
+        for block in (*self.model.encoder_layers, *self.model.decoder_layers):
+            # Lengths differ from batch to batch: without dynamic shapes each would be compiled anew.
+            block.compile(dynamic=True)
+
     def _check_lengths(self) -> None:
         longest = max(int(split.lengths.max()) for split in (self.train_split, self.validator.split))
         if longest > (limit := self.model.config.max_positions):
@@ -248,7 +257,8 @@ class Trainer:
     def _validate(self, log: TrainingLog) -> None:
         progress = self.progress
         if self.processes.is_first:
-            with self.state.average.in_use():
+            # Compiled code is for training; a few batches are not worth compiling it once more.
+            with self.state.average.in_use(), torch.compiler.set_stance("force_eager"):
                 validation = self.validator.validate(self.model, self.processes.device)
             log.validation(progress.step, progress.target_tokens, validation)
             if validation.loss < progress.best_loss:
