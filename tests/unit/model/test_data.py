@@ -41,6 +41,17 @@ def test_no_batch_is_over_its_budget_and_little_of_it_is_padding(split: Prepared
     assert used > 0.7 * sum(int(len(batch) * longest[batch].max()) for batch in batches)
 
 
+def test_lengths_of_batches_can_be_multiples_of_a_number(split: PreparedSplit, tmp_path: Path) -> None:
+    padded = PreparedSplit(tmp_path, "train", multiple=8)
+    for indices in epoch_batches(padded, [1.0, 1.0], 200, seed=0, epoch=0):
+        batch, plain = padded.batch(indices), split.batch(indices)
+        assert batch.source_ids.size(1) % 8 == batch.target_input_ids.size(1) % 8 == 0
+        assert max(batch.source_ids.numel(), batch.target_input_ids.numel()) <= 200
+        for wide, narrow in zip(batch, plain, strict=True):
+            assert torch.equal(wide[:, : narrow.size(1)], narrow)
+            assert not (wide[:, narrow.size(1) :] != (0 if wide.dtype == torch.bool else PAD_ID)).any()
+
+
 def test_a_pair_longer_than_the_budget_comes_alone(split: PreparedSplit) -> None:
     longest = split.lengths.max(axis=1)
     for batch in epoch_batches(split, [1.0, 1.0], 20, seed=0, epoch=0):

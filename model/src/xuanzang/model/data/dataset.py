@@ -100,8 +100,13 @@ class Batch(NamedTuple):
 class PreparedSplit:
     """The pairs of one split, mapped from disk."""
 
-    def __init__(self, folder: Path, split: str) -> None:
+    def __init__(self, folder: Path, split: str, *, multiple: int = 1) -> None:
         """Map a split of a folder that `prepare` wrote.
+
+        Args:
+            folder: Folder that `prepare` wrote.
+            split: "train" or "valid".
+            multiple: Batches are padded to lengths that are multiples of this.
 
         Raises:
             FileNotFoundError: There is no such split.
@@ -111,6 +116,7 @@ class PreparedSplit:
         corpus_file = folder / f"{split}.corpus.npy"
         self.corpus_ids: npt.NDArray[np.uint16] | None = np.load(corpus_file) if corpus_file.exists() else None
         """Number of each pair's corpus, [pair]; None for pairs of a file of their own."""
+        self._multiple = multiple
 
     def __len__(self) -> int:
         """Return the number of pairs."""
@@ -120,6 +126,11 @@ class PreparedSplit:
     def lengths(self) -> npt.NDArray[np.int64]:
         """Tokens of each pair's source and target, eos counted, [pair, 2]."""
         return np.stack([np.diff(offsets) for offsets in self._offsets], axis=1)
+
+    @property
+    def padded_lengths(self) -> npt.NDArray[np.int64]:
+        """Tokens of each pair's source and target, rounded up to what a batch is padded to, [pair, 2]."""
+        return -(-self.lengths // self._multiple) * self._multiple
 
     def batch(self, indices: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """Return the pairs at `indices`, padded to the longest."""
@@ -131,7 +142,8 @@ class PreparedSplit:
     def _padded(self, side: int, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return one side of some pairs, [batch, length], without a loop over them."""
         starts, ends = self._offsets[side][indices], self._offsets[side][indices + 1]
-        positions = starts[:, None] + np.arange((ends - starts).max())  # [batch, length]
+        length = -(-int((ends - starts).max()) // self._multiple) * self._multiple
+        positions = starts[:, None] + np.arange(length)  # [batch, length]
         inside = positions < ends[:, None]
         return np.where(inside, self._ids[side][np.where(inside, positions, 0)], PAD_ID).astype(np.int64)
 
@@ -158,13 +170,13 @@ def epoch_batches(
     wanted = np.asarray(weights)[corpus_ids]
     repeats = np.floor(wanted + rng.random(len(split))).astype(np.int64)
     order = rng.permutation(np.repeat(np.arange(len(split)), repeats))
-    batches = list(_cut(order, split.lengths, batch_tokens))
+    batches = list(_cut(order, split.padded_lengths, batch_tokens))
     return [batches[i] for i in rng.permutation(len(batches))]
 
 
 def sequential_batches(split: PreparedSplit, batch_tokens: int) -> list[npt.NDArray[np.int64]]:
     """Cut a split into batches of similar lengths, each pair once; for validation."""
-    return list(_cut(np.arange(len(split)), split.lengths, batch_tokens))
+    return list(_cut(np.arange(len(split)), split.padded_lengths, batch_tokens))
 
 
 def _cut(

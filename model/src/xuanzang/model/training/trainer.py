@@ -22,6 +22,7 @@ from xuanzang.model.data.dataset import Batch, PreparedSplit, read_metadata
 from xuanzang.model.threads import fastest_threads, usable_threads
 from xuanzang.model.training.averaging import WeightAverage
 from xuanzang.model.training.batches import step_batches
+from xuanzang.model.training.gpu import LENGTH_MULTIPLE, prepare_gpu
 from xuanzang.model.training.objective import Objective
 from xuanzang.model.training.optimizers import Optimizers
 from xuanzang.model.training.processes import Processes
@@ -55,7 +56,10 @@ class Trainer:
         self.settings = settings
         self.processes = Processes(settings.device)
         self.metadata = read_metadata(settings.data)
-        self.train_split = PreparedSplit(settings.data, "train")
+        on_gpu = self.processes.device.type == "cuda"
+        if on_gpu:
+            prepare_gpu(self.processes.device)
+        self.train_split = PreparedSplit(settings.data, "train", multiple=LENGTH_MULTIPLE if on_gpu else 1)
         torch.manual_seed(settings.seed)
         self.model = Transformer(model_config(settings, self.metadata)).to(self.processes.device)
         self.validator = Validator(
