@@ -22,6 +22,7 @@ from pydantic_settings import CliPositionalArg
 
 from xuanzang.model.attention_maps import attention_maps
 from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
+from xuanzang.model.coverage import measure_coverage
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
 from xuanzang.model.evaluation import Quality, measure, read_test_set
@@ -130,6 +131,8 @@ class EvaluateCommand(_DecodingCommand):
     """TOML file that gathers groups under other names, such as law = ["tw_laws", "law_titles"]."""
     limit: int | None = Field(default=None, ge=1)
     """Number of lines to use, if not all."""
+    coverage: bool = False
+    """Measure as well how much of each source the attention covered, which is low where output is unrelated."""
     json_file: Path | None = Field(default=None, alias="json")
     """File to write the figures to as well, for programs."""
 
@@ -149,6 +152,8 @@ class EvaluateCommand(_DecodingCommand):
         print(f"{evaluation.whole.scores}\n{evaluation.whole.faults}")
         if evaluation.whole.key_words.wanted:
             print(evaluation.whole.key_words)
+        if self.coverage:
+            print(measure_coverage(checkpoint, [pair.source for pair in pairs], translations))
         if self.json_file:
             self.json_file.write_text(json.dumps(evaluation.as_json(), indent=1) + "\n", encoding="utf-8")
 
