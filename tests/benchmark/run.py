@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--bundle",
         type=Path,
-        default=ROOT / "server/models/zh-en/1",
+        default=ROOT / "server/models/zh-en/2",
         help="bundle that 'bundled' stands for and that presets take their weights from (default: the default model)",
     )
     result.add_argument("--server-flags", type=str.split, default=[], help="flags of our server (default: none)")

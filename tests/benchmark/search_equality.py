@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line parser."""
     result = argparse.ArgumentParser(description=__doc__)
     result.add_argument("--model", default="bundled", help="as for make bench (default: bundled)")
-    result.add_argument("--bundle", type=Path, default=HERE.parent.parent / "server/models/zh-en/1")
+    result.add_argument("--bundle", type=Path, default=HERE.parent.parent / "server/models/zh-en/2")
     result.add_argument(
         "--sentences", type=Path, default=HERE / "sentences.tsv", help="file of source<TAB>target lines"
     )

@@ -59,7 +59,7 @@ def test_an_unpacked_bundle_has_the_exported_weights_up_to_rounding(
 
 
 def test_quantising_unpacked_weights_gives_the_integers_of_the_bundle(tmp_path: Path) -> None:
-    bundle = ROOT / "server/models/zh-en/1"
+    bundle = ROOT / "server/models/zh-en/2"
     unpack_bundle(bundle, tmp_path / "checkpoint")
     model = load_checkpoint(tmp_path / "checkpoint").model
     constants = {c.name: numpy_helper.to_array(c) for c in onnx.load(bundle / "decoder.onnx").graph.initializer}

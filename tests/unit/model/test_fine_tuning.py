@@ -75,7 +75,7 @@ def test_fine_tuning_teaches_the_bundled_model_a_domain(tmp_path: Path, capsys: 
     recipe = RECIPE / "small.toml"
     run(
         "train --recipe {} --data {} --output {} --init-from {} --max-steps 30 --warmup-steps 5 --cooldown-steps 15 "
-        "--learning-rate 3e-4 --batch-tokens 400 --validate-every 30 --no-bf16 --device cpu --threads 1",
+        "--learning-rate 6e-4 --batch-tokens 400 --validate-every 30 --no-bf16 --device cpu --threads 1",
         *(recipe, data, tuned, CHECKPOINT),
     )
     after = measured(tuned / "best", test, data)
