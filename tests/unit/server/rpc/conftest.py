@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, cast
 
 import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.server import RpcServer, TLSFiles
+from xuanzang.server.rpc.server import RpcServer
+from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_texts=4)
@@ -64,6 +67,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
@@ -80,6 +84,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()
@@ -152,10 +157,12 @@ def serve(served_model: ServedModel) -> Any:
     ) -> AsyncIterator[Served]:
         engine = FakeEngine(served_model)
         registry = CollectorRegistry()
+        access_metrics = AccessMetrics(registry)
         rpc = RpcServer(
             cast("Engine", engine),
             address=address,
-            tls=tls,
+            authenticator=Authenticator(None, anonymous=True, metrics=access_metrics),
+            tls=None if tls is None else ReloadedTLS(tls, access_metrics),
             limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),
         )
