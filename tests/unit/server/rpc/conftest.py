@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
@@ -13,6 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
@@ -73,7 +76,8 @@ class FakeEngine:
         self.options.append(options)
         self.callers.append(caller)
         self.target_languages.append(target_language)
-        return [[await self._translate(text)] for text in texts]
+        with hold_sentences(len(texts)):
+            return [[await self._translate(text)] for text in texts]
 
     async def translate_progressively(
         self,
@@ -88,7 +92,9 @@ class FakeEngine:
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()
-        [hypotheses] = await self.translate([text], model=model, options=options, deadline=deadline, caller=caller)
+        [hypotheses] = await self.translate(
+            [text], model=model, options=options, deadline=deadline, caller=caller, hold_sentences=hold_sentences
+        )
         yield text[1:2].upper()
         yield hypotheses
 
@@ -122,6 +128,7 @@ class Served:
     channel: grpc.aio.Channel
     stub: Any
     """`TranslationServiceAsyncStub`."""
+    keys: KeyRing | None
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of a series; -1 if it does not exist."""
@@ -153,15 +160,23 @@ def serve(served_model: ServedModel) -> Any:
 
     @asynccontextmanager
     async def start(
-        *, opened: bool = True, tls: TLSFiles | None = None, address: str = "127.0.0.1:0", **limits: int
+        *,
+        opened: bool = True,
+        tls: TLSFiles | None = None,
+        address: str = "127.0.0.1:0",
+        keys_file: Path | None = None,
+        anonymous: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        **limits: int,
     ) -> AsyncIterator[Served]:
         engine = FakeEngine(served_model)
         registry = CollectorRegistry()
         access_metrics = AccessMetrics(registry)
+        keys = None if keys_file is None else KeyRing(keys_file, access_metrics, clock=clock)
         rpc = RpcServer(
             cast("Engine", engine),
             address=address,
-            authenticator=Authenticator(None, anonymous=True, metrics=access_metrics),
+            authenticator=Authenticator(keys, anonymous=anonymous, metrics=access_metrics),
             tls=None if tls is None else ReloadedTLS(tls, access_metrics),
             limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),
@@ -172,7 +187,7 @@ def serve(served_model: ServedModel) -> Any:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{rpc.port}") as channel:
             stub = translation_pb2_grpc.TranslationServiceStub(channel)
             try:
-                yield Served(rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub)
+                yield Served(rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub, keys=keys)
             finally:
                 await rpc.stop()
 
