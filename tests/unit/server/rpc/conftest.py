@@ -129,6 +129,7 @@ class Served:
     stub: Any
     """`TranslationServiceAsyncStub`."""
     keys: KeyRing | None
+    tls: ReloadedTLS | None
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of a series; -1 if it does not exist."""
@@ -173,11 +174,12 @@ def serve(served_model: ServedModel) -> Any:
         registry = CollectorRegistry()
         access_metrics = AccessMetrics(registry)
         keys = None if keys_file is None else KeyRing(keys_file, access_metrics, clock=clock)
+        reloaded = None if tls is None else ReloadedTLS(tls, access_metrics)
         rpc = RpcServer(
             cast("Engine", engine),
             address=address,
             authenticator=Authenticator(keys, anonymous=anonymous, metrics=access_metrics),
-            tls=None if tls is None else ReloadedTLS(tls, access_metrics),
+            tls=reloaded,
             limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),
         )
@@ -187,7 +189,9 @@ def serve(served_model: ServedModel) -> Any:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{rpc.port}") as channel:
             stub = translation_pb2_grpc.TranslationServiceStub(channel)
             try:
-                yield Served(rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub, keys=keys)
+                yield Served(
+                    rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub, keys=keys, tls=reloaded
+                )
             finally:
                 await rpc.stop()
 
