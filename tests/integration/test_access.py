@@ -20,7 +20,6 @@ from xuanzang.client import (
     StatusCode,
     TranslationClient,
 )
-from xuanzang.server.settings import read_settings
 
 LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
@@ -183,37 +182,3 @@ def test_the_command_names_what_is_wrong_in_one_line(keys_file: Path, arguments:
     assert reason in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "f00d" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("flags", "anonymous"),
-    [
-        ([], True),
-        (["--address=localhost:1"], True),
-        (["--address=[::1]:1"], True),
-        (["--keys-file=FILE"], True),
-        (["--keys-file=FILE", "--no-anonymous"], False),
-        (["--keys-file=FILE", "--address=0.0.0.0:1"], False),
-        (["--keys-file=FILE", "--address=0.0.0.0:1", "--anonymous"], True),
-        (["--address=0.0.0.0:1", "--anonymous"], True),
-        (["--address=0.0.0.0:1", "--tls-certificate=FILE", "--tls-key=FILE", "--tls-client-ca=FILE"], True),
-        (["--address=0.0.0.0:1", "--no-anonymous"], None),
-        (["--address=0.0.0.0:1"], None),
-        (["--no-anonymous"], None),
-    ],
-)
-def test_anonymous_callers_are_answered_on_loopback_or_if_asked_for(
-    tmp_path: Path, flags: list[str], anonymous: bool | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").touch()
-    arguments = [f"--models={tmp_path}", *(flag.replace("FILE", str(tmp_path / "file")) for flag in flags)]
-    if anonymous is None:
-        with pytest.raises(SystemExit):
-            read_settings(arguments)
-        assert "--keys-file FILE, --tls-client-ca FILE, or --anonymous" in capsys.readouterr().err
-    else:
-        assert read_settings(arguments).admits_anonymous is anonymous
-
-
-def test_a_probe_needs_no_say_on_who_may_call(tmp_path: Path) -> None:
-    assert read_settings([f"--models={tmp_path}", "--address=0.0.0.0:1", "--probe"]).probe

@@ -154,12 +154,14 @@ class Settings(BaseSettings, AccessSettings, RpcLimits, EngineSettings, Location
 
     @model_validator(mode="after")
     def _check_access(self) -> Self:
-        if not (self.probe or self.keys_file or self.admits_anonymous):
-            raise ValueError(
-                f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
-                "--tls-client-ca FILE, or --anonymous for anyone"
-            )
-        return self
+        if self.probe or self.keys_file or self.admits_anonymous:
+            return self
+        if self.anonymous is False:
+            raise ValueError("--no-anonymous needs --keys-file FILE: nobody could call")
+        raise ValueError(
+            f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
+            "--tls-client-ca FILE, or --anonymous for anyone"
+        )
 
     @property
     def is_loopback(self) -> bool:
