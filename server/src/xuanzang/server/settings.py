@@ -110,7 +110,10 @@ class Locations(BaseModel):
 
 # --help lists the flags of the last base first.
 class Settings(BaseSettings, AccessSettings, RpcLimits, EngineSettings, Locations):
-    """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL."""
+    """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
+
+    `xuanzang-server keys --help` describes the command for API keys.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,

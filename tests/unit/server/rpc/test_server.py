@@ -111,6 +111,18 @@ async def test_a_message_over_the_limit_is_refused(serve: Any) -> None:
         assert await call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+async def test_an_old_connection_is_closed_once_its_rpcs_are_done(serve: Any) -> None:
+    async with serve(connection_age_seconds=1) as served:
+        held = served.engine.hold("a")
+        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.engine.until(served.engine.running, {"a"})
+        assert served.channel.get_state() is grpc.ChannelConnectivity.READY
+        await served.channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+        held.set()
+        assert await call.code() == grpc.StatusCode.OK
+        assert await served.stub.TranslateText(pb.TranslateTextRequest(contents=["b"])).code() == grpc.StatusCode.OK
+
+
 async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: Any) -> None:
     async with serve() as served:
         with pytest.raises(OSError, match=f"cannot serve on 127.0.0.1:{served.rpc.port}"):
