@@ -28,7 +28,7 @@ def test_a_key_is_recognised_by_what_the_file_holds_of_it(tmp_path: Path) -> Non
 def test_keys_and_salts_are_never_the_same_twice() -> None:
     made = [new_key("holder") for _ in range(100)]
     assert len({key for key, _ in made}) == len({entry.salt for _, entry in made}) == 100
-    assert {len(key) for key, _ in made} == {len("xz_") + 12 + 1 + 43}
+    assert {len(key) for key, _ in made} == {len("xz_") + 12 + 1 + 64}
 
 
 def test_an_entry_does_not_show_its_hash() -> None:

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from xuanzang.server.access.keys import ApiKey, new_key
 from xuanzang.server.access.keys_file import change_keys, read_keys
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -139,13 +140,30 @@ async def test_only_a_right_key_is_answered(serve: Any, keys_file: KeysFile, fac
             bearer(key) + bearer(other),
             (("authorization", key),),
             (("authorization", f"Basic {key}"),),
-            (("x-api-key", "xz_unknown_" + "x" * 43),),
+            (("x-api-key", "xz_unknown_" + "0" * 64),),
         ]
         for wrong in refused:
             status = await face(served, wrong)
             assert code_of(status) is Code.UNAUTHENTICATED, wrong
             assert key not in status.message
     assert served.engine.running == []
+
+
+@pytest.mark.parametrize("method", ["TranslateText", "TranslateTextProgressively", "StreamTranslateText"])
+async def test_a_caller_without_a_key_is_refused_before_it_sends_anything(
+    serve: Any, keys_file: KeysFile, method: str
+) -> None:
+    async with serve(keys_file=keys_file.path, anonymous=False) as served:
+        # Called as a stream, whatever the method is: no message is ever sent.
+        call = served.channel.stream_stream(f"/{TRANSLATION_SERVICE}/{method}")()
+        assert await call.code() is Code.UNAUTHENTICATED
+        handled = {
+            labels["grpc_method"]: value
+            for family in served.registry.collect()
+            for name, labels, value, *_ in family.samples
+            if name == "grpc_server_handled_total" and labels["grpc_code"] == "UNAUTHENTICATED" and value
+        }
+    assert handled == {method: 1}
 
 
 async def test_wrong_unknown_and_revoked_keys_get_the_same_answer(serve: Any, keys_file: KeysFile) -> None:
@@ -427,7 +445,7 @@ async def test_the_work_for_a_refused_key_is_that_for_a_right_one(
     async with serve(keys_file=keys_file.path, anonymous=False) as served:
         monkeypatch.setattr(keys, "hmac", CountedHmac)
         done = []
-        for presented in (key, key[:-1] + "x", revoked, "xz_unknown_" + "x" * 43, "no key at all", ""):
+        for presented in (key, key[:-1] + "x", revoked, "xz_unknown_" + "0" * 64, "no key at all", ""):
             work.clear()
             await unary(served, bearer(presented))
             done.append(tuple(work))

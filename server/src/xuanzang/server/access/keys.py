@@ -23,7 +23,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 _SALT_BYTES = 32
 _SECRET_BYTES = 32
 _ID_BYTES = 6
-_KEY = re.compile(r"xz_(?P<id>[A-Za-z0-9-]{1,64})_[A-Za-z0-9_-]+")
+_KEY = re.compile(r"xz_(?P<id>[A-Za-z0-9-]{1,64})_[0-9a-f]+")
 
 Hex256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", repr=False)]
 Limit = Annotated[int, Field(ge=1, le=10**12)]
@@ -81,7 +81,7 @@ def new_key(
         ValidationError: A value is out of range.
     """
     key_id = secrets.token_hex(_ID_BYTES)
-    key = f"xz_{key_id}_{secrets.token_urlsafe(_SECRET_BYTES)}"
+    key = f"xz_{key_id}_{secrets.token_hex(_SECRET_BYTES)}"
     salt = secrets.token_bytes(_SALT_BYTES)
     entry = ApiKey(
         id=key_id,

@@ -17,10 +17,10 @@ MAX_CLIENT_ID_CHARACTERS = 128
 
 
 class IdentifiedContext:
-    """The context of an RPC whose caller is known."""
+    """The context of an RPC whose caller is known, or the error that refuses the caller."""
 
-    def __init__(self, context: Context, caller: Caller) -> None:
-        self.caller = caller
+    def __init__(self, context: Context, identity: Caller | Exception) -> None:
+        self.identity = identity
         self._context = context
 
     def __getattr__(self, name: str) -> Any:
@@ -28,12 +28,19 @@ class IdentifiedContext:
 
 
 def caller_of(context: Context) -> Caller:
-    """Return the caller that the interceptor of access has found.
+    """Return the caller that the interceptor of identities has found.
 
     Args:
         context: Context of an RPC.
+
+    Raises:
+        UnauthenticatedError: The caller needs a valid key.
+        InvalidInputError: The caller's name is too long.
     """
-    return cast("IdentifiedContext", context).caller
+    identity = cast("IdentifiedContext", context).identity
+    if isinstance(identity, Exception):
+        raise identity
+    return identity
 
 
 def unproven_name(context: Context) -> str:

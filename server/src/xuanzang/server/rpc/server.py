@@ -13,7 +13,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.interceptors.access import AccessInterceptor
+from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
@@ -78,10 +78,11 @@ class RpcServer:
         self._reloading: asyncio.Task[None] | None = None
         self._listener = Listener(
             interceptors=(
+                IdentityInterceptor(authenticator),
                 ReceptionInterceptor(limits.stream_idle_seconds),
                 TelemetryInterceptor(metrics),
                 ErrorInterceptor(),
-                AccessInterceptor(authenticator),
+                AccessInterceptor(),
                 GateInterceptor(self._gate),
             ),
             options=(*_OPTIONS, *_options(limits)),
