@@ -52,11 +52,11 @@ def parser(environment: Mapping[str, str], *, translate: Command, models: Comman
 
 
 def open_client(arguments: argparse.Namespace) -> TranslationClient:
-    """Open a client with the address, timeout, name and TLS settings of the arguments.
+    """Open a client with the address, timeout, name, key and TLS settings of the arguments.
 
     Raises:
-        OSError: A PEM file cannot be read.
-        ValueError: One of these settings is invalid.
+        OSError: A PEM file or the file of the API key cannot be read.
+        ValueError: One of these settings is invalid, or the key would cross a network in plain text.
     """
     addresses = arguments.address.split(",")
     address = addresses if len(addresses) > 1 else arguments.address
@@ -69,7 +69,21 @@ def open_client(arguments: argparse.Namespace) -> TranslationClient:
             private_key=pems[2],
             server_name=arguments.tls_server_name,
         )
-    return TranslationClient(address, tls=tls, timeout=arguments.timeout, client_id=arguments.client_id)
+    return TranslationClient(
+        address,
+        tls=tls,
+        timeout=arguments.timeout,
+        client_id=arguments.client_id,
+        api_key=arguments.api_key_file and _key_in(arguments.api_key_file),
+        allow_insecure_key=arguments.allow_insecure_key,
+    )
+
+
+def _key_in(file: Path) -> str:
+    key = file.read_text(encoding="utf-8", errors="replace").strip()
+    if not key:
+        raise ValueError(f"{file} holds no API key")
+    return key
 
 
 def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
@@ -126,6 +140,16 @@ def _shared_options(default_address: str) -> argparse.ArgumentParser:
         help="maximum wait for an answer, retries included (default: 60)",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
+    # No option takes the key itself: other users of the machine can read the arguments of a process.
+    group.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the API key (default: the key in $XUANZANG_API_KEY)",
+    )
+    group.add_argument(
+        "--allow-insecure-key", action="store_true", help="send the API key to another machine without TLS, too"
+    )
     group.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
     group.add_argument(
         "--tls-ca", type=Path, metavar="PEM", help="authorities trusted to sign the server's certificate"

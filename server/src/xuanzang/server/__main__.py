@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.rpc.health_probe import is_serving
 from xuanzang.server.settings import Settings, read_settings
 
@@ -15,11 +17,13 @@ _LOGGER = logging.getLogger("xuanzang.server")
 
 
 def main() -> int:
-    """Serve until SIGTERM, or probe a running server.
+    """Serve until SIGTERM, probe a running server, or change the API keys.
 
     Returns:
-        Exit status: 0 after a drain or if the probed server is serving, else 1.
+        Exit status: 0 after a drain, if the probed server is serving or if the keys are changed, else 1.
     """
+    if sys.argv[1:2] == ["keys"]:
+        return run_keys_command(sys.argv[2:], os.environ)
     settings = read_settings(sys.argv[1:])
     if settings.probe:
         certificate, key = settings.tls_certificate, settings.tls_key

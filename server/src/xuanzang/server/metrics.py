@@ -30,7 +30,7 @@ RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
 
 STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
-    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"),
+    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
 )
 """Status codes of the RPCs."""
 

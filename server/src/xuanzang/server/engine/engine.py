@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
@@ -26,7 +28,7 @@ from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
@@ -153,6 +155,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -163,6 +166,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            hold_sentences: Places of the caller for sentences in translation.
 
         Returns:
             Hypotheses of each text, best first.
@@ -174,7 +178,10 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(model, options, deadline, caller=caller, target_language=target_language)
+        context = replace(
+            self._context(model, options, deadline, caller=caller, target_language=target_language),
+            hold_sentences=hold_sentences,
+        )
         return await self._run(texts, context, options)
 
     async def translate_progressively(
@@ -186,6 +193,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -196,6 +204,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            hold_sentences: Places of the caller for sentences in translation.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -208,7 +217,10 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(model, options, deadline, caller=caller, target_language=target_language)
+        context = replace(
+            self._context(model, options, deadline, caller=caller, target_language=target_language),
+            hold_sentences=hold_sentences,
+        )
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
         running = asyncio.ensure_future(self._run([text], context, options, emitted.put_nowait))

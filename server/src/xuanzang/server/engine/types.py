@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
+
+HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
+"""Function that admits a number of sentences, or refuses them, and holds places for them in the meantime."""
 
 
 class FinishReason(enum.Enum):

@@ -12,6 +12,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
+from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
 
@@ -35,6 +36,8 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
         IdleRpcError: grpc.StatusCode.ABORTED,
+        UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+        ModelNotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
     }
 )
 
@@ -81,7 +84,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
 
 def _details(error: Exception) -> list[Message]:
     match error:
-        case errors.InvalidInputError(violations=violations):
+        case errors.InvalidInputError(violations=violations) | ModelNotAllowedError(violations=violations):
             fields = [
                 status_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.description)
                 for violation in violations
