@@ -10,8 +10,11 @@ from xuanzang.server.engine.models.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
+from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.server import RpcServer, TLSFiles
 from xuanzang.server.settings import Settings, split_address
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def bootstrap(settings: Settings) -> Server:
@@ -34,10 +37,19 @@ def bootstrap(settings: Settings) -> Server:
     rpc = RpcServer(engine, address=settings.address, tls=_tls_files(settings), limits=settings, metrics=metrics)
     return Server(
         rpc=rpc,
+        admin=_admin_server(settings, engine, metrics),
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
     )
+
+
+def _admin_server(settings: Settings, engine: Engine, metrics: Metrics) -> AdminServer | None:
+    address = settings.admin_address
+    if address is None:
+        return None
+    is_loopback = split_address(address).host in _LOOPBACK
+    return AdminServer(engine.live, address=address, is_loopback=is_loopback, tls=_tls_files(settings), metrics=metrics)
 
 
 def _trial_loader(settings: Settings) -> TrialLoader:
