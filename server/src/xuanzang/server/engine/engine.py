@@ -173,9 +173,7 @@ class Engine:
 
     async def _release(self, model: LoadedModel) -> None:
         """Let the workers drop a model that no call uses."""
-        dropped = [asyncio.wrap_future(worker.drop(model)) for worker in self._workers]
-        del model
-        await asyncio.gather(*dropped)
+        await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self._workers))
 
     async def translate(
         self,

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import hashlib
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -170,7 +168,6 @@ class LiveModels:
             if self.catalog.pins.get(name) == version:
                 raise ModelStateError(f"{name}/{version} is pinned; unpin it or pin another version first")
             retiring = await self._remove(model)
-        del model
         # The version is gone for callers already: an impatient one ends only its own wait.
         await asyncio.shield(retiring)
 
@@ -305,10 +302,8 @@ class LiveModels:
         labels, version = model.labels, VersionName(model.name, model.version)
         await self.usage.ended(model)
         await self._release(model)
-        remains = weakref.ref(model)
-        del model
         if not self._closed:
-            await asyncio.get_running_loop().run_in_executor(self._executor, _free, remains)
+            await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
         if not self.catalog.find(*version):
             self._metrics.forget(labels)
         self._metrics.model_changes["unloaded"].inc()
@@ -375,9 +370,7 @@ def _is_unchanged(model: LoadedModel, directory: Path) -> bool:
     return same and not any(changed_files(directory, model.bundle.file_states))
 
 
-def _free(remains: weakref.ref[LoadedModel]) -> None:
+def _free(model: LoadedModel) -> None:
     """Return the memory of a model that nobody uses to the system."""
-    # Failed calls and their tracebacks refer to each other; looking for cycles delays everything else, so rarely.
-    if remains() is not None:
-        gc.collect()
+    model.close()
     return_free_memory()

@@ -90,7 +90,7 @@ class Worker:
             runner = self._runners.pop(model, None)
             if runner is not None:
                 runner.close()
-            # The futures' waiters must find nobody who uses the graphs.
+            # Whoever waits for the futures closes the graphs, which nobody may use then.
             del model, runner
         if dropped:
             return_free_memory()
