@@ -34,6 +34,8 @@ CALLERS = 64
 LENGTHS = (4, 60)
 """Minimum and maximum characters of the sentences that are sent."""
 TEXTS = 2000
+IDLE_SECONDS = 12.0
+"""Longer than a worker keeps its memory without sentences."""
 PAUSE_SECONDS = 2.0
 """Between the end of one reload and the beginning of the next."""
 
@@ -48,6 +50,7 @@ class Models:
         self.name = bundle.parent.name
         self.write(self.version)
         self._stub: Any = admin_pb2_grpc.ModelServiceStub(grpc.insecure_channel(address))
+        self.live = [self.version]
         self.load_seconds: list[float] = []
 
     def write(self, version: int) -> None:
@@ -66,16 +69,18 @@ class Models:
         self._stub.LoadModel(admin_pb2.LoadModelRequest(name=self.name, version=str(self.version + 1)))
         self.load_seconds.append(time.perf_counter() - began)
         self.version += 1
+        self.live.append(self.version)
 
     def unload(self, version: int) -> None:
         """Unload a version and remove its folder."""
         self._stub.UnloadModel(admin_pb2.UnloadModelRequest(name=self.name, version=str(version)))
         shutil.rmtree(self._folder / self.name / str(version))
+        self.live.remove(version)
 
     def replace(self) -> None:
         """Load another version, and unload the one before."""
         self.load_next()
-        self.unload(self.version - 1)
+        self.unload(self.live[0])
 
 
 @contextmanager
@@ -108,12 +113,14 @@ def measure_memory(server: ServerProcess, models: Models, texts: Sequence[str], 
     """Return the resident megabytes before, with and after one more version, of each round."""
     rows = []
     for _ in range(rounds):
+        # Idle workers have given their memory back by then.
+        time.sleep(IDLE_SECONDS)
         row = {"before": server.resident_megabytes()}
         models.load_next()
-        translate(server.address, texts)
         row["loaded"] = server.resident_megabytes()
-        # The version before is the one to go, as in a rolling reload.
-        models.unload(models.version - 1)
+        translate(server.address, texts)
+        row["used"] = server.resident_megabytes()
+        models.unload(models.version)
         row["after"] = server.resident_megabytes()
         print("MB " + ", ".join(f"{name} {value:.1f}" for name, value in row.items()), flush=True)
         rows.append(row)
