@@ -20,7 +20,7 @@ from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.client import AsyncTranslationClient, ModelNotFoundError
 
 SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。", "你有五只鱼。")
-FIXED = {"min_target_length": 8, "max_target_length": 24}
+FIXED: dict[str, Any] = {"min_target_length": 8, "max_target_length": 24}
 BEAM_SIZES = {1: 4, 2: 1, 3: 2}
 """Default beam sizes of the versions, by which their translations differ."""
 SECONDS_BETWEEN_LOOKS = 0.02
@@ -204,10 +204,8 @@ async def test_a_version_damaged_in_its_folder_keeps_being_served_as_it_was(runn
     before = await running.client.translate(SENTENCES, **FIXED)
     # Replaced, not written: the server maps the weights that it has opened.
     folder = repository / "tiny" / "1"
-    (folder / "copy.bin").write_bytes((folder / "weights.bin").read_bytes())
+    (folder / "copy.bin").write_bytes((folder / "weights.bin").read_bytes()[:-1])
     (folder / "copy.bin").rename(folder / "weights.bin")
-    damage_copy = (folder / "weights.bin").read_bytes()[:-1]
-    (folder / "weights.bin").write_bytes(damage_copy)
     answer = await running.admin.ReloadModels(pb.ReloadModelsRequest())
     [model] = answer.models
     assert (model.state, model.is_default) == (pb.MODEL_STATE_SERVING, True)

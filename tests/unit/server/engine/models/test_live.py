@@ -120,7 +120,9 @@ async def test_the_calls_of_progressive_translations_keep_their_model(
     unloading = asyncio.create_task(engine.live.unload("small", 1))
     await until_only_newest(engine)
     assert not unloading.done()
-    assert [part async for part in parts][-1][0].text == "hello world"
+    *_, hypotheses = [part async for part in parts]
+    assert isinstance(hypotheses, list)
+    assert hypotheses[0].text == "hello world"
     await unloading
 
 
