@@ -75,6 +75,8 @@ class Server:
         names = sorted({model.name for model in self._engine.models})
         await self.rpc.open(names)
         self._engine.live.listen(self.rpc.show)
+        # The watch of the folder may have been faster.
+        await self.rpc.show(self._engine.live.catalog.names)
         _LOGGER.info("serving", extra={"models": names})
         if self.admin:
             await self.admin.start()

@@ -103,7 +103,7 @@ async def test_a_version_retires_until_its_last_call_is_answered(
     # An administrator who does not wait for it leaves it half done for nobody.
     unloading.cancel()
     assert (await states(engine))[1] is ModelState.RETIRING
-    [retiring] = engine.live._retiring
+    [retiring] = engine.live._retirement._retiring
     script.allow(math.inf)
     assert (await call)[0][0].text == "hello world"
     await retiring
@@ -270,3 +270,23 @@ async def test_a_runner_that_cannot_be_made_fails_its_sentences_only(
             await engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
     [[found]] = await engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
     assert found.text == "hello world"
+
+
+async def test_an_end_while_a_version_retires_answers_its_calls(
+    engine: Engine, script: Script, add_version: Any, options: DecodingOptions
+) -> None:
+    add_version(2)
+    await engine.live.load("small", 2)
+    script.allow(0)
+    call = asyncio.create_task(
+        engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+    )
+    await script.until(lambda script: script.blocked)
+    unloading = asyncio.create_task(engine.live.unload("small", 1))
+    await until_only_newest(engine)
+    engine.drain()
+    script.allow(math.inf)
+    assert (await call)[0][0].text == "hello world"
+    with pytest.raises(asyncio.CancelledError):
+        await unloading
+    assert await engine.join(60)

@@ -18,8 +18,8 @@ from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model
+from xuanzang.server.engine.models.retirement import ModelUsage, Release, Retirement
 from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.models.usage import ModelUsage
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
 
@@ -27,8 +27,6 @@ _LOGGER = logging.getLogger(__name__)
 
 Listener = Callable[[Collection[str]], Awaitable[None]]
 """Receives the names of the served models after each change."""
-Release = Callable[[LoadedModel], Awaitable[None]]
-"""Lets the workers drop what they hold of a model without calls."""
 
 
 class LiveModels:
@@ -65,14 +63,19 @@ class LiveModels:
         self._root = root
         self._open_model = open_model
         self._trial_loader = trial_loader
-        self._release = release
         self._metrics = metrics
         self._provider = provider
         self._refusals: dict[VersionName, BundleError] = {}
         self._loading: VersionName | None = None
-        self._retiring: dict[asyncio.Task[None], VersionName] = {}
         self._changing = asyncio.Lock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading")
+        self._retirement = Retirement(
+            self.usage,
+            release=release,
+            is_served=lambda version: self.catalog.find(*version) is not None,
+            executor=self._executor,
+            metrics=metrics,
+        )
         self._listeners: list[Listener] = []
         self._closed = False
 
@@ -84,8 +87,7 @@ class LiveModels:
             refusals: Bundles that are refused.
             pins: Default versions by name.
         """
-        self._refusals = {version_name(refusal.directory): refusal for refusal in refusals}
-        self._metrics.bundles_refused.set(len(self._refusals))
+        self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
         self._metrics.model_changes["loaded"].inc(len(models))
         self._metrics.model_changes["refused"].inc(len(refusals))
         self._publish(Catalog(models, pins))
@@ -93,6 +95,7 @@ class LiveModels:
     def close(self) -> None:
         """Change nothing any more."""
         self._closed = True
+        self._retirement.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
         for model in self.catalog.models:
             model.metrics.model_ready.set(0)
@@ -113,7 +116,7 @@ class LiveModels:
         """
         found = await asyncio.to_thread(versions_in, self._root)
         loaded = {VersionName(model.name, model.version) for model in self.catalog.models}
-        return [self._status(version) for version in sorted({*found, *loaded, *self._retiring.values()})]
+        return [self._status(version) for version in sorted({*found, *loaded, *self._retirement.versions})]
 
     async def status(self, name: str, version: int) -> ModelStatus:
         """Return the state of a version.
@@ -247,12 +250,11 @@ class LiveModels:
         if isinstance(outcome, BundleError):
             self._refuse(version, outcome)
             return outcome
-        self._refusals.pop(version, None)
-        self._metrics.bundles_refused.set(len(self._refusals))
+        self._keep_refusals({refused: each for refused, each in self._refusals.items() if refused != version})
         # No wait between the two: a caller who goes away would leave half of the change.
         self._publish(self.catalog.with_model(outcome))
         if served:
-            self._retire(served)
+            self._retirement.begin(served)
         self._metrics.model_changes["loaded"].inc()
         _LOGGER.info("model loaded", extra={"model": outcome.name, "version": outcome.version})
         await self._report()
@@ -272,14 +274,18 @@ class LiveModels:
 
     def _refuse(self, version: VersionName, refusal: BundleError) -> None:
         _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
-        self._refusals[version] = refusal
-        self._metrics.bundles_refused.set(len(self._refusals))
+        self._keep_refusals(self._refusals | {version: refusal})
         self._metrics.model_changes["refused"].inc()
+        if self.catalog.find(*version) is None:
+            self._metrics.forget((version.name, str(version.version)))
+
+    def _keep_refusals(self, refusals: dict[VersionName, BundleError]) -> None:
+        self._refusals = refusals
+        self._metrics.bundles_refused.set(len(refusals))
 
     async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
         """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""
-        self._refusals = {version: each for version, each in self._refusals.items() if not is_gone(version)}
-        self._metrics.bundles_refused.set(len(self._refusals))
+        self._keep_refusals({version: each for version, each in self._refusals.items() if not is_gone(version)})
         for model in self.catalog.models:
             if is_gone(VersionName(model.name, model.version)) and self.catalog.pins.get(model.name) != model.version:
                 await self._remove(model)
@@ -287,27 +293,9 @@ class LiveModels:
     async def _remove(self, model: LoadedModel) -> asyncio.Task[None]:
         self._require_open()
         self._publish(self.catalog.without(model))
-        retiring = self._retire(model)
+        retiring = self._retirement.begin(model)
         await self._report()
         return retiring
-
-    def _retire(self, model: LoadedModel) -> asyncio.Task[None]:
-        retiring = asyncio.create_task(self._let_go(model))
-        self._retiring[retiring] = VersionName(model.name, model.version)
-        retiring.add_done_callback(self._retiring.pop)
-        return retiring
-
-    async def _let_go(self, model: LoadedModel) -> None:
-        """Wait for the last call of a model, and free its memory."""
-        labels, version = model.labels, VersionName(model.name, model.version)
-        await self.usage.ended(model)
-        await self._release(model)
-        if not self._closed:
-            await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
-        if not self.catalog.find(*version):
-            self._metrics.forget(labels)
-        self._metrics.model_changes["unloaded"].inc()
-        _LOGGER.info("model unloaded", extra={"model": version.name, "version": version.version})
 
     def _loaded(self, name: str, version: int) -> LoadedModel:
         model = self.catalog.find(name, version)
@@ -334,7 +322,7 @@ class LiveModels:
             return ModelState.SERVING
         if version == self._loading:
             return ModelState.LOADING
-        if version in self._retiring.values():
+        if version in self._retirement.versions:
             return ModelState.RETIRING
         return ModelState.REFUSED if version in self._refusals else ModelState.UNLOADED
 
@@ -368,9 +356,3 @@ def _is_unchanged(model: LoadedModel, directory: Path) -> bool:
         return False
     same = hashlib.sha256(manifest).hexdigest() == model.bundle.manifest_sha256
     return same and not any(changed_files(directory, model.bundle.file_states))
-
-
-def _free(model: LoadedModel) -> None:
-    """Return the memory of a model that nobody uses to the system."""
-    model.close()
-    return_free_memory()
