@@ -15,9 +15,10 @@ from xuanzang.server.engine.models.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
+from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.server import RpcServer
 from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
-from xuanzang.server.settings import Settings, split_address
+from xuanzang.server.settings import Settings, is_loopback, split_address
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -40,21 +41,32 @@ def bootstrap(settings: Settings) -> Server:
     metrics = Metrics(registry)
     engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=_trial_loader(settings))
     access_metrics = AccessMetrics(registry)
-    tls_files = _tls_files(settings)
     rpc = RpcServer(
         engine,
         address=settings.address,
         authenticator=_authenticator(settings, access_metrics),
-        tls=None if tls_files is None else ReloadedTLS(tls_files, access_metrics),
+        tls=_tls(settings, access_metrics),
         limits=settings,
         metrics=metrics,
     )
     return Server(
         rpc=rpc,
+        admin=_admin_server(settings, engine, metrics, access_metrics),
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
     )
+
+
+def _admin_server(
+    settings: Settings, engine: Engine, metrics: Metrics, access_metrics: AccessMetrics
+) -> AdminServer | None:
+    address = settings.admin_address
+    if address is None:
+        return None
+    if not is_loopback(split_address(address).host) and settings.tls_client_ca is None:
+        _LOGGER.warning("anybody who reaches the admin address can unload models", extra={"address": address})
+    return AdminServer(engine.live, address=address, tls=_tls(settings, access_metrics), metrics=metrics)
 
 
 def _trial_loader(settings: Settings) -> TrialLoader:
@@ -67,10 +79,11 @@ def _trial_loader(settings: Settings) -> TrialLoader:
     return TrialLoader(settings, known=TriedBundles(file, configuration=configuration))
 
 
-def _tls_files(settings: Settings) -> TLSFiles | None:
+def _tls(settings: Settings, metrics: AccessMetrics) -> ReloadedTLS | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
-    return TLSFiles(certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca)
+    files = TLSFiles(certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca)
+    return ReloadedTLS(files, metrics)
 
 
 def _authenticator(settings: Settings, metrics: AccessMetrics) -> Authenticator:

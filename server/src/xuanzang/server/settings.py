@@ -35,6 +35,7 @@ PROGRAM = "xuanzang-server"
 _PREFIX = "XUANZANG_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 
+_LOOPBACK = "127.0.0.1"
 _VALUES_BY_NAME = {"address": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
 _VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
 
@@ -83,6 +84,11 @@ def _checked_address(address: str) -> str:
     return address
 
 
+def _admin_address(address: str) -> str:
+    # Whoever says nothing else means this machine.
+    return _checked_address(f"{_LOOPBACK}:{address}" if address.isdecimal() else address)
+
+
 Address = Annotated[str, AfterValidator(_checked_address)]
 
 
@@ -105,6 +111,10 @@ class Locations(BaseModel):
     metrics_address: Address = Field(
         default="127.0.0.1:9464",
         description="Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one.",
+    )
+    admin_address: Annotated[str, AfterValidator(_admin_address)] | None = Field(
+        default=None,
+        description="Address to serve the administration of models on, or a port of 127.0.0.1; unset: none.",
     )
 
 

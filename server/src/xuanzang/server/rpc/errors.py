@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
 from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
+from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
 
@@ -31,6 +32,8 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     {
         errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
         errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
+        errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
+        BundleError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,

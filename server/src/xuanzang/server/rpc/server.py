@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final, cast
 
 import grpc
@@ -25,7 +26,7 @@ from xuanzang.server.rpc.tls import ReloadedTLS
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
 
-_OPTIONS: Final = (
+LISTENER_OPTIONS: Final = (
     # A second server on the same port must fail, not get half of the callers.
     ("grpc.so_reuseport", 0),
     # Ping silent callers, and allow their pings: with gRPC's own limit of one in five minutes, a caller that keeps its
@@ -39,6 +40,7 @@ _OPTIONS: Final = (
     # A connection that does not begin to speak HTTP/2 is closed.
     ("grpc.server_handshake_timeout_ms", 20_000),
 )
+"""Channel arguments of every listener."""
 
 # Longer than a round trip to a caller.
 _QUIET_SECONDS = 0.05
@@ -85,7 +87,7 @@ class RpcServer:
                 AccessInterceptor(),
                 GateInterceptor(self._gate),
             ),
-            options=(*_OPTIONS, *_options(limits)),
+            options=(*LISTENER_OPTIONS, *_options(limits)),
         )
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
@@ -96,7 +98,7 @@ class RpcServer:
             names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._server)
         self._reloaded = [part for part in (authenticator.keys, tls) if part is not None]
-        self.port = _bind(self._server, address, tls)
+        self.port = bind_address(self._server, address, tls)
 
     async def start(self) -> None:
         """Answer health checks; translations are refused with UNAVAILABLE for now."""
@@ -121,6 +123,14 @@ class RpcServer:
         """
         self._gate.open()
         await self._health.open(models)
+
+    async def show(self, models: Collection[str]) -> None:
+        """Report the health of the models after a change of them.
+
+        Args:
+            models: Names of the models that are served now.
+        """
+        await self._health.show(models)
 
     async def close(self) -> None:
         """Refuse new RPCs with UNAVAILABLE and report NOT_SERVING; RPCs in progress go on."""
@@ -172,7 +182,20 @@ def _options(limits: RpcLimits) -> tuple[Option, ...]:
     )
 
 
-def _bind(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
+def bind_address(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
+    """Let a server listen.
+
+    Args:
+        server: Server that is not started yet.
+        address: Address such as "127.0.0.1:50051"; port 0 for any free one.
+        tls: Certificate and key; None for plain text.
+
+    Returns:
+        The port.
+
+    Raises:
+        OSError: The address cannot be bound.
+    """
     try:
         if tls is None:
             return server.add_insecure_port(address)
