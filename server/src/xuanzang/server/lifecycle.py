@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.heap import trim_heap_when_idle
+from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
@@ -64,6 +64,7 @@ class Server:
     async def load(self) -> None:
         """Load and warm the models, then serve."""
         await self._engine.start()
+        keep_heap()
         names = sorted({model.name for model in self._engine.models})
         await self.rpc.open(names)
         _LOGGER.info("serving", extra={"models": names})

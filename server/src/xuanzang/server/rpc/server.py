@@ -21,6 +21,7 @@ from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.listener import Listener, Option
+from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -78,14 +79,18 @@ class RpcServer:
         """
         self._gate = RpcGate(limits)
         self._health = Health()
+        telemetry = TelemetryInterceptor(metrics)
+        screen = Screen(self._gate, engine, telemetry)
         self._listener = Listener(
             interceptors=(
                 ReceptionInterceptor(limits.stream_idle_seconds),
-                TelemetryInterceptor(metrics),
+                telemetry,
                 ErrorInterceptor(),
-                GateInterceptor(self._gate),
+                GateInterceptor(self._gate, screen),
             ),
             options=(*_OPTIONS, *_options(limits)),
+            screened=screen.methods,
+            screen=screen.refusal,
         )
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)

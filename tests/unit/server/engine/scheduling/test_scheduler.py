@@ -47,10 +47,10 @@ class Queue:
             self._model.sentence((5,) * length, self._options), SentenceRenderer(codec=self._model.codec)
         )
         [queued] = Request(context, [search]).sentences
-        self.scheduler.record([DoneSentence(queued, in_batch)], seconds=seconds)
+        self.scheduler.record([DoneSentence(queued, queued.cost, in_batch)], seconds=seconds)
 
     def require(self, cost: int, *, deadline: float = math.inf) -> None:
-        self.scheduler.require_admission(CallContext(model=self._model, deadline=deadline), cost)
+        self.scheduler.require_admission("", cost, useful_until=deadline)
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""
