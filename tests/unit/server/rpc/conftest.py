@@ -57,7 +57,7 @@ class FakeEngine:
             raise ModelNotFoundError(f"no model named {model!r}")
         return Route(model=self.models[0], target_language="en")
 
-    def require_time(self, caller: str, seconds: float) -> None:  # noqa: ARG002 - all callers are alike
+    def require_time(self, caller: str, seconds: float) -> None:
         if seconds < self.needed_seconds:
             raise OverloadedError("too busy", retry_after_seconds=self.needed_seconds - seconds)
 

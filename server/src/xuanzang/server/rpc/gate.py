@@ -134,7 +134,6 @@ class RpcGate:
             self._idle.set()
 
 
-
 def _place(context: Context, *, is_stream: bool) -> Place:
     peer = context.peer()
     return Place(address=address_of(peer), caller=caller_of(context), is_stream=is_stream, connection=peer)

@@ -157,8 +157,7 @@ class Screen:
             self._engine.require_time(caller, part * seconds)
         except OverloadedError as error:
             message = (
-                f"{share:.0%} of the RPCs that the caller or the connection may have are in progress, and the answer would take more "
-                f"than {part:.0%} of the time until the deadline"
+                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} of the "
+                "time until the deadline"
             )
             raise OverloadedError(message, retry_after_seconds=error.retry_after_seconds) from None
-
