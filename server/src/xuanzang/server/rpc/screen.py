@@ -21,8 +21,10 @@ _BUSY_SHARE = 0.5
 _LEAST_PART = 1 / 64
 # A refusal is given again for so long; a server answers few requests in this time.
 _REFUSING_SECONDS = 0.01
-# For so long after a refusal a caller's RPCs are read only as its requests are answered: so many for each, because some
-# turn out too large, and so many at a time.
+# RPCs with at most so many times as much time as a refused one are taken to be like it.
+_SAME_TIME = 1.1
+# For so long after a refusal the RPCs like it are read only as the caller's requests are answered: so many for each,
+# because some turn out too large, and so many at a time.
 _SCARCE_SECONDS = 1.0
 _READ_PER_ANSWER = 2
 _MAX_PERMITS = 32
@@ -36,16 +38,23 @@ class _Scarcity:
     refusal: Refusal
     connection: str
     """Connection that was refused; empty for any."""
-    deadline: float
-    """Latest deadline that was refused."""
+    seconds: float
+    """Time that the refused RPC had until its deadline."""
     refused_at: float
     permits: int = 0
     """RPCs that may be read."""
 
-    def holds(self, connection: str, deadline: float, now: float) -> bool:
+    def holds(self, connection: str, seconds: float, now: float) -> bool:
         """Return whether the refusal stands for another RPC, so that the queue need not be asked."""
         is_fresh = now < self.refused_at + _REFUSING_SECONDS
-        return is_fresh and deadline <= self.deadline and self.connection in ("", connection)
+        return is_fresh and seconds <= _SAME_TIME * self.seconds and self.connection in ("", connection)
+
+    def allows(self, seconds: float, now: float) -> bool:
+        """Take a permit to read an RPC that the queue has time for, if it needs one; return whether it may be read."""
+        if now >= self.refused_at + _SCARCE_SECONDS or seconds > _SAME_TIME * self.seconds:
+            return True
+        self.permits -= 1
+        return self.permits >= 0
 
 
 class Screen:
@@ -106,7 +115,7 @@ class Screen:
         """
         deadline = deadline_of(context)
         if deadline is not None:
-            self._keep(caller_of(context), error, connection="", deadline=deadline)
+            self._keep(caller_of(context), error, connection="", seconds=deadline - time.monotonic())
 
     def learn_answer(self, context: Context) -> None:
         """Take note of an answer: there is room for another request.
@@ -116,24 +125,21 @@ class Screen:
         """
         scarcity = self._scarcities.get(caller_of(context)) if self._scarcities else None
         if scarcity is not None:
-            scarcity.permits = min(scarcity.permits + _READ_PER_ANSWER, _MAX_PERMITS)
+            scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
     def _found(self, context: Context, caller: str, deadline: float) -> Refusal | None:
         now, connection = time.monotonic(), context.peer()
+        seconds = deadline - now
         scarcity = self._scarcities.get(caller)
-        if scarcity is not None and scarcity.holds(connection, deadline, now):
+        if scarcity is not None and scarcity.holds(connection, seconds, now):
             return scarcity.refusal
         try:
-            self._require_time(self._gate.share(context), caller, deadline - now)
+            self._require_time(self._gate.share(context), caller, seconds)
         except OverloadedError as error:
-            return self._keep(caller, error, connection=connection, deadline=deadline)
-        if scarcity is not None and now < scarcity.refused_at + _SCARCE_SECONDS:
-            if not scarcity.permits:
-                return scarcity.refusal
-            scarcity.permits -= 1
-        return None
+            return self._keep(caller, error, connection=connection, seconds=seconds)
+        return None if scarcity is None or scarcity.allows(seconds, now) else scarcity.refusal
 
-    def _keep(self, caller: str, error: OverloadedError, *, connection: str, deadline: float) -> Refusal:
+    def _keep(self, caller: str, error: OverloadedError, *, connection: str, seconds: float) -> Refusal:
         status = errors.status_of(error)
         refusal = Refusal(errors.code_of(status), status.message, errors.trailers_of(status))
         known = self._scarcities.pop(caller, None)
@@ -142,9 +148,9 @@ class Screen:
         self._scarcities[caller] = _Scarcity(
             refusal=refusal,
             connection=connection,
-            deadline=deadline,
+            seconds=seconds,
             refused_at=time.monotonic(),
-            permits=known.permits if known else 0,
+            permits=max(0, known.permits) if known else 0,
         )
         return refusal
 
@@ -157,7 +163,7 @@ class Screen:
             self._engine.require_time(caller, part * seconds)
         except OverloadedError as error:
             message = (
-                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} of the "
-                "time until the deadline"
+                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} of "
+                "the time until the deadline"
             )
             raise OverloadedError(message, retry_after_seconds=error.retry_after_seconds) from None
