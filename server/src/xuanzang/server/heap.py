@@ -15,7 +15,7 @@ _COLLECTED_OBJECTS = 10_000
 def keep_heap() -> None:
     """Exempt all objects of now from garbage collection, and collect among later ones more rarely.
 
-    Call it once what stays until the end has been loaded.
+    Call it once what stays until the end has been loaded; `gc.unfreeze` is the opposite.
     """
     gc.collect()
     gc.freeze()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import time
@@ -81,6 +82,7 @@ class Server:
                 await self.rpc.join()
         unsent = await self.rpc.stop()
         self.metrics_endpoint.stop()
+        gc.unfreeze()
         facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}
         _LOGGER.info("stopped", extra=facts)
 

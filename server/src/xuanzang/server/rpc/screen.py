@@ -58,7 +58,7 @@ class _Scarcity:
 
 
 class Screen:
-    """Refuses RPCs of one message before they are read, if even the shortest text would be refused afterwards.
+    """Refuses RPCs of one message before they are read, if one as small as any of late would be refused afterwards.
 
     Under overload there are more refusals than answers, and a refusal after reading takes several times as long. Nor
     may refusals wait in the client, which has no more RPCs in progress on a connection than the server allows: the last
@@ -163,7 +163,7 @@ class Screen:
             self._engine.require_time(caller, part * seconds)
         except OverloadedError as error:
             message = (
-                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} of "
-                "the time until the deadline"
+                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
+                "of the time until the deadline"
             )
             raise OverloadedError(message, retry_after_seconds=error.retry_after_seconds) from None
