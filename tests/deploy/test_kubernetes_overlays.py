@@ -51,7 +51,7 @@ def needed(name: str) -> str:
     return path
 
 
-@pytest.fixture(params=[manifests.BASE, *manifests.OVERLAYS], ids=lambda folder: folder.name)
+@pytest.fixture(scope="module", params=[manifests.BASE, *manifests.OVERLAYS], ids=lambda folder: folder.name)
 def rendered(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     return manifests.render(needed("kubectl"), request.param)
 
@@ -108,7 +108,9 @@ def test_volumes_that_are_mounted_exist(rendered: list[dict[str, Any]]) -> None:
     (deployment,) = of_kind(rendered, "Deployment")
     pod = manifests.pod(deployment)
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    mounted = {mount["name"] for each in (*pod["containers"], *pod.get("initContainers", ())) for mount in each["volumeMounts"]}
+    mounted = {
+        mount["name"] for each in (*pod["containers"], *pod.get("initContainers", ())) for mount in each["volumeMounts"]
+    }
     assert mounted == set(volumes)
     maps = {resource["metadata"]["name"] for resource in of_kind(rendered, "ConfigMap")}
     assert {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume} == maps
