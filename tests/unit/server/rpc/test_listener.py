@@ -107,9 +107,3 @@ async def test_a_connection_without_rpcs_is_closed(serve: Any) -> None:
     async with serve(connection_idle_seconds=1) as served:
         received = await exchange(served.rpc.port, opening(), until=b"connection idle", seconds=30)
     assert b"connection idle" in received
-
-
-async def test_a_connection_of_the_maximum_age_is_told_to_go_away(serve: Any) -> None:
-    async with serve(max_connection_age_seconds=1) as served:
-        received = await exchange(served.rpc.port, opening(), until=b"max_age", seconds=30)
-    assert b"max_age" in received

@@ -61,13 +61,6 @@ class RpcLimits(BaseModel):
     connection_idle_seconds: float = Field(
         default=600, ge=1, le=86_400, description="Seconds after which a connection without RPCs is closed."
     )
-    max_connection_age_seconds: float = Field(
-        default=0,
-        ge=0,
-        le=86_400,
-        description="Seconds after which a connection takes no new RPCs, so that its caller looks the name of the "
-        "service up again and finds new replicas; 0: no limit.",
-    )
     max_stream_texts: int = Field(
         default=64,
         ge=1,

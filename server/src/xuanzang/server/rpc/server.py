@@ -155,10 +155,7 @@ class RpcServer:
 
 
 def _options(limits: RpcLimits) -> tuple[Option, ...]:
-    age = limits.max_connection_age_seconds
     return (
-        # RPCs in progress go on for as long as they take.
-        *((("grpc.max_connection_age_ms", round(age * 1000)),) if age else ()),
         ("grpc.max_receive_message_length", limits.max_message_bytes),
         # Without it gRPC takes up streams as fast as they are reset, and cancels the calls of others in their stead.
         ("grpc.max_concurrent_streams", limits.max_connection_rpcs),
