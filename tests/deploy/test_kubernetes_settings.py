@@ -18,15 +18,19 @@ from xuanzang.server.settings import Settings, read_settings, split_address
 
 POD = manifests.pod(manifests.base("Deployment"))
 SERVER = manifests.server(manifests.base("Deployment"))
-TLS = manifests.COMPONENTS / "tls"
+TLS, KEYS = manifests.COMPONENTS / "tls", manifests.COMPONENTS / "keys"
 AUTOSCALING, KEDA = manifests.COMPONENTS / "autoscaling", manifests.COMPONENTS / "keda"
 
 
 def settings(arguments: list[str], tmp_path: Path) -> Settings:
     """Read the arguments of the container, with files of this machine for those of the container."""
-    for name in ("tls.crt", "tls.key"):
+    for name in ("tls.crt", "tls.key", "keys.json"):
         (tmp_path / name).touch()
-    places = {"=/models": f"={manifests.ROOT / 'server/models'}", "=/etc/xuanzang/tls": f"={tmp_path}"}
+    places = {
+        "=/models": f"={manifests.ROOT / 'server/models'}",
+        "=/etc/xuanzang/tls": f"={tmp_path}",
+        "=/etc/xuanzang/keys": f"={tmp_path}",
+    }
     for there, here in places.items():
         arguments = [argument.replace(there, here) for argument in arguments]
     return read_settings(arguments)
@@ -49,6 +53,14 @@ def test_the_server_accepts_its_arguments(tmp_path: Path) -> None:
     secure = settings([*SERVER["args"], *tls_arguments()], tmp_path)
     assert plain.tls_certificate is None
     assert secure.tls_certificate == tmp_path / "tls.crt"
+
+
+def test_anyone_is_answered_unless_callers_need_keys(tmp_path: Path) -> None:
+    check, replacement = manifests.read(KEYS / "arguments.yaml")
+    arguments = [replacement["value"] if each == check["value"] else each for each in SERVER["args"]]
+    assert SERVER["args"][0] == check["value"]
+    assert settings(SERVER["args"], tmp_path).admits_anonymous
+    assert not settings(arguments, tmp_path).admits_anonymous
 
 
 def test_ports_are_the_defaults_of_the_server(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ from prometheus_client import CollectorRegistry, Histogram, Metric
 
 from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, ModelMetrics
 
+OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused"}
 ALLOWED_LABELS = {
-    *("model", "version", "reason", "finish_reason", "sha256", "precision", "provider", "kernels"),
+    *("model", "change", "version", "reason", "finish_reason", "sha256", "precision", "provider", "kernels"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
 }
 
@@ -35,7 +36,7 @@ def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: Coll
         assert registry.get_sample_value("nmt_request_failures_total", {**model, "reason": reason}) == 0
     for family in ours(registry):
         # Information about models and the build appears with its values; RPCs are registered separately.
-        if family.name.startswith("nmt_") and family.name not in {"nmt_model_info", "nmt_build_info"}:
+        if family.name.startswith("nmt_") and family.name not in OF_ALL_MODELS:
             assert any(sample.labels.items() >= model.items() for sample in family.samples), family.name
 
 

@@ -12,6 +12,8 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
+from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
+from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
 
@@ -30,11 +32,15 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     {
         errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
         errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
+        errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
+        BundleError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
         IdleRpcError: grpc.StatusCode.ABORTED,
+        UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+        ModelNotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
     }
 )
 
@@ -81,7 +87,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
 
 def _details(error: Exception) -> list[Message]:
     match error:
-        case errors.InvalidInputError(violations=violations):
+        case errors.InvalidInputError(violations=violations) | ModelNotAllowedError(violations=violations):
             fields = [
                 status_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.description)
                 for violation in violations

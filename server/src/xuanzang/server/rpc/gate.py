@@ -66,7 +66,6 @@ class RpcGate:
             NotReadyError: The models are not loaded yet.
             DrainingError: The server is stopping.
             OverloadedError: Too many RPCs are running, of all callers or of this one.
-            InvalidInputError: The caller's name is too long.
         """
         if self._closed.is_set():
             self._refusals += 1
@@ -74,7 +73,11 @@ class RpcGate:
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
             raise NotReadyError("the models are still being loaded; try again soon")
-        place = Place(address=address_of(context.peer()), caller=caller_of(context), is_stream=is_stream)
+        caller = caller_of(context)
+        address = address_of(context.peer())
+        place = Place(
+            address=address, caller=caller.name, is_stream=is_stream, is_authenticated=caller.is_authenticated
+        )
         self._occupancy.take(place)
         self._idle.clear()
         context.add_done_callback(partial(self._leave, place))  # type: ignore[arg-type]  # the stub wants its own class

@@ -61,6 +61,14 @@ class RpcLimits(BaseModel):
     connection_idle_seconds: float = Field(
         default=600, ge=1, le=86_400, description="Seconds after which a connection without RPCs is closed."
     )
+    connection_age_seconds: float | None = Field(
+        default=None,
+        ge=1,
+        le=10**7,
+        description="Seconds after which a caller must connect anew, so that its certificate is checked again; RPCs in "
+        "progress are finished. Unless set: never.",
+    )
+    reflection: bool = Field(default=True, description="Describe the API to tools such as grpcurl.")
     max_stream_texts: int = Field(
         default=64,
         ge=1,

@@ -23,9 +23,11 @@ class Place:
     address: str
     """Network address of the caller, as `address_of` returns it."""
     caller: str
-    """Name that the caller chose, or its address."""
+    """Name that the caller chose or has proved, or its address."""
     is_stream: bool
     """Whether the caller sends a stream of messages."""
+    is_authenticated: bool = False
+    """Whether the caller has proved its name."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -41,7 +43,7 @@ class Occupancy:
         self.rpcs = 0
         self._limits = limits
         self._unreserved = limits.max_concurrent_rpcs - min(limits.reserved_rpcs, limits.max_concurrent_rpcs // 4)
-        # A caller's name is not authenticated: counted by address too, nobody can use up another's places.
+        # A name that is not proved is counted by address too, so that nobody can use up another's places.
         self._counts: dict[Hashable, _Count] = {}
 
     def take(self, place: Place) -> None:
@@ -104,7 +106,7 @@ def address_of(peer: str) -> str:
 
 
 def _keys(place: Place) -> tuple[Hashable, Hashable]:
-    return place.address, (place.address, place.caller)
+    return place.address, ("" if place.is_authenticated else place.address, place.caller)
 
 
 def _refuse_from(limit: int, taken: int, what: str) -> None:

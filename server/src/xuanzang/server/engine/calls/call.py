@@ -84,7 +84,8 @@ class Call:
         try:
             async with asyncio.timeout(None if remaining == math.inf else remaining) as self._timeout:
                 prepared = await self._prepare(texts)
-                translated = iter(await self._search(prepared))
+                with self._context.hold_sentences(len(prepared.searches)):
+                    translated = iter(await self._search(prepared))
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"

@@ -86,6 +86,11 @@ class ModelRunner:
             self._count_cache()
             self._decoder.shrink()
 
+    def close(self) -> None:
+        """Count the memory as free that goes with the runner; no sentence may be running."""
+        self._metrics.cache_bytes.dec(self._counted_cache_bytes)
+        self._counted_cache_bytes = 0
+
     def fail(self, error: Exception) -> None:
         """Answer every sentence with an error and begin anew.
 

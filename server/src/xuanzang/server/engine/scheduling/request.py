@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
@@ -15,7 +16,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 
 Ts = TypeVarTuple("Ts")
 
@@ -103,6 +104,8 @@ class CallContext:
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
+    hold_sentences: HoldSentences = nullcontext
+    """Places of the caller for sentences in translation."""
 
     @property
     def useful_until(self) -> float:

@@ -51,6 +51,7 @@ class Scheduler:
         self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
         # Sentences in the batches of each worker; each number is changed by its worker only.
         self._running = [0] * workers
+        self._woken: set[int] = set()
         self._stopped = False
 
     def require_admission(self, context: CallContext, cost: int) -> None:
@@ -143,26 +144,39 @@ class Scheduler:
             idle_seconds: Maximum wait of a worker without sentences; None for no limit.
 
         Returns:
-            Sentences of any models, empty if the worker should go on with those it has, or has waited in vain; None
-            when the scheduler has been stopped and the worker has none.
+            Sentences of any models, empty if the worker should go on with those it has, was woken, or has waited in
+            vain; None when the scheduler has been stopped and the worker has none.
         """
         running = self._running[worker]
         if running and self._room(worker) <= 0:
             return []
         with self._changed:
             while True:
-                if not running and not self._changed.wait_for(self._has_news, idle_seconds):
+                if not running and not self._changed.wait_for(lambda: self._has_news(worker), idle_seconds):
                     return []
                 if self._stopped:
                     return [] if running else None
+                if worker in self._woken:
+                    self._woken.remove(worker)
+                    return []
                 taken = self._take_hopeful(worker)
                 if taken or running:
                     self._running[worker] += len(taken)
                     self._start(taken)
                     return taken
 
-    def _has_news(self) -> bool:
-        return self._stopped or self._queue.count > 0
+    def _has_news(self, worker: int) -> bool:
+        return self._stopped or self._queue.count > 0 or worker in self._woken
+
+    def wake(self, worker: int) -> None:
+        """Let a worker look after its models, even if it waits for sentences.
+
+        Args:
+            worker: Number of the worker, from 0.
+        """
+        with self._changed:
+            self._woken.add(worker)
+            self._changed.notify_all()
 
     def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
         """Take sentences, and give up the requests of those that cannot be done in time any more."""
