@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except ImportError:
-        return _fail("needs hdrhistogram: pip install 'xuanzang-client[loadtest]'")
+        return _fail("needs the package hdrhistogram: pip install hdrhistogram")
     except (OSError, ValueError) as error:
         return _fail(str(error))
 
