@@ -15,6 +15,8 @@ from xuanzang.server.settings import Settings, read_settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
+_SWITCH_SECONDS = 0.001
+
 
 def main() -> int:
     """Serve until SIGTERM, probe a running server, change its models (`models`), or change the API keys (`keys`).
@@ -46,6 +48,9 @@ def main() -> int:
 
 
 async def _serve(settings: Settings) -> None:
+    # Workers come back from onnxruntime many times a step, and each time a busy event loop may keep the interpreter to
+    # itself for so long; 5 ms, which is usual, are as long as a step.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     from xuanzang.server.bootstrap import bootstrap  # noqa: PLC0415
 
     await bootstrap(settings).run()

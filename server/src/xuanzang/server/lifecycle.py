@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import time
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.heap import trim_heap_when_idle
+from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.listener import ListenerEndedError
@@ -72,6 +73,7 @@ class Server:
     async def load(self) -> None:
         """Load and warm the models, then serve."""
         await self._engine.start()
+        keep_heap()
         names = sorted({model.name for model in self._engine.models})
         await self.rpc.open(names)
         self._engine.live.listen(self.rpc.show)
@@ -95,6 +97,7 @@ class Server:
                 await self.rpc.join()
         unsent = await self.rpc.stop()
         self.metrics_endpoint.stop()
+        gc.unfreeze()
         facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}
         _LOGGER.info("stopped", extra=facts)
 

@@ -18,7 +18,7 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, OverloadedError
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
@@ -42,6 +42,8 @@ class FakeEngine:
         self.options: list[DecodingOptions] = []
         self.callers: list[str] = []
         self.target_languages: list[str] = []
+        self.needed_seconds = 0.0
+        """Time that any request would take; one that has less is refused."""
         self._changed = asyncio.Condition()
 
     def hold(self, text: str) -> asyncio.Event:
@@ -60,6 +62,10 @@ class FakeEngine:
         if model not in {"", "tiny"} or target_language not in {"", "en"}:
             raise ModelNotFoundError(f"no model named {model!r}")
         return Route(model=self.models[0], target_language="en")
+
+    def require_time(self, caller: str, seconds: float) -> None:
+        if seconds < self.needed_seconds:
+            raise OverloadedError("too busy", retry_after_seconds=self.needed_seconds - seconds)
 
     async def translate(
         self,

@@ -43,12 +43,11 @@ class Authenticator:
         if self.keys and len(presented) == 1:
             return self.keys.caller_of(presented.pop())
         if presented:
-            self._metrics.refusals["invalid"].inc()
-            raise UnauthenticatedError("the metadata has several API keys")
+            raise UnauthenticatedError("the metadata has several API keys", self._metrics.refusals["invalid"])
         if self._anonymous:
             return None
-        self._metrics.refusals["missing"].inc()
-        raise UnauthenticatedError("an API key is needed: metadata authorization: Bearer KEY")
+        message = "an API key is needed: metadata authorization: Bearer KEY"
+        raise UnauthenticatedError(message, self._metrics.refusals["missing"])
 
 
 def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:

@@ -123,8 +123,7 @@ class KeyCaller(Caller):
             UnauthenticatedError: The key is revoked.
         """
         if self.is_revoked:
-            self._metrics.revoked.inc()
-            raise UnauthenticatedError(INVALID_KEY)
+            raise UnauthenticatedError(INVALID_KEY, self._metrics.revoked)
 
     @override
     def allows(self, model: ServedModel) -> bool:
@@ -144,7 +143,11 @@ class KeyCaller(Caller):
     @override
     @contextmanager
     def charged(self, texts: Sequence[str]) -> Iterator[None]:
-        self.require_valid()
+        try:
+            self.require_valid()
+        except UnauthenticatedError as refusal:
+            refusal.count()
+            raise
         characters = sum(map(len, texts))
         self._take(characters)
         try:

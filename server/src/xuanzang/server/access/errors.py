@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from prometheus_client import Counter
+
 from xuanzang.server.engine.errors import FieldViolation
 
 
 class UnauthenticatedError(Exception):
     """The caller has no valid API key; the message does not say what is wrong with it."""
+
+    def __init__(self, message: str, counter: Counter) -> None:
+        """Make an error.
+
+        Args:
+            message: Description for the caller.
+            counter: Counter of such refusals.
+        """
+        self._counter = counter
+        super().__init__(message)
+
+    def count(self) -> None:
+        """Count the refusal of the RPC; once, however often its caller is looked for."""
+        self._counter.inc()
 
 
 class ModelNotAllowedError(Exception):

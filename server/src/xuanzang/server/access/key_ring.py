@@ -64,8 +64,7 @@ class KeyRing:
         caller = self._callers.get(id_of(presented))
         stored = self._nobodys if caller is None else caller.stored
         if not stored.is_of(presented) or caller is None:
-            self._metrics.refusals["invalid"].inc()
-            raise UnauthenticatedError(INVALID_KEY)
+            raise UnauthenticatedError(INVALID_KEY, self._metrics.refusals["invalid"])
         caller.require_valid()
         return caller
 

@@ -176,6 +176,18 @@ class Engine:
         """Let the workers drop a model that no call uses."""
         await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self._workers))
 
+    def require_time(self, caller: str, seconds: float) -> None:
+        """Refuse a request that is not read yet, if one as small as any of late would be refused.
+
+        Args:
+            caller: Identity of the caller.
+            seconds: Time after which the answer is of no use.
+
+        Raises:
+            OverloadedError: The queue is full, or too full for the time.
+        """
+        self._scheduler.require_time(caller, seconds)
+
     async def translate(
         self,
         texts: Sequence[str],

@@ -43,6 +43,15 @@ def caller_of(context: Context) -> Caller:
     return identity
 
 
+def has_caller(context: Context) -> bool:
+    """Return whether the caller of an RPC is known and may call.
+
+    Args:
+        context: Context of an RPC whose caller was looked for.
+    """
+    return isinstance(cast("IdentifiedContext", context).identity, Caller)
+
+
 def unproven_name(context: Context) -> str:
     """Return the name by which a busy server shares its time with a caller without a key; never logged, never a label.
 

@@ -44,6 +44,8 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     }
 )
 
+_CODES_BY_NUMBER = MappingProxyType({code.value[0]: code for code in grpc.StatusCode})
+
 
 def status_of(error: Exception) -> status_pb2.Status:
     """Describe an error to the caller; log it with its traceback if it is unexpected.
@@ -73,6 +75,24 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
     Raises:
         AbortError: Always; gRPC requires it.
     """
+    await context.abort(code_of(status), status.message, trailers_of(status))
+
+
+def code_of(status: status_pb2.Status) -> grpc.StatusCode:
+    """Return the code of a status, as gRPC has it.
+
+    Args:
+        status: Status with any code.
+    """
+    return _CODES_BY_NUMBER[status.code]
+
+
+def trailers_of(status: status_pb2.Status) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the metadata that carries the details of a status.
+
+    Args:
+        status: Status with any code but OK.
+    """
     trailers: list[tuple[str, str | bytes]] = []
     if status.details:
         trailers.append(("grpc-status-details-bin", status.SerializeToString()))
@@ -81,8 +101,7 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
         if detail.type_url == _as_any(retry).type_url:
             retry.ParseFromString(detail.value)
             trailers.append(("grpc-retry-pushback-ms", str(retry.retry_delay.ToMilliseconds())))
-    code = next(code for code in grpc.StatusCode if _number(code) == status.code)
-    await context.abort(code, status.message, tuple(trailers))
+    return tuple(trailers)
 
 
 def _details(error: Exception) -> list[Message]:

@@ -47,7 +47,7 @@ class RpcLimits(BaseModel):
         default=8192, ge=1, le=1_000_000, description="Maximum connections; further ones are closed at once."
     )
     max_connection_rpcs: int = Field(
-        default=128,
+        default=256,
         ge=1,
         le=1_000_000,
         description="Maximum RPCs in progress of one connection; clients hold the rest.",

@@ -14,6 +14,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
+from xuanzang.server.rpc.identities import Identities
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
@@ -21,6 +22,7 @@ from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.listener import Listener, Option
+from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.server.rpc.tls import ReloadedTLS
 from xuanzang.server.watched_files import reload_when_changed
@@ -78,16 +80,21 @@ class RpcServer:
         self._gate = RpcGate(limits)
         self._health = Health()
         self._reloading: asyncio.Task[None] | None = None
+        telemetry = TelemetryInterceptor(metrics)
+        identities = Identities(authenticator)
+        screen = Screen(self._gate, engine, telemetry, identities)
         self._listener = Listener(
             interceptors=(
-                IdentityInterceptor(authenticator),
+                IdentityInterceptor(identities),
                 ReceptionInterceptor(limits.stream_idle_seconds),
-                TelemetryInterceptor(metrics),
+                telemetry,
                 ErrorInterceptor(),
                 AccessInterceptor(),
-                GateInterceptor(self._gate),
+                GateInterceptor(self._gate, screen),
             ),
             options=(*LISTENER_OPTIONS, *_options(limits)),
+            screened=screen.methods,
+            screen=screen.refusal,
         )
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)

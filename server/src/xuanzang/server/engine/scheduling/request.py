@@ -72,6 +72,15 @@ class QueuedSentence:
         """Source ids, end token counted."""
         return len(self.sentence.source_ids)
 
+    def cost_of(self, steps: int) -> int:
+        """Return the part of the predicted tokens that has been worked on.
+
+        Args:
+            steps: Decoder steps so far.
+        """
+        decoded = self.cost - self.source_tokens
+        return self.source_tokens + decoded * min(steps, self.target_tokens) // self.target_tokens
+
     def render(self, found: Sequence[TargetHypothesis], *, cut: FinishReason) -> SentenceResult:
         """Make the result of the sentence, in the thread of a worker.
 
@@ -84,11 +93,13 @@ class QueuedSentence:
 
 
 class DoneSentence(NamedTuple):
-    """A sentence that has been answered."""
+    """A sentence that has left its batch."""
 
     queued: QueuedSentence
-    seconds: float
-    """Time from its joining a batch to its last step."""
+    cost: int
+    """Predicted tokens that were worked on."""
+    seconds: float | None = None
+    """Time from its joining a batch to its last step; None if it was given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
-    CallContext,
     DoneSentence,
     QueuedSentence,
     Request,
@@ -54,18 +53,33 @@ class Scheduler:
         self._woken: set[int] = set()
         self._stopped = False
 
-    def require_admission(self, context: CallContext, cost: int) -> None:
+    def require_admission(self, caller: str, cost: int, *, useful_until: float) -> None:
         """Refuse early what could not be submitted.
 
         Args:
-            context: Context of the call.
+            caller: Identity of the caller.
             cost: Predicted tokens of the request, or fewer.
+            useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
 
         Raises:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._require(context, cost, longest=0)
+            self._require(caller, cost, longest=0, useful_until=useful_until)
+
+    def require_time(self, caller: str, seconds: float) -> None:
+        """Refuse a request that is not read yet, if one as small as any of late would be refused.
+
+        Args:
+            caller: Identity of the caller.
+            seconds: Time after which the result is of no use.
+
+        Raises:
+            OverloadedError: It would not fit now, or not be done in time.
+        """
+        with self._changed:
+            cost = self._admission.request_sizes.smallest
+            self._require(caller, cost, longest=0, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -84,9 +98,11 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             self._estimate(request)
             if not follows:
+                self._admission.request_sizes.record(request.cost)
                 if request.context.useful_until <= time.monotonic():
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-                self._require(request.context, request.cost, longest=request.longest)
+                useful_until = request.context.useful_until
+                self._require(request.caller, request.cost, longest=request.longest, useful_until=useful_until)
             self._set_urgency(request)
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
@@ -94,12 +110,12 @@ class Scheduler:
             self._publish_wait(request.model)
             self._changed.notify_all()
 
-    def _require(self, context: CallContext, cost: int, *, longest: int) -> None:
-        self._admission.require_room(context.caller, cost)
+    def _require(self, caller: str, cost: int, *, longest: int, useful_until: float) -> None:
+        self._admission.require_room(caller, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if cost and not self._is_idle():
-            seconds = context.useful_until - time.monotonic()
-            self._admission.require_time(context.caller, cost, longest=longest, seconds=seconds)
+            seconds = useful_until - time.monotonic()
+            self._admission.require_time(caller, cost, longest=longest, seconds=seconds)
 
     def _estimate(self, request: Request) -> None:
         """Estimate when a request will be done, unless its caller allows less than is safe."""
@@ -232,13 +248,14 @@ class Scheduler:
         """Measure the work that a worker has done.
 
         Args:
-            done: Answered sentences, at least one.
+            done: Sentences that were answered or given up, at least one.
             seconds: Busy time of the worker since it last recorded.
         """
         with self._changed:
-            self._admission.throughput.record(sum(sentence.queued.cost for sentence in done), seconds)
+            self._admission.throughput.record(sum(sentence.cost for sentence in done), seconds)
             for sentence in done:
-                self._admission.decoding_time.record(sentence.queued.target_tokens, sentence.seconds)
+                if sentence.seconds is not None:
+                    self._admission.decoding_time.record(sentence.queued.target_tokens, sentence.seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from grpc_reflection.v1alpha import reflection
 
-from xuanzang.server.access.authentication import Authenticator
-from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
-from xuanzang.server.engine.errors import InvalidInputError
-from xuanzang.server.rpc.context import Context, IdentifiedContext, caller_of, unproven_name
+from xuanzang.server.rpc.context import Context, caller_of, has_caller
 from xuanzang.server.rpc.health import HEALTH_SERVICE
+from xuanzang.server.rpc.identities import Identities
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
 
@@ -27,9 +25,9 @@ class IdentityInterceptor(Interceptor):
     `AccessInterceptor` refuses the RPC, inside of the interceptors that count it and write its status.
     """
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, identities: Identities) -> None:
         super().__init__()
-        self._authenticator = authenticator
+        self._identities = identities
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Give the handler a context that knows the caller."""
@@ -38,18 +36,10 @@ class IdentityInterceptor(Interceptor):
         function = function_of(handler)
 
         async def identified(messages: AsyncIterator[Any], context: Context) -> Any:
-            identity = self._identity(context)
-            received = messages if isinstance(identity, Caller) else _empty_message()
-            return await function(received, cast("Context", IdentifiedContext(context, identity)))
+            known = self._identities.identified(context)
+            return await function(messages if has_caller(known) else _empty_message(), known)
 
         return with_function(handler, identified)
-
-    def _identity(self, context: Context) -> Caller | Exception:
-        try:
-            caller = self._authenticator.keyed_caller(context.invocation_metadata() or ())
-            return Caller(unproven_name(context)) if caller is None else caller
-        except (InvalidInputError, UnauthenticatedError) as refusal:
-            return refusal
 
 
 class AccessInterceptor(Interceptor):
@@ -62,7 +52,11 @@ class AccessInterceptor(Interceptor):
         function = function_of(handler)
 
         async def admitted(request: Any, context: Context) -> Any:
-            caller_of(context)
+            try:
+                caller_of(context)
+            except UnauthenticatedError as refusal:
+                refusal.count()
+                raise
             return await function(request, context)
 
         return with_function(handler, admitted)
