@@ -15,7 +15,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
-from xuanzang.server.engine.hardware import usable_cores
+from xuanzang.server.engine.hardware import memory_limit, usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
@@ -112,11 +112,14 @@ class Engine:
         kernels = choose_kernels(self._provider, enabled=self._settings.kernels)
         log_kernels(kernels)
         self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
+        self._metrics.memory_limit_bytes.set(memory_limit())
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
         self._serve(models, refusals)
         self._workers = [
             Worker(number, models=models, scheduler=self._scheduler) for number in range(self._worker_count)
         ]
+        self._metrics.workers.set(self._worker_count)
+        self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics)
@@ -126,6 +129,7 @@ class Engine:
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
         for refusal in refusals:
             _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
+        self._metrics.bundles_refused.set(len(refusals))
         if not models:
             raise BundleError(self._repository, [str(refusal) for refusal in refusals])
         self._require_shortlisted({model.name for model in models})

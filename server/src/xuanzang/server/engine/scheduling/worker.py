@@ -38,6 +38,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
     def join(self, timeout: float) -> bool:
         """Wait for the thread's end, after the scheduler was stopped.
 
@@ -48,7 +53,7 @@ class Worker:
             Whether it has ended.
         """
         self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self.has_stopped
 
     def _run(self) -> None:
         flush_denormals()
