@@ -235,7 +235,7 @@ class Metrics:
         )
         self.workers = Gauge("nmt_workers", "Workers that were started.", registry=registry)
         self.workers_stopped = Gauge(
-            "nmt_workers_stopped", "Workers whose threads have ended; 0 as long as the server serves.", registry=registry
+            "nmt_workers_stopped", "Workers whose threads have ended, none of a sound server.", registry=registry
         )
         self.memory_limit_bytes = Gauge(
             "nmt_memory_limit_bytes",
