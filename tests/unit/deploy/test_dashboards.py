@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import DASHBOARDS, ROOT, expressions, unknown
+from observed import DASHBOARDS, ROOT, expressions, unknown
 from prometheus_client.samples import Sample
 
 PER_DASHBOARD = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda path: path.stem)
 
 
 def test_there_is_a_dashboard_of_each_subject() -> None:
-    assert [path.stem for path in DASHBOARDS] == [f"xuanzang-{each}" for each in ("callers", "engine", "models", "service")]
+    assert [path.stem for path in DASHBOARDS] == [
+        f"xuanzang-{each}" for each in ("callers", "engine", "models", "service")
+    ]
 
 
 def test_the_code_builds_the_committed_dashboards(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import ROOT, RULES, unknown
+from observed import ROOT, RULES, unknown
 from prometheus_client.samples import Sample
 
 from xuanzang.server.metrics import DURATION_BUCKETS, LENGTH_CLASSES
 
 ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
-SECTIONS = dict(re.findall(r"^## (Xuanzang\w+)\n(.*?)(?=^## |\Z)", (ROOT / "docs/alerts.md").read_text(), re.M | re.S))
+SECTIONS = dict(
+    re.findall(r"^## (Xuanzang\w+)\n(.*?)(?=^## |\Z)", (ROOT / "docs/alerts.md").read_text(), re.MULTILINE | re.DOTALL)
+)
 STORIES = sorted((ROOT / "deploy/prometheus/tests").glob("*.yml"))
 
 
@@ -53,7 +55,12 @@ def test_every_section_is_of_an_alert() -> None:
 
 def fired() -> set[str]:
     tests = [test for path in STORIES for test in yaml.safe_load(path.read_text(encoding="utf-8"))["tests"]]
-    asked = [sample["labels"] for test in tests for each in test.get("promql_expr_test", ()) for sample in each["exp_samples"]]
+    asked = [
+        sample["labels"]
+        for test in tests
+        for each in test.get("promql_expr_test", ())
+        for sample in each["exp_samples"]
+    ]
     alerts = [each["alertname"] for test in tests for each in test.get("alert_rule_test", ()) if each["exp_alerts"]]
     return {*re.findall(r'alertname="(\w+)"', " ".join(asked)), *alerts}
 
