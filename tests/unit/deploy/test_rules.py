@@ -13,9 +13,8 @@ from prometheus_client.samples import Sample
 from xuanzang.server.metrics import DURATION_BUCKETS, LENGTH_CLASSES
 
 ALERTS = {rule["alert"]: rule for rule in RULES if "alert" in rule}
-SECTIONS = dict(
-    re.findall(r"^## (Xuanzang\w+)\n(.*?)(?=^## |\Z)", (ROOT / "docs/alerts.md").read_text(), re.MULTILINE | re.DOTALL)
-)
+DOCUMENT = (ROOT / "docs/alerts.md").read_text(encoding="utf-8")
+SECTIONS = dict(re.findall(r"^### (Xuanzang\w+)\n(.*?)(?=^##|\Z)", DOCUMENT, re.MULTILINE | re.DOTALL))
 STORIES = sorted((ROOT / "deploy/prometheus/tests").glob("*.yml"))
 
 
