@@ -81,12 +81,13 @@ proto: .venv-proto/ready ## Generate proto/src from the .proto files
 	find proto/src/xuanzang -name '*_pb2*' -delete
 	$(call generate,proto/src)
 
-# Generates into the folder $(1); only translation.proto declares a service.
+# Generates into the folder $(1); only these files declare services.
+SERVICES := xuanzang/admin/v1/admin.proto xuanzang/translation/v1/translation.proto
 PROTOC := .venv-proto/bin/python -m grpc_tools.protoc --proto_path=proto \
 	--plugin=.venv-proto/bin/protoc-gen-mypy --plugin=.venv-proto/bin/protoc-gen-mypy_grpc
 PROTOS := $(patsubst proto/%,%,$(wildcard proto/xuanzang/*/v*/*.proto))
 generate = $(PROTOC) --python_out=$(1) --mypy_out=quiet:$(1) $(PROTOS) && \
-	$(PROTOC) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) xuanzang/translation/v1/translation.proto
+	$(PROTOC) --grpc_python_out=$(1) --mypy_grpc_out=quiet:$(1) $(SERVICES)
 
 # Python's own allocations are left alone: it frees few of them at its end.
 SANITIZED := build/sanitized.so
@@ -108,7 +109,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu]' -e client --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu]' -e 'client[loadtest]' --group dev
 	touch $@
 
 .venv-demo/ready: constraints.txt $(filter-out model/% export/%,$(PYPROJECTS)) $(KERNELS)

@@ -34,6 +34,11 @@ BREAKING = {
     ),
     "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.service"),
     "The engine knows neither the wire nor the messages": (f"{ENGINE}.calls.call", "grpc"),
+    "Access's floors: who calls, what the key allows, what the file holds": (
+        "xuanzang.server.access.keys",
+        "xuanzang.server.access.callers",
+    ),
+    "Access knows neither the wire nor the messages": ("xuanzang.server.access.callers", "grpc"),
     "The wire computes nothing": ("xuanzang.server.rpc.requests", "numpy"),
     "The engine's floors: a call is scheduled, a schedule runs models, models decode": (
         f"{ENGINE}.decoding.batch",

@@ -10,6 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("proto", "kernels", "model", "export", "server", "client")
+PACKAGES = {"admin", "bundle", "translation"}
+"""Packages of the room proto, which are nobody else's."""
 
 
 def modules(room: str) -> Any:
@@ -19,13 +21,13 @@ def modules(room: str) -> Any:
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_distribution_owns_the_namespace(room: str) -> None:
     # One such file hides every other room from an installation that has both.
-    shared = [ROOT / room / "src" / "xuanzang" / folder / "__init__.py" for folder in (".", "translation", "bundle")]
+    shared = [ROOT / room / "src" / "xuanzang" / folder / "__init__.py" for folder in (".", *PACKAGES)]
     assert [path for path in shared if path.exists()] == []
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_module_lies_in_the_folder_of_its_room(room: str) -> None:
-    folders = {"proto": {"translation", "bundle"}}.get(room, {room})
+    folders = {"proto": PACKAGES}.get(room, {room})
     assert {path.relative_to(ROOT / room / "src").parts[:2] for path in modules(room)} == {
         ("xuanzang", folder) for folder in folders
     }

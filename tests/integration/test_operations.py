@@ -156,7 +156,8 @@ async def test_settings_are_logged_and_texts_are_not(start_process: Any) -> None
     [
         (["--workers=-1"], 2, "--workers (XUANZANG_WORKERS)"),
         (["--models=EMPTY"], 1, "no bundle"),
-        (["--models=EMPTY", "--address=203.0.113.1:1"], 1, "cannot serve on 203.0.113.1:1"),
+        (["--models=EMPTY", "--address=203.0.113.1:1", "--anonymous"], 1, "cannot serve on 203.0.113.1:1"),
+        (["--models=EMPTY", "--address=203.0.113.1:1"], 2, "--keys-file FILE, --tls-client-ca FILE, or --anonymous"),
         (["--models=EMPTY", "--address=127.0.0.1:0", "--probe"], 1, ""),
     ],
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from panels import Graph, Page, Query, Row, Unit
+from panels import WIDTH, Graph, Page, Query, Row, Unit
 
 from pages.promql import SERVICE, mean, quantile, rate
 
 PAGE = Page(
     uid="xuanzang-callers",
     title="xuanzang: callers",
-    description="What callers ask for and what they are told. Who they are is no label of any metric.",
+    description="What callers ask for and what they are told. Of who they are only the ids of API keys are labels.",
     rows=(
         Row(
             title="RPCs",
@@ -88,6 +88,33 @@ PAGE = Page(
                         Query(quantile(0.95, "nmt_first_text_duration_seconds"), "p95"),
                     ),
                     unit=Unit.SECONDS,
+                ),
+            ),
+        ),
+        Row(
+            title="API keys",
+            panels=(
+                Graph(
+                    title="Requests by key",
+                    description="Keys by their ids.",
+                    queries=(Query(rate("nmt_key_requests_total", by="key"), "{{key}}"),),
+                    unit=Unit.PER_SECOND,
+                    width=WIDTH // 3,
+                    stacked=True,
+                ),
+                Graph(
+                    title="Refusals by quotas",
+                    description="What the key does not allow: requests, characters, sentences, model.",
+                    queries=(Query(rate("nmt_key_refusals_total", by="key, reason"), "{{key}} {{reason}}"),),
+                    unit=Unit.PER_SECOND,
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Without a valid key",
+                    description="RPCs and texts, by reason.",
+                    queries=(Query(rate("nmt_access_refusals_total", by="reason"), "{{reason}}"),),
+                    unit=Unit.PER_SECOND,
+                    width=WIDTH // 3,
                 ),
             ),
         ),

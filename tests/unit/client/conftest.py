@@ -132,8 +132,15 @@ def script(serve: Callable[..., Script]) -> Script:
 class Blocking:
     """TranslationClient, opened for each call."""
 
-    def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None, client_id: str | None = None) -> None:
-        self._open = partial(TranslationClient, address, tls=tls, timeout=20, client_id=client_id)
+    def __init__(
+        self,
+        address: str | list[str],
+        *,
+        tls: TLSConfig | None = None,
+        client_id: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        self._open = partial(TranslationClient, address, tls=tls, timeout=20, client_id=client_id, api_key=api_key)
 
     def translate(self, texts: list[str], **options: Any) -> list[Translation]:
         with self._open() as client:
@@ -159,8 +166,15 @@ class Blocking:
 class Asyncio:
     """AsyncTranslationClient with the same blocking methods, opened for each call."""
 
-    def __init__(self, address: str | list[str], *, tls: TLSConfig | None = None, client_id: str | None = None) -> None:
-        self._open = partial(AsyncTranslationClient, address, tls=tls, timeout=20, client_id=client_id)
+    def __init__(
+        self,
+        address: str | list[str],
+        *,
+        tls: TLSConfig | None = None,
+        client_id: str | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        self._open = partial(AsyncTranslationClient, address, tls=tls, timeout=20, client_id=client_id, api_key=api_key)
 
     def translate(self, texts: list[str], **options: Any) -> list[Translation]:
         async def call() -> list[Translation]:

@@ -106,3 +106,36 @@ def test_help_shows_no_types_of_python(monkeypatch: pytest.MonkeyPatch, capsys: 
     shown = {" ".join(line.split()[:2]) for line in flags.splitlines() if line.startswith("  --")}
     assert {"--models PATH", "--address HOST:PORT", "--workers N", "--drain-timeout-seconds SECONDS"} <= shown
     assert not {flag for flag in shown if flag.split()[1] in {"int", "float", "str", "Path"}}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], True),
+        (["--address=localhost:1"], True),
+        (["--address=[::1]:1"], True),
+        (["--keys-file=FILE"], True),
+        (["--keys-file=FILE", "--no-anonymous"], False),
+        (["--keys-file=FILE", "--address=0.0.0.0:1"], False),
+        (["--keys-file=FILE", "--address=0.0.0.0:1", "--anonymous"], True),
+        (["--address=0.0.0.0:1", "--anonymous"], True),
+        (["--address=0.0.0.0:1", "--tls-certificate=FILE", "--tls-key=FILE", "--tls-client-ca=FILE"], True),
+        (["--address=0.0.0.0:1"], "--keys-file FILE, --tls-client-ca FILE, or --anonymous for anyone"),
+        (["--no-anonymous"], "--no-anonymous needs --keys-file FILE"),
+    ],
+)
+def test_anonymous_callers_are_answered_on_loopback_or_if_asked_for(
+    tmp_path: Path, flags: list[str], expected: bool | str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    arguments = [f"--models={tmp_path}", *(flag.replace("FILE", str(tmp_path / "file")) for flag in flags)]
+    if isinstance(expected, bool):
+        assert read_settings(arguments).admits_anonymous is expected
+    else:
+        with pytest.raises(SystemExit):
+            read_settings(arguments)
+        assert expected in capsys.readouterr().err
+
+
+def test_a_probe_needs_no_say_on_who_may_call(tmp_path: Path) -> None:
+    assert read_settings([f"--models={tmp_path}", "--address=0.0.0.0:1", "--probe"]).probe

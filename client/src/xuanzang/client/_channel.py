@@ -40,8 +40,14 @@ def targets(address: str | Sequence[str]) -> list[str]:
     return addresses
 
 
-def options(*, max_message_bytes: int, tls: TLSConfig | None) -> list[tuple[str, str | int]]:
-    """Return the channel options: load balancing, health watching, keepalive, message sizes."""
+def options(*, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool = True) -> list[tuple[str, str | int]]:
+    """Return the channel options: load balancing, health watching, keepalive, message sizes.
+
+    Args:
+        max_message_bytes: Maximum size of a message, sent or received.
+        tls: TLS settings, or None.
+        uses_proxy: Whether a proxy that the environment names may see what is sent.
+    """
     settings: list[tuple[str, str | int]] = [
         ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
         ("grpc.primary_user_agent", f"xuanzang-client/{version('xuanzang-client')}"),
@@ -56,6 +62,7 @@ def options(*, max_message_bytes: int, tls: TLSConfig | None) -> list[tuple[str,
         # A restarted server is found again within a second; gRPC's own maximum is two minutes.
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.enable_http_proxy", int(uses_proxy)),
     ]
     if tls is not None and tls.server_name is not None:
         settings.append(("grpc.ssl_target_name_override", tls.server_name))
@@ -67,20 +74,22 @@ def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
 
 
-def metadata(client_id: str | None) -> tuple[tuple[str, str], ...]:
+def metadata(client_id: str | None, api_key: str | None = None) -> tuple[tuple[str, str], ...]:
     """Return the metadata that every call carries.
 
     Args:
         client_id: Name of the caller, or None.
+        api_key: Key of the caller, or None.
 
     Raises:
         ValueError: The name is empty, too long or not printable ASCII.
     """
+    authorization = () if api_key is None else (("authorization", f"Bearer {api_key}"),)
     if client_id is None:
-        return ()
+        return authorization
     if not (1 <= len(client_id) <= _MAX_CLIENT_ID and client_id.isascii() and client_id.isprintable()):
         raise ValueError(f"client_id must be 1 to {_MAX_CLIENT_ID} printable ASCII characters, not {client_id!r}")
-    return (("x-client-id", client_id),)
+    return (("x-client-id", client_id), *authorization)
 
 
 def positive_timeout(timeout: float) -> float:

@@ -9,6 +9,7 @@ from typing import Self, Unpack
 import grpc
 
 from xuanzang.client import _channel, _requests, _responses
+from xuanzang.client._api_key import checked_key
 from xuanzang.client._calls import BlockingCalls
 from xuanzang.client._progressive import read_parts
 from xuanzang.client._stream import BlockingStream
@@ -36,11 +37,15 @@ class TranslationClient:
         tls: TLS settings; None: no encryption.
         timeout: Default time limit of a call in seconds, retries included.
         client_id: Name of the caller, such as "nightly-import", by which a busy server divides its time; None: the
-            server goes by the network address.
+            server goes by the network address. A caller with a key is known by the key.
+        api_key: Key that the server's operator has given out; None: that of the environment variable
+            XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
+        allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
 
     Raises:
-        ValueError: An address, the timeout or the client_id is invalid.
+        ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
+            plain text.
     """
 
     def __init__(
@@ -50,11 +55,15 @@ class TranslationClient:
         tls: TLSConfig | None = None,
         timeout: float = 60.0,
         client_id: str | None = None,
+        api_key: str | None = None,
+        allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
-        metadata, targets = _channel.metadata(client_id), _channel.targets(address)
-        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls)
+        targets = _channel.targets(address)
+        key = checked_key(api_key, targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key)
+        metadata = _channel.metadata(client_id, key)
+        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
         self._calls = BlockingCalls({each: _open(each, credentials, options) for each in targets}, metadata)
 

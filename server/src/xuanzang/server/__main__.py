@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.rpc.health_probe import is_serving
 from xuanzang.server.settings import Settings, read_settings
 
 _LOGGER = logging.getLogger("xuanzang.server")
 
+_SWITCH_SECONDS = 0.001
+
 
 def main() -> int:
-    """Serve until SIGTERM, or probe a running server.
+    """Serve until SIGTERM, probe a running server, change its models (`models`), or change the API keys (`keys`).
 
     Returns:
-        Exit status: 0 after a drain or if the probed server is serving, else 1.
+        Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
     """
+    if sys.argv[1:2] == ["keys"]:
+        return run_keys_command(sys.argv[2:], os.environ)
+    if sys.argv[1:2] == ["models"]:
+        from xuanzang.server.models_command import run_models_command  # noqa: PLC0415 - as below
+
+        return run_models_command(sys.argv[2:], environment=os.environ)
     settings = read_settings(sys.argv[1:])
     if settings.probe:
         certificate, key = settings.tls_certificate, settings.tls_key
@@ -38,6 +48,9 @@ def main() -> int:
 
 
 async def _serve(settings: Settings) -> None:
+    # Workers come back from onnxruntime many times a step, and each time a busy event loop may keep the interpreter to
+    # itself for so long; 5 ms, which is usual, are as long as a step.
+    sys.setswitchinterval(_SWITCH_SECONDS)
     from xuanzang.server.bootstrap import bootstrap  # noqa: PLC0415
 
     await bootstrap(settings).run()

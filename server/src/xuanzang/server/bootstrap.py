@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+
 from prometheus_client import CollectorRegistry, disable_created_metrics
 
+from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.models.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
-from xuanzang.server.rpc.server import RpcServer, TLSFiles
-from xuanzang.server.settings import Settings, split_address
+from xuanzang.server.rpc.admin_server import AdminServer
+from xuanzang.server.rpc.server import RpcServer
+from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
+from xuanzang.server.settings import Settings, is_loopback, split_address
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def bootstrap(settings: Settings) -> Server:
@@ -24,20 +33,40 @@ def bootstrap(settings: Settings) -> Server:
         A server without models; `run` loads them.
 
     Raises:
-        OSError: An address is taken.
+        OSError: An address is taken, or the keys file or a certificate is not valid.
     """
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)
     engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=_trial_loader(settings))
-    rpc = RpcServer(engine, address=settings.address, tls=_tls_files(settings), limits=settings, metrics=metrics)
+    access_metrics = AccessMetrics(registry)
+    rpc = RpcServer(
+        engine,
+        address=settings.address,
+        authenticator=_authenticator(settings, access_metrics),
+        tls=_tls(settings, access_metrics),
+        limits=settings,
+        metrics=metrics,
+    )
     return Server(
         rpc=rpc,
+        admin=_admin_server(settings, engine, metrics, access_metrics),
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
     )
+
+
+def _admin_server(
+    settings: Settings, engine: Engine, metrics: Metrics, access_metrics: AccessMetrics
+) -> AdminServer | None:
+    address = settings.admin_address
+    if address is None:
+        return None
+    if not is_loopback(split_address(address).host) and settings.tls_client_ca is None:
+        _LOGGER.warning("anybody who reaches the admin address can unload models", extra={"address": address})
+    return AdminServer(engine.live, address=address, tls=_tls(settings, access_metrics), metrics=metrics)
 
 
 def _trial_loader(settings: Settings) -> TrialLoader:
@@ -50,7 +79,20 @@ def _trial_loader(settings: Settings) -> TrialLoader:
     return TrialLoader(settings, known=TriedBundles(file, configuration=configuration))
 
 
-def _tls_files(settings: Settings) -> TLSFiles | None:
+def _tls(settings: Settings, metrics: AccessMetrics) -> ReloadedTLS | None:
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
-    return TLSFiles(certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca)
+    files = TLSFiles(certificate=settings.tls_certificate, key=settings.tls_key, client_ca=settings.tls_client_ca)
+    return ReloadedTLS(files, metrics)
+
+
+def _authenticator(settings: Settings, metrics: AccessMetrics) -> Authenticator:
+    """Read the keys, and say who may call."""
+    keys = None if settings.keys_file is None else KeyRing(settings.keys_file, metrics)
+    anonymous = settings.admits_anonymous
+    _LOGGER.info("access", extra={"anonymous": anonymous, "keys": keys and keys.usable, "tls": settings.tls_kind})
+    if anonymous and settings.tls_client_ca is None and not settings.is_loopback:
+        _LOGGER.warning("anyone who reaches the address may translate", extra={"address": settings.address})
+    if keys is not None and settings.tls_certificate is None and not settings.is_loopback:
+        _LOGGER.warning("API keys cross the network in plain text: turn TLS on, here or in a proxy")
+    return Authenticator(keys, anonymous=anonymous, metrics=metrics)

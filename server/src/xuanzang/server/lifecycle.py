@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import time
@@ -11,8 +12,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.heap import trim_heap_when_idle
+from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
+from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
 
@@ -26,9 +28,16 @@ class Server:
     """The RPC server, the engine and the metrics endpoint, started and stopped in order."""
 
     def __init__(
-        self, *, rpc: RpcServer, engine: Engine, metrics_endpoint: MetricsEndpoint, drain_timeout_seconds: float
+        self,
+        *,
+        rpc: RpcServer,
+        engine: Engine,
+        metrics_endpoint: MetricsEndpoint,
+        drain_timeout_seconds: float,
+        admin: AdminServer | None = None,
     ) -> None:
         self.rpc = rpc
+        self.admin = admin
         self.metrics_endpoint = metrics_endpoint
         self._engine = engine
         self._drain_timeout_seconds = drain_timeout_seconds
@@ -64,15 +73,23 @@ class Server:
     async def load(self) -> None:
         """Load and warm the models, then serve."""
         await self._engine.start()
+        keep_heap()
         names = sorted({model.name for model in self._engine.models})
         await self.rpc.open(names)
+        self._engine.live.listen(self.rpc.show)
+        # The watch of the folder may have been faster.
+        await self.rpc.show(self._engine.live.catalog.names)
         _LOGGER.info("serving", extra={"models": names})
+        if self.admin:
+            await self.admin.start()
 
     async def drain(self) -> None:
         """Refuse new requests, finish accepted ones within the limit, and stop."""
         began = time.monotonic()
         await self.rpc.close()
         self._engine.drain()
+        if self.admin:
+            await self.admin.stop()
         # The engine answers requests that it cannot finish in time with an error, so every RPC has an answer to send.
         finished = await self._engine.join(self._drain_timeout_seconds)
         with suppress(TimeoutError):
@@ -80,6 +97,7 @@ class Server:
                 await self.rpc.join()
         unsent = await self.rpc.stop()
         self.metrics_endpoint.stop()
+        gc.unfreeze()
         facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}
         _LOGGER.info("stopped", extra=facts)
 

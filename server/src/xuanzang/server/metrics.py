@@ -32,9 +32,12 @@ RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
 LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 """Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
 
+MODEL_CHANGES = ("loaded", "unloaded", "refused")
+"""What became of versions of models, at the start and while the server runs."""
+
 STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
-    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE"),
+    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
 )
 """Status codes of the RPCs."""
 
@@ -197,6 +200,12 @@ class _Families(Generic[Series]):
             self._of[labels] = self._series(**series)
         return self._of[labels]
 
+    def forget(self, labels: tuple[str, ...]) -> None:
+        if self._of.pop(labels, None) is not None:
+            for metric, family in self._families.values():
+                for value in metric.values or ("",):
+                    family.remove(*labels, *([value] if value else []))
+
 
 class Metrics:
     """All metrics of a server."""
@@ -222,16 +231,23 @@ class Metrics:
             (*_MODEL, "sha256", "precision", "provider"),
             registry=self.registry,
         )
+        changes = Counter(
+            "nmt_model_changes_total",
+            "Versions of models that were loaded, unloaded or refused.",
+            ("change",),
+            registry=self.registry,
+        )
+        self.model_changes = {change: changes.labels(change) for change in MODEL_CHANGES}
+        self.bundles_refused = Gauge(
+            "nmt_bundles_refused",
+            "Bundles in the folder of the models that are refused.",
+            registry=self.registry,
+        )
         self.build_info = Gauge(
             "nmt_build_info",
             "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
             ("version", "kernels", "reason"),
             registry=self.registry,
-        )
-        self.bundles_refused = Gauge(
-            "nmt_bundles_refused",
-            "Bundles that were found and are not served; the log has the reasons.",
-            registry=registry,
         )
         self.workers = Gauge("nmt_workers", "Workers that were started.", registry=registry)
         self.workers_stopped = Gauge(
@@ -262,6 +278,14 @@ class Metrics:
             labels: Name of the model, such as "zh-en", and its version.
         """
         return self._models.of(labels)
+
+    def forget(self, labels: tuple[str, str]) -> None:
+        """Remove the series of a model that is served no more; what still counts into them is lost.
+
+        Args:
+            labels: Name of the model and its version.
+        """
+        self._models.forget(labels)
 
     def of_rpc(self, labels: tuple[str, str, str]) -> RpcMetrics:
         """Return the series of an RPC; the first call creates them at 0.

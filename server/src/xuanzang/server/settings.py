@@ -6,6 +6,7 @@ and limits on RPCs are declared beside the code that they govern, in `engine/set
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import sys
 from argparse import Action, ArgumentParser
@@ -25,6 +26,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
+from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
@@ -33,6 +35,7 @@ PROGRAM = "xuanzang-server"
 _PREFIX = "XUANZANG_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 
+_LOOPBACK = "127.0.0.1"
 _VALUES_BY_NAME = {"address": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
 _VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
 
@@ -64,9 +67,26 @@ def split_address(address: str) -> HostAndPort:
     return HostAndPort(match["host"].strip("[]"), int(match["port"]))
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a host name or IP address is this machine's own, which others cannot reach.
+
+    Args:
+        host: Host as `split_address` returns it.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
 def _checked_address(address: str) -> str:
     split_address(address)
     return address
+
+
+def _admin_address(address: str) -> str:
+    # Whoever says nothing else means this machine.
+    return _checked_address(f"{_LOOPBACK}:{address}" if address.isdecimal() else address)
 
 
 Address = Annotated[str, AfterValidator(_checked_address)]
@@ -92,11 +112,18 @@ class Locations(BaseModel):
         default="127.0.0.1:9464",
         description="Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one.",
     )
+    admin_address: Annotated[str, AfterValidator(_admin_address)] | None = Field(
+        default=None,
+        description="Address to serve the administration of models on, or a port of 127.0.0.1; unset: none.",
+    )
 
 
 # --help lists the flags of the last base first.
-class Settings(BaseSettings, RpcLimits, EngineSettings, Locations):
-    """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL."""
+class Settings(BaseSettings, AccessSettings, RpcLimits, EngineSettings, Locations):
+    """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
+
+    `xuanzang-server keys --help` describes the command for API keys.
+    """
 
     model_config = SettingsConfigDict(
         env_prefix=_PREFIX,
@@ -137,6 +164,36 @@ class Settings(BaseSettings, RpcLimits, EngineSettings, Locations):
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
         return self
+
+    @model_validator(mode="after")
+    def _check_access(self) -> Self:
+        if self.probe or self.keys_file or self.admits_anonymous:
+            return self
+        if self.anonymous is False:
+            raise ValueError("--no-anonymous needs --keys-file FILE: nobody could call")
+        raise ValueError(
+            f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
+            "--tls-client-ca FILE, or --anonymous for anyone"
+        )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only programs of this machine reach the address."""
+        return is_loopback(split_address(self.address).host)
+
+    @property
+    def admits_anonymous(self) -> bool:
+        """Whether callers without an API key are answered."""
+        if self.anonymous is not None:
+            return self.anonymous
+        return self.is_loopback or (self.tls_client_ca is not None and self.keys_file is None)
+
+    @property
+    def tls_kind(self) -> str:
+        """How connections are encrypted: "off", "server" or "mutual"."""
+        if self.tls_certificate is None:
+            return "off"
+        return "server" if self.tls_client_ca is None else "mutual"
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:

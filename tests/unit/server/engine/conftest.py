@@ -110,6 +110,9 @@ class EchoDecoder(Decoder):
             del self._left[sentence]
             self._script.discarded.append(sentence)
 
+    def committed(self, sentence: Sentence) -> list[int]:
+        return sentence.source_ids[: self._length(sentence) - self._left[sentence]]
+
     def __len__(self) -> int:
         return len(self._left)
 

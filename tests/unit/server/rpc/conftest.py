@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, OverloadedError
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.server import RpcServer, TLSFiles
+from xuanzang.server.rpc.server import RpcServer
+from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_texts=4)
@@ -36,6 +42,8 @@ class FakeEngine:
         self.options: list[DecodingOptions] = []
         self.callers: list[str] = []
         self.target_languages: list[str] = []
+        self.needed_seconds = 0.0
+        """Time that any request would take; one that has less is refused."""
         self._changed = asyncio.Condition()
 
     def hold(self, text: str) -> asyncio.Event:
@@ -55,6 +63,10 @@ class FakeEngine:
             raise ModelNotFoundError(f"no model named {model!r}")
         return Route(model=self.models[0], target_language="en")
 
+    def require_time(self, caller: str, seconds: float) -> None:
+        if seconds < self.needed_seconds:
+            raise OverloadedError("too busy", retry_after_seconds=self.needed_seconds - seconds)
+
     async def translate(
         self,
         texts: Sequence[str],
@@ -64,12 +76,14 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
         self.callers.append(caller)
         self.target_languages.append(target_language)
-        return [[await self._translate(text)] for text in texts]
+        with hold_sentences(len(texts)):
+            return [[await self._translate(text)] for text in texts]
 
     async def translate_progressively(
         self,
@@ -80,10 +94,13 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()
-        [hypotheses] = await self.translate([text], model=model, options=options, deadline=deadline, caller=caller)
+        [hypotheses] = await self.translate(
+            [text], model=model, options=options, deadline=deadline, caller=caller, hold_sentences=hold_sentences
+        )
         yield text[1:2].upper()
         yield hypotheses
 
@@ -117,6 +134,8 @@ class Served:
     channel: grpc.aio.Channel
     stub: Any
     """`TranslationServiceAsyncStub`."""
+    keys: KeyRing | None
+    tls: ReloadedTLS | None
 
     def value(self, name: str, **labels: str) -> float:
         """Return the value of a series; -1 if it does not exist."""
@@ -148,14 +167,25 @@ def serve(served_model: ServedModel) -> Any:
 
     @asynccontextmanager
     async def start(
-        *, opened: bool = True, tls: TLSFiles | None = None, address: str = "127.0.0.1:0", **limits: int
+        *,
+        opened: bool = True,
+        tls: TLSFiles | None = None,
+        address: str = "127.0.0.1:0",
+        keys_file: Path | None = None,
+        anonymous: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+        **limits: int,
     ) -> AsyncIterator[Served]:
         engine = FakeEngine(served_model)
         registry = CollectorRegistry()
+        access_metrics = AccessMetrics(registry)
+        keys = None if keys_file is None else KeyRing(keys_file, access_metrics, clock=clock)
+        reloaded = None if tls is None else ReloadedTLS(tls, access_metrics)
         rpc = RpcServer(
             cast("Engine", engine),
             address=address,
-            tls=tls,
+            authenticator=Authenticator(keys, anonymous=anonymous, metrics=access_metrics),
+            tls=reloaded,
             limits=LIMITS.model_copy(update=limits),
             metrics=Metrics(registry),
         )
@@ -165,7 +195,9 @@ def serve(served_model: ServedModel) -> Any:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{rpc.port}") as channel:
             stub = translation_pb2_grpc.TranslationServiceStub(channel)
             try:
-                yield Served(rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub)
+                yield Served(
+                    rpc=rpc, engine=engine, registry=registry, channel=channel, stub=stub, keys=keys, tls=reloaded
+                )
             finally:
                 await rpc.stop()
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -8,6 +9,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 
+from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors as engine_errors
 from xuanzang.server.engine.errors import FieldViolation
 from xuanzang.server.rpc import errors
@@ -22,6 +24,8 @@ EXPECTED = [
     (engine_errors.DeadlineExceededError("late", in_queue=True), grpc.StatusCode.DEADLINE_EXCEEDED),
     (engine_errors.DrainingError("stopping"), grpc.StatusCode.UNAVAILABLE),
     (errors.NotReadyError("loading"), grpc.StatusCode.UNAVAILABLE),
+    (engine_errors.ModelStateError("pinned"), grpc.StatusCode.FAILED_PRECONDITION),
+    (BundleError(Path("models"), ["cannot be listed"]), grpc.StatusCode.FAILED_PRECONDITION),
 ]
 
 

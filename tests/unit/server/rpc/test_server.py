@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.rpc.health_probe import is_serving
-from xuanzang.server.rpc.server import TLSFiles
+from xuanzang.server.rpc.tls import TLSFiles
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -110,6 +111,18 @@ async def test_a_message_over_the_limit_is_refused(serve: Any) -> None:
         assert await call.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
+async def test_an_old_connection_is_closed_once_its_rpcs_are_done(serve: Any) -> None:
+    async with serve(connection_age_seconds=1) as served:
+        held = served.engine.hold("a")
+        call = served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
+        await served.engine.until(served.engine.running, {"a"})
+        assert served.channel.get_state() is grpc.ChannelConnectivity.READY
+        await served.channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+        held.set()
+        assert await call.code() == grpc.StatusCode.OK
+        assert await served.stub.TranslateText(pb.TranslateTextRequest(contents=["b"])).code() == grpc.StatusCode.OK
+
+
 async def test_a_second_server_on_the_same_port_fails(serve: Any, served_model: Any) -> None:
     async with serve() as served:
         with pytest.raises(OSError, match=f"cannot serve on 127.0.0.1:{served.rpc.port}"):
@@ -150,6 +163,71 @@ async def test_mutual_tls_admits_only_clients_with_a_certificate(
         certified = grpc.ssl_channel_credentials(root, own.private_key_pem.bytes(), chain)
         assert await _translate_over(certified, served.rpc.port) == grpc.StatusCode.OK
         assert await _translate_over(grpc.ssl_channel_credentials(root), served.rpc.port) == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_new_files_are_shown_to_new_connections_and_old_connections_stay(
+    serve: Any, tls: TLSFiles, authority: trustme.CA
+) -> None:
+    def replace(issuer: trustme.CA, name: str) -> None:
+        issued = issuer.issue_cert(name)
+        tls.certificate.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        issued.private_key_pem.write_to_path(tls.key)
+
+    plain = dataclasses.replace(tls, client_ca=None)
+    newer = trustme.CA()
+    async with serve(tls=plain) as served:
+        async with _secure_channel(authority, served.rpc.port) as old:
+            assert await _translated(old) == grpc.StatusCode.OK
+            replace(newer, "translate.example.com")
+            await served.tls.reload_if_changed()
+            assert await _translated(old) == grpc.StatusCode.OK
+        async with _secure_channel(newer, served.rpc.port) as new:
+            assert await _translated(new) == grpc.StatusCode.OK
+        async with _secure_channel(authority, served.rpc.port) as outdated:
+            assert await _translated(outdated) == grpc.StatusCode.UNAVAILABLE
+        assert served.value("nmt_file_reloads_total", file="tls", result="ok") == 1
+
+
+async def test_authorities_of_clients_are_reloaded(serve: Any, tls: TLSFiles, authority: trustme.CA) -> None:
+    newer = trustme.CA()
+    assert tls.client_ca is not None
+    async with serve(tls=tls) as served:
+        for issuer in (authority, newer):
+            issuer.cert_pem.write_to_path(str(tls.client_ca))
+            await served.tls.reload_if_changed()
+            for client in (authority, newer):
+                async with _secure_channel(authority, served.rpc.port, own=client) as channel:
+                    expected = grpc.StatusCode.OK if client is issuer else grpc.StatusCode.UNAVAILABLE
+                    assert await _translated(channel) == expected
+
+
+@pytest.mark.parametrize("damaged", ["certificate", "key", "client_ca"])
+async def test_files_that_do_not_go_together_change_nothing(
+    serve: Any, tls: TLSFiles, authority: trustme.CA, damaged: str
+) -> None:
+    async with serve(tls=tls) as served:
+        getattr(tls, damaged).write_bytes(trustme.CA().issue_cert("x").private_key_pem.bytes())
+        await served.tls.reload_if_changed()
+        assert served.value("nmt_file_current", file="tls") == 0
+        async with _secure_channel(authority, served.rpc.port, own=authority) as channel:
+            assert await _translated(channel) == grpc.StatusCode.OK
+
+
+def _secure_channel(trusted: trustme.CA, port: int, *, own: trustme.CA | None = None) -> grpc.aio.Channel:
+    """Return a channel with a connection of its own."""
+    pair: tuple[bytes | None, bytes | None] = (None, None)
+    if own is not None:
+        issued = own.issue_cert("client.example.com")
+        pair = issued.private_key_pem.bytes(), b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+    credentials = grpc.ssl_channel_credentials(trusted.cert_pem.bytes(), *pair)
+    options = (("grpc.ssl_target_name_override", "translate.example.com"), ("grpc.use_local_subchannel_pool", 1))
+    return grpc.aio.secure_channel(f"127.0.0.1:{port}", credentials, options)
+
+
+async def _translated(channel: grpc.aio.Channel) -> grpc.StatusCode:
+    stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
+    code: grpc.StatusCode = await stub.TranslateText(pb.TranslateTextRequest(contents=["a"])).code()
+    return code
 
 
 async def test_the_probe_connects_over_tls_with_the_servers_certificate(serve: Any, tls: TLSFiles) -> None:

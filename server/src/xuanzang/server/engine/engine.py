@@ -9,6 +9,8 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
@@ -17,6 +19,8 @@ from xuanzang.server.engine.calls.request_metrics import count_answer, count_out
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
 from xuanzang.server.engine.hardware import memory_limit, usable_cores
 from xuanzang.server.engine.models import routing
+from xuanzang.server.engine.models.folder import FolderWatch
+from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
@@ -26,7 +30,7 @@ from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
@@ -73,7 +77,16 @@ class Engine:
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
         self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
         self._workers: list[Worker] = []
-        self._models: dict[ServedModel, LoadedModel] = {}
+        self.live = LiveModels(
+            models,
+            open_model=self._load_model,
+            trial_loader=trial_loader,
+            release=self._release,
+            metrics=metrics,
+            provider=self._provider,
+        )
+        """The models, and their changes while others are served."""
+        self._watching: asyncio.Task[None] | None = None
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -82,7 +95,7 @@ class Engine:
     @property
     def models(self) -> tuple[ServedModel, ...]:
         """Served models, by name and version; none before `start`."""
-        return tuple(self._models)
+        return tuple(self.live.catalog.served)
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
         """Find the model that a request means, and the language of its translations.
@@ -107,19 +120,32 @@ class Engine:
         """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
 
         Raises:
-            BundleError: No bundle can be served, or none of a model with a required shortlist.
+            BundleError: No bundle can be served, or none of a model with a required shortlist or pin.
         """
         kernels = choose_kernels(self._provider, enabled=self._settings.kernels)
         log_kernels(kernels)
         self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
         self._metrics.memory_limit_bytes.set(memory_limit())
+        # What is copied into the folder from now on is found by the watch.
+        watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
         self._serve(models, refusals)
-        self._workers = [
-            Worker(number, models=models, scheduler=self._scheduler) for number in range(self._worker_count)
-        ]
+        self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
         self._metrics.workers.set(self._worker_count)
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
+        if self._settings.watch_models:
+            self._watching = asyncio.create_task(self._watch(watch))
+
+    async def _watch(self, watch: FolderWatch) -> None:
+        """Follow the folder of the models until the drain."""
+        while True:
+            await asyncio.sleep(self._settings.watch_models)
+            try:
+                await self.live.follow(watch)
+            except BundleError as error:
+                _LOGGER.warning("the folder of the models cannot be read", extra={"reasons": error.reasons})
+            except Exception:  # the watch must live on
+                _LOGGER.exception("the folder of the models cannot be followed")
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics)
@@ -129,16 +155,11 @@ class Engine:
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
         for refusal in refusals:
             _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
-        self._metrics.bundles_refused.set(len(refusals))
         if not models:
             raise BundleError(self._repository, [str(refusal) for refusal in refusals])
         self._require_shortlisted({model.name for model in models})
-        newest = {model.name: model.version for model in sorted(models, key=lambda model: model.version)}
-        self._models = {model.served(is_default=newest[model.name] == model.version): model for model in models}
-        for served, model in self._models.items():
-            facts = (served.manifest_sha256, served.precision, self._provider)
-            self._metrics.model_info.labels(*model.labels, *facts).set(1)
-            model.metrics.model_ready.set(1)
+        self._require_pinned(models)
+        self.live.begin(models, refusals, self._settings.pins)
 
     def _require_shortlisted(self, served: AbstractSet[str]) -> None:
         """Refuse to start with a shortlist setting that applies to no model."""
@@ -147,6 +168,28 @@ class Engine:
             wanted, names = ", ".join(sorted(missing)), ", ".join(sorted(served))
             reason = f"shortlists are wanted of {wanted}, which are not served; served: {names}"
             raise BundleError(self._repository, [reason])
+
+    def _require_pinned(self, models: Sequence[LoadedModel]) -> None:
+        missing = self._settings.pins.items() - {(model.name, model.version) for model in models}
+        if missing:
+            reasons = [f"{name}/{version} is pinned and not served" for name, version in sorted(missing)]
+            raise BundleError(self._repository, reasons)
+
+    async def _release(self, model: LoadedModel) -> None:
+        """Let the workers drop a model that no call uses."""
+        await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self._workers))
+
+    def require_time(self, caller: str, seconds: float) -> None:
+        """Refuse a request that is not read yet, if one as small as any of late would be refused.
+
+        Args:
+            caller: Identity of the caller.
+            seconds: Time after which the answer is of no use.
+
+        Raises:
+            OverloadedError: The queue is full, or too full for the time.
+        """
+        self._scheduler.require_time(caller, seconds)
 
     async def translate(
         self,
@@ -157,6 +200,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -167,6 +211,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            hold_sentences: Places of the caller for sentences in translation.
 
         Returns:
             Hypotheses of each text, best first.
@@ -178,8 +223,12 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(model, options, deadline, caller=caller, target_language=target_language)
-        return await self._run(texts, context, options)
+        context = replace(
+            self._context(model, options, deadline, caller=caller, target_language=target_language),
+            hold_sentences=hold_sentences,
+        )
+        with self.live.usage.of(context.model):
+            return await self._run(texts, context, options)
 
     async def translate_progressively(
         self,
@@ -190,6 +239,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -200,6 +250,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            hold_sentences: Places of the caller for sentences in translation.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -212,7 +263,18 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(model, options, deadline, caller=caller, target_language=target_language)
+        context = replace(
+            self._context(model, options, deadline, caller=caller, target_language=target_language),
+            hold_sentences=hold_sentences,
+        )
+        with self.live.usage.of(context.model):
+            async with aclosing(self._emitted(text, context, options)) as parts:
+                async for part in parts:
+                    yield part
+
+    async def _emitted(
+        self, text: str, context: CallContext, options: DecodingOptions
+    ) -> AsyncGenerator[str | list[Hypothesis], None]:
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
         running = asyncio.ensure_future(self._run([text], context, options, emitted.put_nowait))
@@ -233,7 +295,8 @@ class Engine:
     def _context(
         self, model: ServedModel, options: DecodingOptions, deadline: float | None, *, caller: str, target_language: str
     ) -> CallContext:
-        loaded = self._models.get(model)
+        # By name and version: whether it is the default may have changed since it was resolved.
+        loaded = self.live.catalog.find(model.name, model.version)
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
         cutoff = math.inf
@@ -267,8 +330,9 @@ class Engine:
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
         self._draining = True
-        for model in self._models.values():
-            model.metrics.model_ready.set(0)
+        if self._watching:
+            self._watching.cancel()
+        self.live.close()
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error
         """Wait for the accepted work, then stop the threads.

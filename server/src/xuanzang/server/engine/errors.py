@@ -3,6 +3,7 @@
 EngineError
 ├── InvalidInputError       the caller must change the input
 ├── ModelNotFoundError      no served model fits
+├── ModelStateError         the state of a model does not allow its change
 ├── OverloadedError         the queue is full: try again later
 ├── DrainingError           the engine is stopping: try another server
 └── DeadlineExceededError   the deadline has passed
@@ -43,6 +44,10 @@ class InvalidInputError(EngineError):
 
 class ModelNotFoundError(EngineError):
     """No served model has the name or serves the languages."""
+
+
+class ModelStateError(EngineError):
+    """The state of a model, or of its folder, does not allow what is asked; the message says why."""
 
 
 class OverloadedError(EngineError):

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Provider = Literal["cpu", "cuda", "auto"]
 """Execution provider of onnxruntime; auto takes cuda where there is one."""
+
+
+_PIN = re.compile(r"(?P<name>[^/\s]+)/(?P<version>[1-9][0-9]{0,8})")
+
+
+def _pins(text: str) -> dict[str, int]:
+    matches = [_PIN.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
+    return {match["name"]: int(match["version"]) for match in matches if match}
+
+
+def _checked_pins(text: str) -> str:
+    parts = [part for part in text.split(",") if part.strip()]
+    if len(_pins(text)) != len(parts):
+        raise ValueError("must be MODEL/VERSION, separated by commas, one version of each model")
+    return text
 
 
 class EngineSettings(BaseModel):
@@ -53,6 +69,23 @@ class EngineSettings(BaseModel):
         le=1_000_000,
         description="Maximum characters of one text; a longer one gets INVALID_ARGUMENT.",
     )
+
+    watch_models: float = Field(
+        default=0,
+        ge=0,
+        le=86_400,
+        description="Seconds between two looks at the folder of the models; new versions are loaded while others are "
+        "served, and those that are gone are unloaded; 0: only at the start, and by command.",
+    )
+    pin: Annotated[str, AfterValidator(_checked_pins)] = Field(
+        default="",
+        description="Versions that answer requests that name none, as zh-en/1,en-zh/3; other models: the highest.",
+    )
+
+    @property
+    def pins(self) -> dict[str, int]:
+        """Pinned versions by name."""
+        return _pins(self.pin)
 
     @property
     def shortlists(self) -> frozenset[str]:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import TypeAlias
+
+HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
+"""Function that admits a number of sentences, or refuses them, and holds places for them in the meantime."""
 
 
 class FinishReason(enum.Enum):
@@ -129,3 +135,36 @@ class Route:
     model: ServedModel
     target_language: str
     """Target language as the model spells it: the requested one, else its first."""
+
+
+class ModelState(enum.Enum):
+    """What the engine does with a version of a model."""
+
+    SERVING = "serving"
+    """It answers requests."""
+    LOADING = "loading"
+    """It is being verified, tried and loaded."""
+    RETIRING = "retiring"
+    """It takes no new requests and finishes those that it has."""
+    UNLOADED = "unloaded"
+    """It is in the folder of the models and not loaded."""
+    REFUSED = "refused"
+    """It is in the folder of the models and refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelStatus:
+    """A version of a model, loaded or not."""
+
+    name: str
+    version: int
+    """Version; 0 for the folder of a model that cannot be listed."""
+    state: ModelState
+    served: ServedModel | None = None
+    """Its description; None unless it is serving."""
+    is_pinned: bool = False
+    """Whether it is the default version whatever others are loaded."""
+    running_requests: int = 0
+    """Calls in progress."""
+    refusal_reasons: tuple[str, ...] = ()
+    """Reasons for which the bundle in the folder is refused; one that was loaded before may be serving."""

@@ -1,12 +1,13 @@
-"""Facts read from the context of an RPC: the caller's identity and the deadline."""
+"""Facts read from the context of an RPC: the caller and the deadline."""
 
 from __future__ import annotations
 
 import time
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import grpc
 
+from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
@@ -15,8 +16,44 @@ CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
 
 
-def caller_of(context: Context) -> str:
-    """Return the identity by which a busy server shares its time equally; never logged, never a label.
+class IdentifiedContext:
+    """The context of an RPC whose caller is known, or the error that refuses the caller."""
+
+    def __init__(self, context: Context, identity: Caller | Exception) -> None:
+        self.identity = identity
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+
+def caller_of(context: Context) -> Caller:
+    """Return the caller that the interceptor of identities has found.
+
+    Args:
+        context: Context of an RPC.
+
+    Raises:
+        UnauthenticatedError: The caller needs a valid key.
+        InvalidInputError: The caller's name is too long.
+    """
+    identity = cast("IdentifiedContext", context).identity
+    if isinstance(identity, Exception):
+        raise identity
+    return identity
+
+
+def has_caller(context: Context) -> bool:
+    """Return whether the caller of an RPC is known and may call.
+
+    Args:
+        context: Context of an RPC whose caller was looked for.
+    """
+    return isinstance(cast("IdentifiedContext", context).identity, Caller)
+
+
+def unproven_name(context: Context) -> str:
+    """Return the name by which a busy server shares its time with a caller without a key; never logged, never a label.
 
     Args:
         context: Context of an RPC.

@@ -12,6 +12,8 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
+from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
+from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
 
@@ -30,13 +32,19 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     {
         errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
         errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
+        errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
+        BundleError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
         IdleRpcError: grpc.StatusCode.ABORTED,
+        UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+        ModelNotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
     }
 )
+
+_CODES_BY_NUMBER = MappingProxyType({code.value[0]: code for code in grpc.StatusCode})
 
 
 def status_of(error: Exception) -> status_pb2.Status:
@@ -67,6 +75,24 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
     Raises:
         AbortError: Always; gRPC requires it.
     """
+    await context.abort(code_of(status), status.message, trailers_of(status))
+
+
+def code_of(status: status_pb2.Status) -> grpc.StatusCode:
+    """Return the code of a status, as gRPC has it.
+
+    Args:
+        status: Status with any code.
+    """
+    return _CODES_BY_NUMBER[status.code]
+
+
+def trailers_of(status: status_pb2.Status) -> tuple[tuple[str, str | bytes], ...]:
+    """Return the metadata that carries the details of a status.
+
+    Args:
+        status: Status with any code but OK.
+    """
     trailers: list[tuple[str, str | bytes]] = []
     if status.details:
         trailers.append(("grpc-status-details-bin", status.SerializeToString()))
@@ -75,13 +101,12 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
         if detail.type_url == _as_any(retry).type_url:
             retry.ParseFromString(detail.value)
             trailers.append(("grpc-retry-pushback-ms", str(retry.retry_delay.ToMilliseconds())))
-    code = next(code for code in grpc.StatusCode if _number(code) == status.code)
-    await context.abort(code, status.message, tuple(trailers))
+    return tuple(trailers)
 
 
 def _details(error: Exception) -> list[Message]:
     match error:
-        case errors.InvalidInputError(violations=violations):
+        case errors.InvalidInputError(violations=violations) | ModelNotAllowedError(violations=violations):
             fields = [
                 status_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.description)
                 for violation in violations

@@ -34,6 +34,11 @@ class RpcGate:
         """RPCs that entered and are not yet answered."""
         return self._occupancy.rpcs
 
+    @property
+    def is_open(self) -> bool:
+        """Whether RPCs are admitted."""
+        return self._opened and not self._closed.is_set()
+
     def open(self) -> None:
         """Admit RPCs from now on."""
         self._opened = True
@@ -55,6 +60,17 @@ class RpcGate:
         """Send the delayed refusals; later ones are sent at once."""
         self._refusing.set()
 
+    def share(self, context: Context) -> float:
+        """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1.
+
+        Args:
+            context: Context of the RPC.
+
+        Raises:
+            InvalidInputError: The caller's name is too long.
+        """
+        return self._occupancy.share(_place(context, is_stream=False))
+
     async def enter(self, context: Context, *, is_stream: bool) -> None:
         """Admit an RPC, or refuse it; an admitted one leaves by itself once its answer is sent.
 
@@ -66,7 +82,6 @@ class RpcGate:
             NotReadyError: The models are not loaded yet.
             DrainingError: The server is stopping.
             OverloadedError: Too many RPCs are running, of all callers or of this one.
-            InvalidInputError: The caller's name is too long.
         """
         if self._closed.is_set():
             self._refusals += 1
@@ -74,7 +89,7 @@ class RpcGate:
             raise DrainingError("the server is stopping; try another one")
         if not self._opened:
             raise NotReadyError("the models are still being loaded; try again soon")
-        place = Place(address=address_of(context.peer()), caller=caller_of(context), is_stream=is_stream)
+        place = _place(context, is_stream=is_stream)
         self._occupancy.take(place)
         self._idle.clear()
         context.add_done_callback(partial(self._leave, place))  # type: ignore[arg-type]  # the stub wants its own class
@@ -116,3 +131,14 @@ class RpcGate:
         self._occupancy.give_back(place)
         if not self._occupancy.rpcs:
             self._idle.set()
+
+
+def _place(context: Context, *, is_stream: bool) -> Place:
+    caller, peer = caller_of(context), context.peer()
+    return Place(
+        address=address_of(peer),
+        caller=caller.name,
+        is_stream=is_stream,
+        is_authenticated=caller.is_authenticated,
+        connection=peer,
+    )

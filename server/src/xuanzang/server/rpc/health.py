@@ -21,6 +21,7 @@ class Health:
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
+        self._models: set[str] = set()
 
     def add_to(self, server: grpc.aio.Server) -> None:
         """Add the health service to a server.
@@ -41,8 +42,20 @@ class Health:
         Args:
             models: Names of the warm models; each can be checked like a service.
         """
-        for name in (*models, TRANSLATION_SERVICE, ""):
+        await self.show(models)
+        for name in (TRANSLATION_SERVICE, ""):
             await self._servicer.set(name, _SERVING)
+
+    async def show(self, models: Iterable[str]) -> None:
+        """Answer SERVING for models, and NOT_SERVING for those that were among them before.
+
+        Args:
+            models: Names of the warm models.
+        """
+        served = set(models)
+        self._models |= served
+        for name in sorted(self._models):
+            await self._servicer.set(name, _SERVING if name in served else _NOT_SERVING)
 
     async def close(self) -> None:
         """Answer NOT_SERVING, for good."""

@@ -24,9 +24,8 @@ def is_serving(address: str, *, tls_certificate: Path | None, tls_key: Path | No
     Returns:
         True if the server answers SERVING; False for any other answer, and for none.
     """
-    target = address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - nothing is bound here
     try:
-        with _channel(target, tls_certificate, tls_key) as channel:
+        with channel_to(address, tls_certificate=tls_certificate, tls_key=tls_key) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)
     except (OSError, grpc.RpcError):
@@ -35,7 +34,22 @@ def is_serving(address: str, *, tls_certificate: Path | None, tls_key: Path | No
     return serving
 
 
-def _channel(target: str, certificate: Path | None, key: Path | None) -> grpc.Channel:
+def channel_to(address: str, *, tls_certificate: Path | None, tls_key: Path | None) -> grpc.Channel:
+    """Connect to a server with its own certificate.
+
+    Args:
+        address: Listening address of the server; 0.0.0.0 and [::] stand for this machine.
+        tls_certificate: PEM file of the server's certificate, the only one that is trusted; None for plain text.
+        tls_key: PEM file of its private key; both are presented to a server that requires client certificates.
+
+    Returns:
+        A channel to be closed.
+
+    Raises:
+        OSError: A file cannot be read, or the server presents another certificate.
+    """
+    target = address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - nothing is bound here
+    certificate, key = tls_certificate, tls_key
     if certificate is None or key is None:
         return grpc.insecure_channel(target)
     credentials = grpc.ssl_channel_credentials(certificate.read_bytes(), key.read_bytes(), certificate.read_bytes())

@@ -47,7 +47,7 @@ class RpcLimits(BaseModel):
         default=8192, ge=1, le=1_000_000, description="Maximum connections; further ones are closed at once."
     )
     max_connection_rpcs: int = Field(
-        default=128,
+        default=256,
         ge=1,
         le=1_000_000,
         description="Maximum RPCs in progress of one connection; clients hold the rest.",
@@ -61,6 +61,14 @@ class RpcLimits(BaseModel):
     connection_idle_seconds: float = Field(
         default=600, ge=1, le=86_400, description="Seconds after which a connection without RPCs is closed."
     )
+    connection_age_seconds: float | None = Field(
+        default=None,
+        ge=1,
+        le=10**7,
+        description="Seconds after which a caller must connect anew, so that its certificate is checked again; RPCs in "
+        "progress are finished. Unless set: never.",
+    )
+    reflection: bool = Field(default=True, description="Describe the API to tools such as grpcurl.")
     max_stream_texts: int = Field(
         default=64,
         ge=1,

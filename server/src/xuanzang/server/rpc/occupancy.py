@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Hashable
 
 from xuanzang.server.engine.errors import OverloadedError
@@ -23,15 +24,22 @@ class Place:
     address: str
     """Network address of the caller, as `address_of` returns it."""
     caller: str
-    """Name that the caller chose, or its address."""
+    """Name that the caller chose or has proved, or its address."""
     is_stream: bool
     """Whether the caller sends a stream of messages."""
+    is_authenticated: bool = False
+    """Whether the caller has proved its name."""
+    connection: str = ""
+    """Peer in gRPC's form, with its port; empty if it does not matter."""
 
 
 @dataclasses.dataclass(slots=True)
 class _Count:
     rpcs: int = 0
     streams: int = 0
+
+
+_NONE = _Count()
 
 
 class Occupancy:
@@ -41,8 +49,9 @@ class Occupancy:
         self.rpcs = 0
         self._limits = limits
         self._unreserved = limits.max_concurrent_rpcs - min(limits.reserved_rpcs, limits.max_concurrent_rpcs // 4)
-        # A caller's name is not authenticated: counted by address too, nobody can use up another's places.
+        # A name that is not proved is counted by address too, so that nobody can use up another's places.
         self._counts: dict[Hashable, _Count] = {}
+        self._connections: Counter[str] = Counter()
 
     def take(self, place: Place) -> None:
         """Take a place.
@@ -55,6 +64,7 @@ class Occupancy:
         """
         self._check(place)
         self.rpcs += 1
+        self._connections[place.connection] += 1
         for key in _keys(place):
             count = self._counts.setdefault(key, _Count())
             count.rpcs += 1
@@ -67,6 +77,9 @@ class Occupancy:
             place: Place that was taken.
         """
         self.rpcs -= 1
+        self._connections[place.connection] -= 1
+        if not self._connections[place.connection]:
+            del self._connections[place.connection]
         for key in _keys(place):
             count = self._counts[key]
             count.rpcs -= 1
@@ -74,9 +87,24 @@ class Occupancy:
             if not count.rpcs:
                 del self._counts[key]
 
+    def share(self, place: Place) -> float:
+        """Return how near a unary RPC is to a limit, from 0 to 1: at 1 it is refused, or waits in the client.
+
+        Args:
+            place: Place of a new RPC.
+        """
+        limits = self._limits
+        address, caller = (self._counts.get(key, _NONE) for key in _keys(place))
+        return max(
+            self._connections[place.connection] / limits.max_connection_rpcs,
+            caller.rpcs / limits.max_caller_rpcs,
+            address.rpcs / limits.max_address_rpcs,
+            self.rpcs / self._unreserved,
+        )
+
     def _check(self, place: Place) -> None:
         limits = self._limits
-        address, caller = (self._counts.get(key, _Count()) for key in _keys(place))
+        address, caller = (self._counts.get(key, _NONE) for key in _keys(place))
         # Checked from the widest to the narrowest, so that the first limit named is the one to wait for.
         _refuse_from(limits.max_concurrent_rpcs, self.rpcs, "concurrent RPCs")
         if address.rpcs:
@@ -104,7 +132,7 @@ def address_of(peer: str) -> str:
 
 
 def _keys(place: Place) -> tuple[Hashable, Hashable]:
-    return place.address, (place.address, place.caller)
+    return place.address, ("" if place.is_authenticated else place.address, place.caller)
 
 
 def _refuse_from(limit: int, taken: int, what: str) -> None:

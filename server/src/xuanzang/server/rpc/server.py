@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection
 from typing import Final, cast
 
 import grpc
 from grpc_reflection.v1alpha import reflection
 
+from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.certificates import check_certificate
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
+from xuanzang.server.rpc.identities import Identities
+from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.listener import Listener, Option
+from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.service import TranslationService
+from xuanzang.server.rpc.tls import ReloadedTLS
+from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
 
-_OPTIONS: Final = (
+LISTENER_OPTIONS: Final = (
     # A second server on the same port must fail, not get half of the callers.
     ("grpc.so_reuseport", 0),
     # Ping silent callers, and allow their pings: with gRPC's own limit of one in five minutes, a caller that keeps its
@@ -38,6 +42,7 @@ _OPTIONS: Final = (
     # A connection that does not begin to speak HTTP/2 is closed.
     ("grpc.server_handshake_timeout_ms", 20_000),
 )
+"""Channel arguments of every listener."""
 
 # Longer than a round trip to a caller.
 _QUIET_SECONDS = 0.05
@@ -46,60 +51,67 @@ _MAX_HOLDS = 20
 _GRACE_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TLSFiles:
-    """PEM files of a server with TLS."""
-
-    certificate: Path
-    """Certificate of the server, followed by the intermediate ones."""
-    key: Path
-    """Private key of the certificate."""
-    client_ca: Path | None
-    """Authorities of client certificates; None if clients need no certificate."""
-
-
 class RpcServer:
     """The gRPC server: refuses translations until it is opened, and after it is closed."""
 
     def __init__(
-        self, engine: Engine, *, address: str, tls: TLSFiles | None, limits: RpcLimits, metrics: Metrics
+        self,
+        engine: Engine,
+        *,
+        address: str,
+        authenticator: Authenticator,
+        tls: ReloadedTLS | None,
+        limits: RpcLimits,
+        metrics: Metrics,
     ) -> None:
         """Bind the address; call it inside a running event loop.
 
         Args:
             engine: Engine that translates.
             address: Address such as "127.0.0.1:50051"; port 0 for any free one.
+            authenticator: Judge of who calls.
             tls: Certificate and key; None for plain text.
             limits: Limits on messages, RPCs and streams.
             metrics: Metrics of the server.
 
         Raises:
-            OSError: The address cannot be bound, or the certificate is not valid.
+            OSError: The address cannot be bound.
         """
         self._gate = RpcGate(limits)
         self._health = Health()
+        self._reloading: asyncio.Task[None] | None = None
+        telemetry = TelemetryInterceptor(metrics)
+        identities = Identities(authenticator)
+        screen = Screen(self._gate, engine, telemetry, identities)
         self._listener = Listener(
             interceptors=(
+                IdentityInterceptor(identities),
                 ReceptionInterceptor(limits.stream_idle_seconds),
-                TelemetryInterceptor(metrics),
+                telemetry,
                 ErrorInterceptor(),
-                GateInterceptor(self._gate),
+                AccessInterceptor(),
+                GateInterceptor(self._gate, screen),
             ),
-            options=(*_OPTIONS, *_options(limits)),
+            options=(*LISTENER_OPTIONS, *_options(limits)),
+            screened=screen.methods,
+            screen=screen.refusal,
         )
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
         service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
         self._health.add_to(self._server)
-        names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self._server)
-        self.port = _bind(self._server, address, tls)
+        if limits.reflection:
+            names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+            reflection.enable_server_reflection(names, self._server)
+        self._reloaded = [part for part in (authenticator.keys, tls) if part is not None]
+        self.port = bind_address(self._server, address, tls)
 
     async def start(self) -> None:
         """Answer health checks; translations are refused with UNAVAILABLE for now."""
         await self._health.start()
         await self._server.start()
+        self._reloading = asyncio.create_task(reload_when_changed(self._reloaded))
 
     async def ended(self) -> None:
         """Wait until the server stops accepting RPCs by an error of its own; its process must be replaced then."""
@@ -119,6 +131,14 @@ class RpcServer:
         self._gate.open()
         await self._health.open(models)
 
+    async def show(self, models: Collection[str]) -> None:
+        """Report the health of the models after a change of them.
+
+        Args:
+            models: Names of the models that are served now.
+        """
+        await self._health.show(models)
+
     async def close(self) -> None:
         """Refuse new RPCs with UNAVAILABLE and report NOT_SERVING; RPCs in progress go on."""
         self._gate.close()
@@ -134,6 +154,8 @@ class RpcServer:
         Returns:
             Number of cancelled RPCs.
         """
+        if self._reloading is not None:
+            self._reloading.cancel()
         # gRPC answers RPCs that arrive during its stop with CANCELLED, which few callers retry. Refusals are held until
         # no more RPCs arrive, so that no retry of a refused one is on its way when the stop begins.
         await self._hold()
@@ -155,29 +177,36 @@ class RpcServer:
 
 
 def _options(limits: RpcLimits) -> tuple[Option, ...]:
+    age = limits.connection_age_seconds
     return (
         ("grpc.max_receive_message_length", limits.max_message_bytes),
         # Without it gRPC takes up streams as fast as they are reset, and cancels the calls of others in their stead.
         ("grpc.max_concurrent_streams", limits.max_connection_rpcs),
         ("grpc.max_allowed_incoming_connections", limits.max_connections),
         ("grpc.max_connection_idle_ms", round(limits.connection_idle_seconds * 1000)),
+        # RPCs in progress end in their own time.
+        *([("grpc.max_connection_age_ms", round(age * 1000))] if age is not None else []),
     )
 
 
-def _bind(server: grpc.aio.Server, address: str, tls: TLSFiles | None) -> int:
+def bind_address(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
+    """Let a server listen.
+
+    Args:
+        server: Server that is not started yet.
+        address: Address such as "127.0.0.1:50051"; port 0 for any free one.
+        tls: Certificate and key; None for plain text.
+
+    Returns:
+        The port.
+
+    Raises:
+        OSError: The address cannot be bound.
+    """
     try:
         if tls is None:
             return server.add_insecure_port(address)
-        check_certificate(tls.certificate, tls.key)
-        return server.add_secure_port(address, _credentials(tls))
+        return server.add_secure_port(address, tls.credentials)
     except RuntimeError as error:
         reason = "the address is taken or not of this machine" + (", or a TLS file is invalid" if tls else "")
         raise OSError(f"cannot serve on {address}: {reason}") from error
-
-
-def _credentials(tls: TLSFiles) -> grpc.ServerCredentials:
-    return grpc.ssl_server_credentials(
-        [(tls.key.read_bytes(), tls.certificate.read_bytes())],
-        root_certificates=tls.client_ca.read_bytes() if tls.client_ca else None,
-        require_client_auth=tls.client_ca is not None,
-    )

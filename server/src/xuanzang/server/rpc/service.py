@@ -29,15 +29,18 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     @override
     async def TranslateText(self, request: pb.TranslateTextRequest, context: Context) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
-        checked = requests.read_unary_request(request, self._engine.resolve)
-        translations = await self._engine.translate(
-            checked.texts,
-            model=checked.model,
-            options=checked.options,
-            deadline=deadline_of(context),
-            caller=caller_of(context),
-            target_language=checked.target_language,
-        )
+        caller = caller_of(context)
+        checked = requests.read_unary_request(request, caller.limited(self._engine.resolve))
+        with caller.charged(checked.texts):
+            translations = await self._engine.translate(
+                checked.texts,
+                model=checked.model,
+                options=checked.options,
+                deadline=deadline_of(context),
+                caller=caller.name,
+                target_language=checked.target_language,
+                hold_sentences=caller.hold_sentences,
+            )
         return responses.unary_response(checked, translations)
 
     @override
@@ -64,31 +67,36 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self, request: pb.TranslateTextProgressivelyRequest, context: Context
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
-        checked = requests.read_progressive_request(request, self._engine.resolve)
+        caller = caller_of(context)
+        checked = requests.read_progressive_request(request, caller.limited(self._engine.resolve))
         parts = self._engine.translate_progressively(
             checked.texts[0],
             model=checked.model,
             options=checked.options,
             deadline=deadline_of(context),
-            caller=caller_of(context),
+            caller=caller.name,
             target_language=checked.target_language,
+            hold_sentences=caller.hold_sentences,
         )
         sent = 0
         try:
-            async with aclosing(parts):
-                async for part in parts:
-                    if isinstance(part, str):
-                        sent += len(part)
-                        yield pb.TranslateTextProgressivelyResponse(text_delta=part)
-                    else:
-                        yield responses.last_progressive_response(checked, part, sent=sent)
+            with caller.charged(checked.texts):
+                async with aclosing(parts):
+                    async for part in parts:
+                        if isinstance(part, str):
+                            sent += len(part)
+                            yield pb.TranslateTextProgressivelyResponse(text_delta=part)
+                        else:
+                            yield responses.last_progressive_response(checked, part, sent=sent)
         except InvalidInputError as error:
             raise requests.for_single_text(error) from None
 
     @override
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
-        """List the models being served."""
-        return responses.models_response(self._engine.models)
+        """List the models being served that the caller may use."""
+        caller = caller_of(context)
+        with caller.charged(()):
+            return responses.models_response(filter(caller.allows, self._engine.models))
 
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
@@ -110,15 +118,18 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def _translated(
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
-        checked = requests.read_stream_request(request, self._engine.resolve)
-        [hypotheses] = await self._engine.translate(
-            checked.texts,
-            model=checked.model,
-            options=checked.options,
-            deadline=deadline_of(stream.context),
-            caller=stream.caller,
-            target_language=checked.target_language,
-        )
+        caller = stream.caller
+        checked = requests.read_stream_request(request, caller.limited(self._engine.resolve))
+        with caller.charged(checked.texts):
+            [hypotheses] = await self._engine.translate(
+                checked.texts,
+                model=checked.model,
+                options=checked.options,
+                deadline=deadline_of(stream.context),
+                caller=caller.name,
+                target_language=checked.target_language,
+                hold_sentences=caller.hold_sentences,
+            )
         return responses.stream_response(request.id, checked, hypotheses)
 
 

@@ -215,7 +215,8 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
 async def test_a_sentence_without_a_step_at_the_cutoff_ends_in_an_error(bench: Bench) -> None:
     request = bench.request(SOURCES[0], {}, cutoff=time.monotonic())
     bench.runner.admit(request.sentences)
-    assert bench.runner.step() == []
+    [left] = bench.runner.step()
+    assert (left.cost, left.seconds) == (request.sentences[0].source_tokens, None)
     with pytest.raises(DeadlineExceededError, match="before anything was translated"):
         await request.done
     assert len(bench.runner) == 0
@@ -281,3 +282,16 @@ def test_a_repetition_of_the_source_may_be_translated_as_one(model: LoadedModel)
     for word in SOURCES[1:]:
         bench.answer(word * 4, {"beam_size": 1, "max_target_length": 60})
     assert bench.value("rows_retired_total", reason="loop") == 0
+
+
+async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(bench: Bench) -> None:
+    request = bench.request(SOURCES[3], {"beam_size": 4, "min_target_length": 20})
+    [queued] = request.sentences
+    bench.runner.admit([queued])
+    assert bench.runner.step() == []
+    assert bench.runner.step() == []
+    request.abandoned = "cancelled"
+    [left] = bench.runner.step()
+    assert left.queued is queued
+    assert left.seconds is None
+    assert left.cost == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens

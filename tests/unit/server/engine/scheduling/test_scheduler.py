@@ -47,10 +47,10 @@ class Queue:
             self._model.sentence((5,) * length, self._options), SentenceRenderer(codec=self._model.codec)
         )
         [queued] = Request(context, [search]).sentences
-        self.scheduler.record([DoneSentence(queued, in_batch)], seconds=seconds)
+        self.scheduler.record([DoneSentence(queued, queued.cost, in_batch)], seconds=seconds)
 
     def require(self, cost: int, *, deadline: float = math.inf) -> None:
-        self.scheduler.require_admission(CallContext(model=self._model, deadline=deadline), cost)
+        self.scheduler.require_admission("", cost, useful_until=deadline)
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""
@@ -276,3 +276,31 @@ async def test_no_request_is_accepted_after_stopping(make_queue: MakeQueue) -> N
     queue.scheduler.stop()
     with pytest.raises(DrainingError):
         queue.submit(1)
+
+
+async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(50, seconds=1.0)
+    queue.submit(40)
+    [given_up] = queue.scheduler.take(0) or []
+    # A storm of cancellations: the worker is as fast as before.
+    for _ in range(20):
+        queue.scheduler.record([DoneSentence(given_up, 50)], seconds=0.5)
+    queue.submit(40)
+    queue.require(20, deadline=time.monotonic() + 30.0)
+    with pytest.raises(OverloadedError):
+        queue.require(20, deadline=time.monotonic() + 0.5)
+
+
+async def test_rpcs_are_refused_unread_by_the_smallest_of_the_last_requests(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(50, seconds=1.0)
+    queue.submit(50)
+    assert queue.take() == [50]
+    # 100 tokens take a second; nothing waits.
+    queue.scheduler.require_time("", 2.0)
+    with pytest.raises(OverloadedError):
+        queue.scheduler.require_time("", 0.9)
+    queue.submit(5)
+    assert queue.take() == [5]
+    queue.scheduler.require_time("", 0.9)

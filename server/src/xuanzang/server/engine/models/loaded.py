@@ -33,7 +33,7 @@ UNCONSTRAINED = TargetConstraints()
 
 
 class LoadedModel:
-    """One version of a model. Nothing in it changes once its graphs are open, so threads share it."""
+    """One version of a model. Nothing in it changes while its graphs are open, so threads share it."""
 
     def __init__(self, directory: Path, metrics: Metrics) -> None:
         """Verify a bundle, read its tokenisers and check them against the samples.
@@ -93,6 +93,13 @@ class LoadedModel:
             kernels=settings.kernels,
         )
         self.metrics.model_load_duration_seconds.set(self._load_seconds + time.monotonic() - started)
+
+    def close(self) -> None:
+        """Close the graphs, which no decoder may use any more.
+
+        Requests and their sentences refer to each other, and so keep the model until Python looks for such cycles.
+        """
+        self._sessions = None
 
     def new_decoder(self) -> Decoder:
         """Return an empty decoder over the open graphs, for one thread."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, Throughput
+from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSizes, Throughput
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
@@ -27,6 +27,7 @@ class Admission:
         self.throughput = Throughput(workers=workers)
         self.decoding_time = DecodingTime()
         self.calibration = Calibration()
+        self.request_sizes = RequestSizes()
 
     def require_room(self, caller: str, cost: int) -> None:
         """Refuse a request that the queue has no room for.

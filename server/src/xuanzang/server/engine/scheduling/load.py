@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 
 # A measurement counts half after this many seconds of work.
@@ -12,6 +14,8 @@ _SENTENCE_WEIGHT = 0.05
 _LATE_SHARE = 0.02
 _FOLLOWING_RATE = 0.05
 _MIN_FACTOR, _MAX_FACTOR = 0.7, 4.0
+# Requests that tell how small the next one may be.
+_RECENT_REQUESTS = 64
 # Event loop, network and the wait for a worker's next step, which no prediction holds.
 _OVERHEAD_SECONDS = 0.05
 
@@ -103,6 +107,26 @@ class DecodingTime:
             Seconds; 0 before the first measurement.
         """
         return target_tokens * self._seconds_per_token
+
+
+class RequestSizes:
+    """Predicted tokens of the last requests, refused ones included."""
+
+    def __init__(self) -> None:
+        self._costs: deque[int] = deque(maxlen=_RECENT_REQUESTS)
+
+    def record(self, cost: int) -> None:
+        """Add a request.
+
+        Args:
+            cost: Its predicted tokens.
+        """
+        self._costs.append(cost)
+
+    @property
+    def smallest(self) -> int:
+        """The fewest of them; 0 before the first request."""
+        return min(self._costs, default=0)
 
 
 class Calibration:

@@ -63,11 +63,11 @@ class ModelRunner:
         """Extend every sentence by one token, after abandoned ones and those at their cutoff have left.
 
         Returns:
-            Sentences that are done and answered.
+            Sentences that are answered or were given up.
         """
-        self._interrupt()
+        given_up = self._interrupt()
         if not self._running:
-            return []
+            return given_up
         started = time.perf_counter()
         finished = self._decoder.step()
         self._metrics.decode_step_duration_seconds.observe(time.perf_counter() - started)
@@ -77,7 +77,7 @@ class ModelRunner:
         self._report_prefixes()
         if finished:
             self._count_cache()
-        return [done for done in answered if done]
+        return given_up + [done for done in answered if done]
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
@@ -85,6 +85,11 @@ class ModelRunner:
             self._decoder = self._model.new_decoder()
             self._count_cache()
             self._decoder.shrink()
+
+    def close(self) -> None:
+        """Count the memory as free that goes with the runner; no sentence may be running."""
+        self._metrics.cache_bytes.dec(self._counted_cache_bytes)
+        self._counted_cache_bytes = 0
 
     def fail(self, error: Exception) -> None:
         """Answer every sentence with an error and begin anew.
@@ -100,8 +105,8 @@ class ModelRunner:
             self._count_retired("error")
             queued.request.fail(error)
 
-    def _interrupt(self) -> None:
-        """Let sentences leave that are abandoned or at their cutoff."""
+    def _interrupt(self) -> list[DoneSentence]:
+        """Let sentences leave that are abandoned or at their cutoff; return them with what was worked on them."""
         now = time.monotonic()
         interrupted = [
             running
@@ -114,6 +119,10 @@ class ModelRunner:
                 del self._running[running.queued.sentence]
             self._decoder.discard([running.queued.sentence for running in interrupted])
             self._count_cache()
+        return [
+            DoneSentence(running.queued, running.queued.cost_of(self._steps - running.first_step))
+            for running in interrupted
+        ]
 
     def _give_up(self, running: _RunningSentence) -> None:
         queued = running.queued
@@ -146,7 +155,7 @@ class ModelRunner:
             result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH)
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
-        return DoneSentence(queued, seconds)
+        return DoneSentence(queued, queued.cost, seconds)
 
     def _search_again(self, running: _RunningSentence, retry: Sentence, repetition: TargetHypothesis) -> None:
         self._count_retired("loop")

@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
@@ -15,7 +16,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 
 Ts = TypeVarTuple("Ts")
 
@@ -71,6 +72,15 @@ class QueuedSentence:
         """Source ids, end token counted."""
         return len(self.sentence.source_ids)
 
+    def cost_of(self, steps: int) -> int:
+        """Return the part of the predicted tokens that has been worked on.
+
+        Args:
+            steps: Decoder steps so far.
+        """
+        decoded = self.cost - self.source_tokens
+        return self.source_tokens + decoded * min(steps, self.target_tokens) // self.target_tokens
+
     def render(self, found: Sequence[TargetHypothesis], *, cut: FinishReason) -> SentenceResult:
         """Make the result of the sentence, in the thread of a worker.
 
@@ -83,11 +93,13 @@ class QueuedSentence:
 
 
 class DoneSentence(NamedTuple):
-    """A sentence that has been answered."""
+    """A sentence that has left its batch."""
 
     queued: QueuedSentence
-    seconds: float
-    """Time from its joining a batch to its last step."""
+    cost: int
+    """Predicted tokens that were worked on."""
+    seconds: float | None = None
+    """Time from its joining a batch to its last step; None if it was given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +115,8 @@ class CallContext:
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
+    hold_sentences: HoldSentences = nullcontext
+    """Places of the caller for sentences in translation."""
 
     @property
     def useful_until(self) -> float:

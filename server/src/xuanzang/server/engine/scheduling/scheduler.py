@@ -13,7 +13,6 @@ from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
-    CallContext,
     DoneSentence,
     QueuedSentence,
     Request,
@@ -51,20 +50,36 @@ class Scheduler:
         self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
         # Sentences in the batches of each worker; each number is changed by its worker only.
         self._running = [0] * workers
+        self._woken: set[int] = set()
         self._stopped = False
 
-    def require_admission(self, context: CallContext, cost: int) -> None:
+    def require_admission(self, caller: str, cost: int, *, useful_until: float) -> None:
         """Refuse early what could not be submitted.
 
         Args:
-            context: Context of the call.
+            caller: Identity of the caller.
             cost: Predicted tokens of the request, or fewer.
+            useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
 
         Raises:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._require(context, cost, longest=0)
+            self._require(caller, cost, longest=0, useful_until=useful_until)
+
+    def require_time(self, caller: str, seconds: float) -> None:
+        """Refuse a request that is not read yet, if one as small as any of late would be refused.
+
+        Args:
+            caller: Identity of the caller.
+            seconds: Time after which the result is of no use.
+
+        Raises:
+            OverloadedError: It would not fit now, or not be done in time.
+        """
+        with self._changed:
+            cost = self._admission.request_sizes.smallest
+            self._require(caller, cost, longest=0, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -83,9 +98,11 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             self._estimate(request)
             if not follows:
+                self._admission.request_sizes.record(request.cost)
                 if request.context.useful_until <= time.monotonic():
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-                self._require(request.context, request.cost, longest=request.longest)
+                useful_until = request.context.useful_until
+                self._require(request.caller, request.cost, longest=request.longest, useful_until=useful_until)
             self._set_urgency(request)
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
@@ -93,12 +110,12 @@ class Scheduler:
             self._publish_wait(request.model)
             self._changed.notify_all()
 
-    def _require(self, context: CallContext, cost: int, *, longest: int) -> None:
-        self._admission.require_room(context.caller, cost)
+    def _require(self, caller: str, cost: int, *, longest: int, useful_until: float) -> None:
+        self._admission.require_room(caller, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if cost and not self._is_idle():
-            seconds = context.useful_until - time.monotonic()
-            self._admission.require_time(context.caller, cost, longest=longest, seconds=seconds)
+            seconds = useful_until - time.monotonic()
+            self._admission.require_time(caller, cost, longest=longest, seconds=seconds)
 
     def _estimate(self, request: Request) -> None:
         """Estimate when a request will be done, unless its caller allows less than is safe."""
@@ -143,26 +160,39 @@ class Scheduler:
             idle_seconds: Maximum wait of a worker without sentences; None for no limit.
 
         Returns:
-            Sentences of any models, empty if the worker should go on with those it has, or has waited in vain; None
-            when the scheduler has been stopped and the worker has none.
+            Sentences of any models, empty if the worker should go on with those it has, was woken, or has waited in
+            vain; None when the scheduler has been stopped and the worker has none.
         """
         running = self._running[worker]
         if running and self._room(worker) <= 0:
             return []
         with self._changed:
             while True:
-                if not running and not self._changed.wait_for(self._has_news, idle_seconds):
+                if not running and not self._changed.wait_for(lambda: self._has_news(worker), idle_seconds):
                     return []
                 if self._stopped:
                     return [] if running else None
+                if worker in self._woken:
+                    self._woken.remove(worker)
+                    return []
                 taken = self._take_hopeful(worker)
                 if taken or running:
                     self._running[worker] += len(taken)
                     self._start(taken)
                     return taken
 
-    def _has_news(self) -> bool:
-        return self._stopped or self._queue.count > 0
+    def _has_news(self, worker: int) -> bool:
+        return self._stopped or self._queue.count > 0 or worker in self._woken
+
+    def wake(self, worker: int) -> None:
+        """Let a worker look after its models, even if it waits for sentences.
+
+        Args:
+            worker: Number of the worker, from 0.
+        """
+        with self._changed:
+            self._woken.add(worker)
+            self._changed.notify_all()
 
     def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
         """Take sentences, and give up the requests of those that cannot be done in time any more."""
@@ -218,13 +248,14 @@ class Scheduler:
         """Measure the work that a worker has done.
 
         Args:
-            done: Answered sentences, at least one.
+            done: Sentences that were answered or given up, at least one.
             seconds: Busy time of the worker since it last recorded.
         """
         with self._changed:
-            self._admission.throughput.record(sum(sentence.queued.cost for sentence in done), seconds)
+            self._admission.throughput.record(sum(sentence.cost for sentence in done), seconds)
             for sentence in done:
-                self._admission.decoding_time.record(sentence.queued.target_tokens, sentence.seconds)
+                if sentence.seconds is not None:
+                    self._admission.decoding_time.record(sentence.queued.target_tokens, sentence.seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""

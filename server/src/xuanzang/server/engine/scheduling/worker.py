@@ -6,7 +6,9 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import Future
 
 from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -23,17 +25,17 @@ _IDLE_SECONDS = 10.0
 class Worker:
     """One thread, which lets sentences join its batches at any step and answers each when it is done."""
 
-    def __init__(self, number: int, *, models: Iterable[LoadedModel], scheduler: Scheduler) -> None:
+    def __init__(self, number: int, *, scheduler: Scheduler) -> None:
         """Start the thread.
 
         Args:
             number: Number of the worker, from 0.
-            models: Models with open graphs.
             scheduler: Source of the sentences.
         """
         self._number = number
         self._scheduler = scheduler
-        self._runners = {model: ModelRunner(model) for model in models}
+        self._runners: dict[LoadedModel, ModelRunner] = {}
+        self._dropping: deque[tuple[LoadedModel, Future[None]]] = deque()
         self._busy_since = 0.0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
@@ -42,6 +44,22 @@ class Worker:
     def has_stopped(self) -> bool:
         """Whether the thread has ended."""
         return not self._thread.is_alive()
+
+    def drop(self, model: LoadedModel) -> Future[None]:
+        """Let go what the worker holds of a model, from any thread.
+
+        Args:
+            model: Model that no call in progress uses.
+
+        Returns:
+            A future that is done when the worker holds nothing of it.
+        """
+        dropped: Future[None] = Future()
+        # Whoever waits may give up waiting, but not the drop.
+        dropped.set_running_or_notify_cancel()
+        self._dropping.append((model, dropped))
+        self._scheduler.wake(self._number)
+        return dropped
 
     def join(self, timeout: float) -> bool:
         """Wait for the thread's end, after the scheduler was stopped.
@@ -60,12 +78,30 @@ class Worker:
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
         while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
+            dropped = self._drop_models()
             if newcomers or any(self._runners.values()):
                 self._serve(newcomers)
                 idle_seconds = _IDLE_SECONDS
-            else:
+            elif not dropped:
                 self._release()
                 idle_seconds = None
+
+    def _drop_models(self) -> bool:
+        """Let go models that no call uses any more; return whether there were any."""
+        dropped = []
+        while self._dropping:
+            model, future = self._dropping.popleft()
+            dropped.append(future)
+            runner = self._runners.pop(model, None)
+            if runner is not None:
+                runner.close()
+            # Whoever waits for the futures closes the graphs, which nobody may use then.
+            del model, runner
+        if dropped:
+            return_free_memory()
+        for future in dropped:
+            future.set_result(None)
+        return bool(dropped)
 
     def _release(self) -> None:
         """Free the memory of an idle worker."""
@@ -85,11 +121,11 @@ class Worker:
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
+        running = [model for model, runner in self._runners.items() if runner]
         done = [
             sentence
-            for model, runner in self._runners.items()
-            if runner or model in joining
-            for sentence in self._advance(runner, joining.get(model, ()))
+            for model in dict.fromkeys((*running, *joining))
+            for sentence in self._advance(model, joining.get(model, ()))
         ]
         self._scheduler.report(self._number, running=sum(map(len, self._runners.values())))
         if done:
@@ -97,12 +133,19 @@ class Worker:
             self._scheduler.record(done, seconds=now - self._busy_since)
             self._busy_since = now
 
-    def _advance(self, runner: ModelRunner, newcomers: Sequence[QueuedSentence]) -> list[DoneSentence]:
+    def _advance(self, model: LoadedModel, newcomers: Sequence[QueuedSentence]) -> list[DoneSentence]:
         """Take one step of a model; return the sentences that are done."""
         try:
+            # Made with the first sentence, because models come and go.
+            if model not in self._runners:
+                self._runners[model] = ModelRunner(model)
+            runner = self._runners[model]
             if newcomers:
                 runner.admit(newcomers)
             return runner.step()
         except Exception as error:  # noqa: BLE001 - the thread must live on, and the waiting callers get the error
-            runner.fail(error)
+            if model in self._runners:
+                self._runners[model].fail(error)
+            for queued in newcomers:
+                queued.request.fail(error)
             return []

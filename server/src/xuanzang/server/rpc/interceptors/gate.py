@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+from xuanzang.server.rpc.screen import Screen
 
 
 class GateInterceptor(Interceptor):
     """Sends each RPC of the translation service through the gate; health and reflection always answer."""
 
-    def __init__(self, gate: RpcGate) -> None:
+    def __init__(self, gate: RpcGate, screen: Screen) -> None:
         super().__init__()
         self._gate = gate
+        self._screen = screen
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Run the handler only if the gate admits its RPC."""
@@ -26,6 +29,12 @@ class GateInterceptor(Interceptor):
 
         async def admitted(request: Any, context: Context) -> Any:
             await self._gate.enter(context, is_stream=handler.request_streaming)
-            return await function(request, context)
+            try:
+                answer = await function(request, context)
+            except OverloadedError as error:
+                self._screen.learn_refusal(context, error)
+                raise
+            self._screen.learn_answer(context)
+            return answer
 
         return with_function(handler, admitted)

@@ -19,7 +19,8 @@ class ReceptionInterceptor(Interceptor):
     """Ends RPCs whose caller sends nothing for too long and is owed no answer.
 
     gRPC itself waits for the message of a unary RPC as long as the connection lasts, and never answers an RPC that is
-    closed without one. Every RPC is therefore received as a stream here; outermost, so that the others see its shape.
+    closed without one. Every RPC is therefore received as a stream here; outside of the interceptors that look at
+    messages, so that they see its shape.
     """
 
     def __init__(self, idle_seconds: float) -> None:

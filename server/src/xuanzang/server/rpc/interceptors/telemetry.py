@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import time
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, cast
@@ -17,6 +18,9 @@ from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with
 from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
 from xuanzang.translation.v1 import translation_pb2
 
+# RPCs that are not read are counted together, after this time.
+_UNREAD_SECONDS = 0.1
+
 
 class TelemetryInterceptor(Interceptor):
     """Counts, times and logs each RPC with the status that it ended with."""
@@ -25,9 +29,33 @@ class TelemetryInterceptor(Interceptor):
         super().__init__()
         self._metrics = metrics
         self._log = RpcLog()
+        self._rpcs: dict[str, Rpc] = {}
+        self._unread: collections.Counter[tuple[str, grpc.StatusCode]] = collections.Counter()
         for method in translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].methods:
             shape = grpc_type(request_streaming=method.client_streaming, response_streaming=method.server_streaming)
-            metrics.register_rpc(Rpc(shape, method.containing_service.full_name, method.name))
+            self._rpcs[method.name] = Rpc(shape, method.containing_service.full_name, method.name)
+            metrics.register_rpc(self._rpcs[method.name])
+
+    def count_unread(self, method: str, code: grpc.StatusCode) -> None:
+        """Count and log an RPC that is answered without being read, by no interceptor.
+
+        Args:
+            method: Name of a method of the translation service.
+            code: Its status.
+        """
+        if not self._unread:
+            asyncio.get_running_loop().call_later(_UNREAD_SECONDS, self._publish_unread)
+        self._unread[method, code] += 1
+
+    def _publish_unread(self) -> None:
+        for (method, code), number in self._unread.items():
+            rpc = self._rpcs[method]
+            metrics = self._metrics.of_rpc(rpc)
+            metrics.started.inc(number)
+            self._metrics.grpc_server_handled.labels(*rpc, code.name).inc(number)
+            for _ in range(number):
+                self._log.write(rpc, code, 0.0)
+        self._unread.clear()
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Observe what the handler does."""

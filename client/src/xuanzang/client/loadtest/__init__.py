@@ -1,0 +1,1 @@
+"""Load tests: what a server answers how fast, as callers feel it who do not wait for one another."""

@@ -1,0 +1,195 @@
+"""Entry point of the command `xuanzang-loadtest`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from xuanzang.client._arguments import connection, server_options
+from xuanzang.client._progress import Progress
+from xuanzang.client._types import TranslateOptions
+from xuanzang.client.loadtest.generator import Load, Record, run_load
+from xuanzang.client.loadtest.target import Target
+from xuanzang.client.loadtest.workload import Mix, Workload
+
+_DESCRIPTION = """\
+Measures what a server answers how fast. An open loop (--rate) sends requests at
+random times, as callers do who know nothing of one another; latency counts from
+the time at which a request was due. A closed loop (--callers) keeps that many
+requests in progress, which finds the highest rate. Calls are not retried.
+"""
+_EXIT_CODES = """\
+exit codes:
+  0    all requests were answered or refused
+  1    some requests failed or came too late
+  2    wrong arguments, or a file that cannot be read or written
+  130  interrupted with Ctrl-C
+"""
+_ACCEPTED = {"OK", "RESOURCE_EXHAUSTED"}
+_LATE_SHARE = 0.01
+
+Measured = list[tuple[Load, list[Record]]]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        argv: Arguments without the program name; None: those of the process.
+
+    Returns:
+        The exit code.
+    """
+    arguments = _parser().parse_args(argv)
+    try:
+        return _report(asyncio.run(_measure(arguments)), arguments)
+    except KeyboardInterrupt:
+        return 130
+    except ImportError:
+        return _fail("needs hdrhistogram: pip install 'xuanzang-client[loadtest]'")
+    except (OSError, ValueError) as error:
+        return _fail(str(error))
+
+
+async def _measure(arguments: argparse.Namespace) -> Measured:
+    """Put every load on the server, one after another."""
+    import hdrh.histogram  # noqa: F401, PLC0415 - a load is not to end with the news that its extra is missing
+
+    workload = Workload(_texts(arguments.texts), Mix.parse(arguments.texts_per_request), arguments.seed)
+    options = TranslateOptions(
+        source_language=arguments.source,
+        target_language=arguments.target,
+        model=arguments.model,
+        beam_size=arguments.beam_size,
+    )
+    loads = _loads(arguments)
+    async with Target(connection(arguments), arguments.connections) as target:
+        with _progress(loads) as advance:
+            return [
+                (load, await run_load(load, workload, lambda texts: target.translate(texts, **options), advance))
+                for load in loads
+            ]
+
+
+def _loads(arguments: argparse.Namespace) -> list[Load]:
+    if not 0 <= arguments.warm_up < arguments.seconds:
+        raise ValueError("--warm-up must be 0 or more and less than --seconds")
+    if not (arguments.rate or arguments.callers):
+        raise ValueError("give --rate, --callers or both")
+    if min((*arguments.rate, *arguments.callers, arguments.connections)) <= 0:
+        raise ValueError("--rate, --callers and --connections must be above 0")
+    shared = {"seconds": arguments.seconds, "warm_up_seconds": arguments.warm_up}
+    open_loops = [Load(rate=rate, **shared) for rate in arguments.rate]
+    return open_loops + [Load(callers=callers, **shared) for callers in arguments.callers]
+
+
+def _texts(file: Path) -> list[str]:
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{file} has no text")
+    return lines
+
+
+def _report(measured: Measured, arguments: argparse.Namespace) -> int:
+    """Print and write the figures; return the exit code."""
+    from xuanzang.client.loadtest import report  # noqa: PLC0415 - needs a package of the extra
+
+    results = [report.figures(load, records, sorted(arguments.length_classes)) for load, records in measured]
+    sys.stdout.write(report.table(results) + "\n")
+    for result in results:
+        if result.late_share > _LATE_SHARE:
+            share = f"{result.late_share:.0%} of the requests were sent late"
+            _fail(f"{result.load}: {share}: this machine is too slow for the load, and the figures are its own")
+    if arguments.json:
+        rows = [dataclasses.asdict(result) for result in results]
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    for number, (_, records) in enumerate(measured if arguments.histogram else (), start=1):
+        file = arguments.histogram
+        name = file if len(measured) == 1 else file.with_stem(f"{file.stem}-{number}")
+        report.write_histogram(name, [record for record in records if record.code == "OK"])
+    return 0 if all(result.codes.keys() <= _ACCEPTED for result in results) else 1
+
+
+@contextmanager
+def _progress(loads: Sequence[Load]) -> Iterator[Callable[[], None]]:
+    """Draw progress on a terminal, by the number of requests that open loops are expected to send."""
+    expected = sum(load.rate * load.seconds for load in loads if load.rate is not None)
+    if not sys.stderr.isatty() or any(load.rate is None for load in loads):
+        yield lambda: None
+        return
+    with closing(Progress(max(1, round(expected)), sys.stderr)) as progress:
+        yield progress.advance
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="xuanzang-loadtest",
+        description=_DESCRIPTION,
+        epilog=_EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[server_options(os.environ.get("XUANZANG_ADDRESS", "localhost:50051"))],
+    )
+    parser.add_argument("texts", type=Path, metavar="FILE", help="texts to draw from, one per line, UTF-8")
+    _add_load(parser.add_argument_group("load"))
+    _add_options(parser.add_argument_group("translation"))
+    _add_output(parser.add_argument_group("output"))
+    return parser
+
+
+def _add_load(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--rate", type=float, nargs="+", default=[], metavar="X", help="open loops: requests per second of each"
+    )
+    group.add_argument("--callers", type=int, nargs="+", default=[], metavar="N", help="closed loops: callers of each")
+    group.add_argument("--seconds", type=float, default=30.0, help="duration of each load (default: 30)")
+    group.add_argument("--warm-up", type=float, default=5.0, metavar="SECONDS", help="of it not counted (default: 5)")
+    group.add_argument(
+        "--texts-per-request",
+        nargs="+",
+        default=["1"],
+        metavar="N[:WEIGHT]",
+        help="sizes of requests and how often each comes, such as 1:0.9 8:0.1 (default: 1)",
+    )
+    group.add_argument("--connections", type=int, default=4, metavar="N", help="connections per address (default: 4)")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="seed of texts, sizes and times (default: 0)")
+
+
+def _add_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--source", metavar="CODE", help='language of the texts, such as "zh"')
+    group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
+    group.add_argument("--model", metavar="NAME", help="name of a model")
+    group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--length-classes",
+        type=int,
+        nargs="+",
+        default=[20, 60],
+        metavar="N",
+        help="upper limits of the lengths, in characters, for which latencies are given apart (default: 20 60)",
+    )
+    group.add_argument("--json", type=Path, metavar="FILE", help="file for the figures")
+    group.add_argument(
+        "--histogram",
+        type=Path,
+        metavar="FILE",
+        help="file for the percentiles of the latency, as HdrHistogram's plotter reads them; one for each load",
+    )
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"xuanzang-loadtest: {message}\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Authentication: the caller that the metadata of an RPC proves, or an anonymous one where that is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xuanzang.server.access.callers import Caller
+from xuanzang.server.access.errors import UnauthenticatedError
+from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.metrics import AccessMetrics
+
+
+class Authenticator:
+    """Finds callers by their keys."""
+
+    def __init__(self, keys: KeyRing | None, *, anonymous: bool, metrics: AccessMetrics) -> None:
+        """Connect the keys.
+
+        Args:
+            keys: Keys in use; None on a server that asks for none.
+            anonymous: Whether callers without a key are answered.
+            metrics: Metrics of access.
+        """
+        self.keys = keys
+        self._anonymous = anonymous
+        self._metrics = metrics
+
+    def keyed_caller(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller | None:
+        """Return the caller whose key is in the metadata of an RPC.
+
+        Args:
+            metadata: Names and values; `authorization: Bearer KEY` or `x-api-key: KEY`.
+
+        Returns:
+            The holder of the key; None for a caller that may be anonymous.
+
+        Raises:
+            UnauthenticatedError: The key is not valid, or there is none and one is needed. A wrong key does not make
+                its sender anonymous.
+        """
+        # Without keys of its own, the server leaves the header to proxies that have a use for it.
+        presented = _presented(metadata) if self.keys else set()
+        if self.keys and len(presented) == 1:
+            return self.keys.caller_of(presented.pop())
+        if presented:
+            raise UnauthenticatedError("the metadata has several API keys", self._metrics.refusals["invalid"])
+        if self._anonymous:
+            return None
+        message = "an API key is needed: metadata authorization: Bearer KEY"
+        raise UnauthenticatedError(message, self._metrics.refusals["missing"])
+
+
+def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:
+    keys = set()
+    for name, value in metadata:
+        if name == "x-api-key":
+            keys.add(str(value))
+        elif name == "authorization":
+            scheme, _, key = str(value).partition(" ")
+            # Another scheme is a key that is not valid.
+            keys.add(key.strip() if scheme.lower() == "bearer" else "")
+    return keys

@@ -1,0 +1,203 @@
+"""Callers: who sends an RPC, and what is charged to whom."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from typing_extensions import override
+
+from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
+from xuanzang.server.access.keys import ApiKey, StoredHash
+from xuanzang.server.access.metrics import KeyMetrics
+from xuanzang.server.access.quotas import Bucket, Clock, Places
+from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
+from xuanzang.server.engine.types import Route, ServedModel
+
+Resolve = Callable[..., Route]
+"""`Engine.resolve`."""
+
+INVALID_KEY = "the API key is not valid"
+
+
+class Caller:
+    """A caller without a key, who may use everything."""
+
+    is_authenticated = False
+    """Whether nobody else can have the caller's name."""
+
+    def __init__(self, name: str) -> None:
+        """Name a caller.
+
+        Args:
+            name: Identity by which a busy server shares its time; neither logged nor a label.
+        """
+        self.name = name
+
+    def allows(self, model: ServedModel) -> bool:  # noqa: ARG002 - those who hold a key use it
+        """Whether the caller may use a model.
+
+        Args:
+            model: Served model.
+        """
+        return True
+
+    def limited(self, resolve: Resolve) -> Resolve:
+        """Limit the choice of a model to those that the caller may use.
+
+        Args:
+            resolve: `Engine.resolve`.
+
+        Returns:
+            The same function, which raises ModelNotAllowedError for other models.
+        """
+        return resolve
+
+    def charged(self, texts: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
+        """Charge a request to the caller; what becomes of it decides whether its characters are given back.
+
+        Args:
+            texts: Texts of the request.
+
+        Raises:
+            UnauthenticatedError: The key has been revoked since.
+            InvalidInputError: The quota is smaller than the request.
+            OverloadedError: The quota is used up.
+        """
+        return nullcontext()
+
+    def hold_sentences(self, count: int) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
+        """Hold places for sentences in translation.
+
+        Args:
+            count: Number of sentences.
+
+        Raises:
+            InvalidInputError: The quota is smaller than the request.
+            OverloadedError: The places are taken.
+        """
+        return nullcontext()
+
+
+class KeyCaller(Caller):
+    """The holder of a key: one object for all its RPCs."""
+
+    is_authenticated = True
+
+    def __init__(self, key: ApiKey, metrics: KeyMetrics, *, clock: Clock = time.monotonic) -> None:
+        """Make a caller whose quotas are unused.
+
+        Args:
+            key: Entry of the keys file.
+            metrics: Series of the key.
+            clock: Monotonic clock in seconds.
+        """
+        # No x-client-id can hold the control character.
+        super().__init__(f"key\0{key.id}")
+        self._metrics = metrics
+        self._requests = Bucket(key.requests_per_minute, clock)
+        self._characters = Bucket(key.characters_per_minute, clock)
+        self._places = Places(key.concurrent_sentences, clock)
+        self._use(key)
+
+    def change(self, key: ApiKey) -> None:
+        """Take over a changed entry of the keys file; used quotas stay used.
+
+        Args:
+            key: Entry with the same id.
+        """
+        self._requests.change(key.requests_per_minute)
+        self._characters.change(key.characters_per_minute)
+        self._places.limit = key.concurrent_sentences
+        self._use(key)
+
+    def revoke(self) -> None:
+        """Refuse the key from now on, also to RPCs in progress."""
+        self.is_revoked = True
+
+    def require_valid(self) -> None:
+        """Refuse a revoked key.
+
+        Raises:
+            UnauthenticatedError: The key is revoked.
+        """
+        if self.is_revoked:
+            raise UnauthenticatedError(INVALID_KEY, self._metrics.revoked)
+
+    @override
+    def allows(self, model: ServedModel) -> bool:
+        return self._models is None or not self._models.isdisjoint((model.name, f"{model.name}/{model.version}"))
+
+    @override
+    def limited(self, resolve: Resolve) -> Resolve:
+        def resolved(*, model: str, source_language: str, target_language: str) -> Route:
+            route = resolve(model=model, source_language=source_language, target_language=target_language)
+            if not self.allows(route.model):
+                self._metrics.refusals["model"].inc()
+                raise ModelNotAllowedError(FieldViolation(field="model", description=self._denial(route.model)))
+            return route
+
+        return resolved
+
+    @override
+    @contextmanager
+    def charged(self, texts: Sequence[str]) -> Iterator[None]:
+        try:
+            self.require_valid()
+        except UnauthenticatedError as refusal:
+            refusal.count()
+            raise
+        characters = sum(map(len, texts))
+        self._take(characters)
+        try:
+            yield
+        except (DrainingError, InvalidInputError, OverloadedError):
+            # Nothing was translated. The request counts all the same: to refuse is work, too.
+            self._characters.take(-characters)
+            characters = 0
+            raise
+        finally:
+            self._metrics.characters.inc(characters)
+
+    @override
+    @contextmanager
+    def hold_sentences(self, count: int) -> Iterator[None]:
+        try:
+            self._places.require(count)
+        except (InvalidInputError, OverloadedError):
+            self._metrics.refusals["sentences"].inc()
+            raise
+        with self._places.held(count):
+            self._metrics.sentences.inc(count)
+            try:
+                yield
+            finally:
+                self._metrics.sentences.dec(count)
+
+    def _use(self, key: ApiKey) -> None:
+        self.stored = StoredHash.of(key)
+        self._models = None if key.models is None else frozenset(key.models)
+        self.is_revoked = key.revoked
+
+    def _denial(self, model: ServedModel) -> str:
+        allowed = ", ".join(sorted(self._models or ()))
+        return f"{model.name}/{model.version} is not allowed with this API key; allowed: {allowed}"
+
+    def _take(self, characters: int) -> None:
+        """Take one request and its characters, or neither."""
+        limit = self._characters.limit
+        if limit is not None and characters > limit:
+            self._metrics.refusals["characters"].inc()
+            description = f"must have at most {limit} characters together with this API key, has {characters}"
+            raise InvalidInputError([FieldViolation(field="contents", description=description)])
+        waits = {"requests": self._requests.seconds_until(1), "characters": self._characters.seconds_until(characters)}
+        what = max(waits, key=lambda each: waits[each])
+        if waits[what]:
+            self._metrics.refusals[what].inc()
+            quota = {"requests": self._requests, "characters": self._characters}[what].limit
+            message = f"the quota of the API key, {quota} {what} per minute, is used up"
+            raise OverloadedError(message, retry_after_seconds=waits[what])
+        self._requests.take(1)
+        self._characters.take(characters)
+        self._metrics.requests.inc()

@@ -1,0 +1,42 @@
+"""Errors of access, for the caller to map to its own codes."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter
+
+from xuanzang.server.engine.errors import FieldViolation
+
+
+class UnauthenticatedError(Exception):
+    """The caller has no valid API key; the message does not say what is wrong with it."""
+
+    def __init__(self, message: str, counter: Counter) -> None:
+        """Make an error.
+
+        Args:
+            message: Description for the caller.
+            counter: Counter of such refusals.
+        """
+        self._counter = counter
+        super().__init__(message)
+
+    def count(self) -> None:
+        """Count the refusal of the RPC; once, however often its caller is looked for."""
+        self._counter.inc()
+
+
+class ModelNotAllowedError(Exception):
+    """The API key of the caller does not allow the model."""
+
+    def __init__(self, violation: FieldViolation) -> None:
+        """Make an error about one field.
+
+        Args:
+            violation: The field that means the model, and the models that are allowed.
+        """
+        self.violations = (violation,)
+        super().__init__(f"{violation.field}: {violation.description}")
+
+
+class KeysFileError(OSError):
+    """A keys file cannot be used; the message names the file and the fault, and holds nothing of a key."""

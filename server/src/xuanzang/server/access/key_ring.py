@@ -1,0 +1,101 @@
+"""The keys in use: those of the keys file as it was when it was last valid."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from xuanzang.server.access.callers import INVALID_KEY, KeyCaller
+from xuanzang.server.access.errors import KeysFileError, UnauthenticatedError
+from xuanzang.server.access.keys import ApiKey, StoredHash, id_of, new_key
+from xuanzang.server.access.keys_file import others_may_read, read_keys
+from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.quotas import Clock
+from xuanzang.server.watched_files import WatchedFiles
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class KeyRing:
+    """Callers by the id of their key. Belongs to the event loop."""
+
+    def __init__(self, file: Path, metrics: AccessMetrics, *, clock: Clock = time.monotonic) -> None:
+        """Read the keys file.
+
+        Args:
+            file: Path of the keys file.
+            metrics: Metrics of access.
+            clock: Monotonic clock in seconds.
+
+        Raises:
+            KeysFileError: The file is not valid.
+        """
+        self._file = file
+        self._metrics = metrics
+        self._clock = clock
+        self._callers: dict[str, KeyCaller] = {}
+        # Stands in for ids that the file does not have: nobody knows its key.
+        self._nobodys = StoredHash.of(new_key("nobody")[1])
+        self._watched = WatchedFiles([file])
+        self._take_over(read_keys(file))
+        metrics.watch("keys")
+        self._warn_of_readers()
+
+    @property
+    def usable(self) -> int:
+        """Keys that are not revoked."""
+        return sum(not caller.is_revoked for caller in self._callers.values())
+
+    def caller_of(self, presented: str) -> KeyCaller:
+        """Return the holder of a key.
+
+        The work is one hash and one comparison, whether the id is unknown, the secret wrong, the key revoked or right,
+        so the time of a refusal says nothing.
+
+        Args:
+            presented: What a caller presents as its key.
+
+        Raises:
+            UnauthenticatedError: There is no such key, or it is revoked.
+        """
+        caller = self._callers.get(id_of(presented))
+        stored = self._nobodys if caller is None else caller.stored
+        if not stored.is_of(presented) or caller is None:
+            raise UnauthenticatedError(INVALID_KEY, self._metrics.refusals["invalid"])
+        caller.require_valid()
+        return caller
+
+    async def reload_if_changed(self) -> None:
+        """Read the keys file again if it has changed; a file that is not valid changes nothing, and is logged."""
+        if not await asyncio.to_thread(self._watched.have_changed):
+            return
+        try:
+            keys = await asyncio.to_thread(read_keys, self._file)
+        except KeysFileError as error:
+            self._metrics.reloaded("keys", ok=False)
+            _LOGGER.error("the old keys stay in use", extra={"reason": str(error)})  # noqa: TRY400 - no keys in a log
+            return
+        self._take_over(keys)
+        self._metrics.reloaded("keys", ok=True)
+        _LOGGER.info("keys reloaded", extra={"keys": self.usable})
+        self._warn_of_readers()
+
+    def _take_over(self, keys: Iterable[ApiKey]) -> None:
+        entries = {key.id: key for key in keys}
+        for key_id in self._callers.keys() - entries.keys():
+            # RPCs in progress still hold the caller.
+            self._callers.pop(key_id).revoke()
+            self._metrics.forget(key_id)
+        for key_id, key in entries.items():
+            if key_id in self._callers:
+                self._callers[key_id].change(key)
+            else:
+                self._callers[key_id] = KeyCaller(key, self._metrics.of(key_id), clock=self._clock)
+        self._metrics.keys.set(self.usable)
+
+    def _warn_of_readers(self) -> None:
+        if others_may_read(self._file):
+            _LOGGER.warning("every user of this machine may read the keys file", extra={"file": str(self._file)})

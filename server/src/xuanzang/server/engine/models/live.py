@@ -1,0 +1,358 @@
+"""Changes of the models while others are served: loading, replacement, unloading, pins."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import changed_files, read_limited
+from xuanzang.server.bundles.manifest import MANIFEST, MAX_MANIFEST_BYTES
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
+from xuanzang.server.engine.hardware import return_free_memory
+from xuanzang.server.engine.models.catalog import Catalog
+from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.models.loading import load_model
+from xuanzang.server.engine.models.retirement import ModelUsage, Release, Retirement
+from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.types import ModelState, ModelStatus
+from xuanzang.server.metrics import Metrics
+
+_LOGGER = logging.getLogger(__name__)
+
+Listener = Callable[[Collection[str]], Awaitable[None]]
+"""Receives the names of the served models after each change."""
+
+
+class LiveModels:
+    """The catalog, and its changes one after another. Belongs to one event loop.
+
+    A new version is tried in another process, loaded and replayed beside those that are served, and only then takes its
+    place in the catalog. Calls keep the model that they began with; once it has none, the workers drop it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        open_model: Callable[[Path], LoadedModel],
+        trial_loader: TrialLoader | None,
+        release: Release,
+        metrics: Metrics,
+        provider: str,
+    ) -> None:
+        """Begin with an empty catalog.
+
+        Args:
+            root: Folder of the repository.
+            open_model: Loader of one bundle, which opens its graphs, too.
+            trial_loader: Trial loader of bundles in another process; None to trust them.
+            release: Lets the workers drop a model.
+            metrics: Metrics of the server.
+            provider: Provider that the graphs run on, a label.
+        """
+        self.catalog = Catalog()
+        """What is served now."""
+        self.usage = ModelUsage()
+        """Calls in progress."""
+        self._root = root
+        self._open_model = open_model
+        self._trial_loader = trial_loader
+        self._metrics = metrics
+        self._provider = provider
+        self._refusals: dict[VersionName, BundleError] = {}
+        self._loading: VersionName | None = None
+        self._changing = asyncio.Lock()
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading")
+        self._retirement = Retirement(
+            self.usage,
+            release=release,
+            is_served=lambda version: self.catalog.find(*version) is not None,
+            executor=self._executor,
+            metrics=metrics,
+        )
+        self._listeners: list[Listener] = []
+        self._closed = False
+
+    def begin(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError], pins: Mapping[str, int]) -> None:
+        """Serve what was loaded at the start.
+
+        Args:
+            models: Loaded models.
+            refusals: Bundles that are refused.
+            pins: Default versions by name.
+        """
+        self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
+        self._metrics.model_changes["loaded"].inc(len(models))
+        self._metrics.model_changes["refused"].inc(len(refusals))
+        self._publish(Catalog(models, pins))
+
+    def close(self) -> None:
+        """Change nothing any more."""
+        self._closed = True
+        self._retirement.close()
+        self._executor.shutdown(wait=False, cancel_futures=True)
+        for model in self.catalog.models:
+            model.metrics.model_ready.set(0)
+
+    def listen(self, listener: Listener) -> None:
+        """Report the names of the served models after each change from now on.
+
+        Args:
+            listener: Receiver.
+        """
+        self._listeners.append(listener)
+
+    async def statuses(self) -> list[ModelStatus]:
+        """Return the state of every version that is loaded or in the folder, by name and version.
+
+        Raises:
+            BundleError: The folder cannot be read.
+        """
+        found = await asyncio.to_thread(versions_in, self._root)
+        loaded = {VersionName(model.name, model.version) for model in self.catalog.models}
+        return [self._status(version) for version in sorted({*found, *loaded, *self._retirement.versions})]
+
+    async def status(self, name: str, version: int) -> ModelStatus:
+        """Return the state of a version.
+
+        Raises:
+            ModelNotFoundError: It is neither loaded nor in the folder.
+            BundleError: The folder cannot be read.
+        """
+        for status in await self.statuses():
+            if (status.name, status.version) == (name, version):
+                return status
+        raise ModelNotFoundError(f"{name}/{version} is neither loaded nor in the folder of the models")
+
+    async def load(self, name: str, version: int | None) -> ModelStatus:
+        """Load a version from the folder and serve it.
+
+        Args:
+            name: Name of the model.
+            version: Version; None for the highest in the folder.
+
+        Returns:
+            Its state.
+
+        Raises:
+            ModelNotFoundError: It is not in the folder.
+            ModelStateError: It is refused.
+            BundleError: The folder cannot be read.
+            DrainingError: The engine is stopping.
+        """
+        async with self._changing:
+            found = await asyncio.to_thread(versions_in, self._root)
+            wanted = max(
+                (each for each in found if each.name == name and version in (None, each.version)), default=None
+            )
+            if wanted is None:
+                which = name if version is None else f"{name}/{version}"
+                raise ModelNotFoundError(f"{which} is not in the folder of the models")
+            if refusal := await self._take_over(wanted, found[wanted]):
+                raise ModelStateError(f"{wanted.name}/{wanted.version} is refused: " + "; ".join(refusal.reasons))
+            return self._status(wanted)
+
+    async def unload(self, name: str, version: int) -> None:
+        """Serve a version no more, and wait until its memory is free.
+
+        Raises:
+            ModelNotFoundError: It is not loaded.
+            ModelStateError: It is pinned.
+            DrainingError: The engine is stopping.
+        """
+        async with self._changing:
+            model = self._loaded(name, version)
+            if self.catalog.pins.get(name) == version:
+                raise ModelStateError(f"{name}/{version} is pinned; unpin it or pin another version first")
+            retiring = await self._remove(model)
+        # The version is gone for callers already: an impatient one ends only its own wait.
+        await asyncio.shield(retiring)
+
+    async def reload(self) -> list[ModelStatus]:
+        """Make the loaded versions those of the folder; refused ones do not keep others from being loaded.
+
+        Returns:
+            State of every version.
+
+        Raises:
+            ModelStateError: The folder has no bundle.
+            BundleError: The folder cannot be read.
+            DrainingError: The engine is stopping.
+        """
+        async with self._changing:
+            found = await asyncio.to_thread(versions_in, self._root)
+            if not found:
+                raise ModelStateError("the folder of the models holds no bundle")
+            for version, directory in found.items():
+                await self._take_over(version, directory)
+            await self._remove_gone(lambda version: version not in found)
+        return await self.statuses()
+
+    async def pin(self, name: str, version: int | None) -> ModelStatus:
+        """Let a version answer the requests that name none.
+
+        Args:
+            name: Name of the model.
+            version: Version; None for the highest that is loaded, now and later.
+
+        Returns:
+            State of the version that is the default now.
+
+        Raises:
+            ModelNotFoundError: It is not loaded.
+            DrainingError: The engine is stopping.
+        """
+        async with self._changing:
+            self._require_open()
+            if version is None:
+                pins = {pinned: number for pinned, number in self.catalog.pins.items() if pinned != name}
+            else:
+                pins = {**self.catalog.pins, name: self._loaded(name, version).version}
+            if name not in self.catalog.names:
+                raise ModelNotFoundError(f"no version of {name} is loaded")
+            self._publish(self.catalog.with_pins(pins))
+            [default] = [each for each in self.catalog.served if each.name == name and each.is_default]
+            _LOGGER.info("default version", extra={"model": name, "version": default.version, "pinned": name in pins})
+            return self._status(VersionName(name, default.version))
+
+    async def follow(self, watch: FolderWatch) -> None:
+        """Take over what has changed in the folder.
+
+        Args:
+            watch: Watch over the folder; this is one look of it.
+
+        Raises:
+            BundleError: The folder cannot be read.
+            DrainingError: The engine is stopping.
+        """
+        async with self._changing:
+            for version, directory in (await asyncio.to_thread(watch.look)).items():
+                await self._take_over(version, directory)
+            await self._remove_gone(watch.is_gone)
+
+    async def _take_over(self, version: VersionName, directory: Path) -> BundleError | None:
+        """Load a bundle and serve it, unless it is served already; return why it is refused."""
+        self._require_open()
+        served = self.catalog.find(*version)
+        if served is not None and await asyncio.to_thread(_is_unchanged, served, directory):
+            return None
+        self._loading = version
+        try:
+            outcome = await self._load(directory)
+        finally:
+            self._loading = None
+        if isinstance(outcome, BundleError):
+            self._refuse(version, outcome)
+            return outcome
+        self._keep_refusals({refused: each for refused, each in self._refusals.items() if refused != version})
+        # No wait between the two: a caller who goes away would leave half of the change.
+        self._publish(self.catalog.with_model(outcome))
+        if served:
+            self._retirement.begin(served)
+        self._metrics.model_changes["loaded"].inc()
+        _LOGGER.info("model loaded", extra={"model": outcome.name, "version": outcome.version})
+        await self._report()
+        return None
+
+    async def _load(self, directory: Path) -> LoadedModel | BundleError:
+        loop = asyncio.get_running_loop()
+        refused = await self._trial_loader.refusals([directory]) if self._trial_loader else {}
+        if directory in refused:
+            return refused[directory]
+        self._require_open()
+        outcome = await loop.run_in_executor(self._executor, load_model, directory, self._open_model)
+        self._require_open()
+        # Digests and packed weights leave hundreds of megabytes free in the heap of that thread.
+        await loop.run_in_executor(self._executor, return_free_memory)
+        return outcome
+
+    def _refuse(self, version: VersionName, refusal: BundleError) -> None:
+        _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
+        self._keep_refusals(self._refusals | {version: refusal})
+        self._metrics.model_changes["refused"].inc()
+        if self.catalog.find(*version) is None:
+            self._metrics.forget((version.name, str(version.version)))
+
+    def _keep_refusals(self, refusals: dict[VersionName, BundleError]) -> None:
+        self._refusals = refusals
+        self._metrics.bundles_refused.set(len(refusals))
+
+    async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
+        """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""
+        self._keep_refusals({version: each for version, each in self._refusals.items() if not is_gone(version)})
+        for model in self.catalog.models:
+            if is_gone(VersionName(model.name, model.version)) and self.catalog.pins.get(model.name) != model.version:
+                await self._remove(model)
+
+    async def _remove(self, model: LoadedModel) -> asyncio.Task[None]:
+        self._require_open()
+        self._publish(self.catalog.without(model))
+        retiring = self._retirement.begin(model)
+        await self._report()
+        return retiring
+
+    def _loaded(self, name: str, version: int) -> LoadedModel:
+        model = self.catalog.find(name, version)
+        if model is None:
+            raise ModelNotFoundError(f"{name}/{version} is not loaded")
+        return model
+
+    def _status(self, version: VersionName) -> ModelStatus:
+        model = self.catalog.find(*version)
+        refusal = self._refusals.get(version)
+        described = {served: loaded for served, loaded in self.catalog.served.items() if loaded is model}
+        return ModelStatus(
+            name=version.name,
+            version=version.version,
+            state=self._state(version),
+            served=next(iter(described), None),
+            is_pinned=model is not None and self.catalog.pins.get(version.name) == version.version,
+            running_requests=self.usage.calls(model) if model else 0,
+            refusal_reasons=refusal.reasons if refusal else (),
+        )
+
+    def _state(self, version: VersionName) -> ModelState:
+        if self.catalog.find(*version):
+            return ModelState.SERVING
+        if version == self._loading:
+            return ModelState.LOADING
+        if version in self._retirement.versions:
+            return ModelState.RETIRING
+        return ModelState.REFUSED if version in self._refusals else ModelState.UNLOADED
+
+    def _publish(self, catalog: Catalog) -> None:
+        """Serve a catalog from now on; between two steps of the event loop, so no call sees half of the change."""
+        before, self.catalog = self.catalog, catalog
+        for model in set(before.models) - set(catalog.models):
+            model.metrics.model_ready.set(0)
+            self._metrics.model_info.remove(*self._facts(model))
+        for model in catalog.models:
+            self._metrics.model_info.labels(*self._facts(model)).set(1)
+            model.metrics.model_ready.set(1)
+
+    def _facts(self, model: LoadedModel) -> tuple[str, ...]:
+        return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)
+
+    async def _report(self) -> None:
+        for listener in self._listeners:
+            await listener(self.catalog.names)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise DrainingError("the server is stopping")
+
+
+def _is_unchanged(model: LoadedModel, directory: Path) -> bool:
+    """Whether the bundle in the folder is the one that was loaded."""
+    try:
+        manifest = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
+    except BundleError:
+        return False
+    same = hashlib.sha256(manifest).hexdigest() == model.bundle.manifest_sha256
+    return same and not any(changed_files(directory, model.bundle.file_states))

@@ -1,0 +1,142 @@
+"""The command `xuanzang-server models`: shows and changes the models of a running server."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from xuanzang.admin.v1 import admin_pb2 as pb
+from xuanzang.admin.v1 import admin_pb2_grpc
+from xuanzang.server.rpc.health_probe import channel_to
+
+_PROGRAM = "xuanzang-server models"
+_ADDRESS = "XUANZANG_ADMIN_ADDRESS"
+# A bundle is tried for five minutes at the most, then loaded.
+_TIMEOUT_SECONDS = 600.0
+
+Command = Callable[[Any, Namespace], Iterable[pb.Model]]
+
+
+def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
+    """Show or change the models of a running server.
+
+    Args:
+        arguments: Command-line arguments after `models`.
+        environment: Environment variables, for the address.
+
+    Returns:
+        Exit status: 0; 1 if the server refuses, cannot be reached, or after a reload refuses a bundle.
+
+    Raises:
+        SystemExit: With status 2, after a line on stderr that says what is wrong with the arguments.
+    """
+    parser = _parser(environment.get(_ADDRESS, ""))
+    options = parser.parse_args(arguments)
+    if not options.admin_address:
+        parser.error(f"--admin-address ({_ADDRESS}) must be given")
+    address = options.admin_address
+    address = f"127.0.0.1:{address}" if address.isdecimal() else address
+    command: Command = options.command
+    try:
+        with channel_to(address, tls_certificate=options.tls_certificate, tls_key=options.tls_key) as channel:
+            models = list(command(admin_pb2_grpc.ModelServiceStub(channel), options))
+    except grpc.RpcError as error:
+        return _fail(f"{error.code().name}: {error.details()}")
+    except OSError as error:
+        return _fail(str(error))
+    for line in _table(models):
+        sys.stdout.write(line + "\n")
+    return int(options.reports_refusals and any(model.refusal_reasons for model in models))
+
+
+def _fail(reason: str) -> int:
+    sys.stderr.write(f"{_PROGRAM}: error: {reason}\n")
+    return 1
+
+
+def _parser(address: str) -> ArgumentParser:
+    parser = ArgumentParser(_PROGRAM, description="Show and change the models of a running server.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command, operand, text in _COMMANDS:
+        sub = commands.add_parser(name, help=text, description=text)
+        if operand:
+            sub.add_argument("model", metavar=operand)
+        sub.add_argument(
+            "--admin-address",
+            default=address,
+            metavar="HOST:PORT",
+            help=f"address that the server has as --admin-address, or a port of 127.0.0.1 ({_ADDRESS})",
+        )
+        sub.add_argument("--tls-certificate", type=Path, metavar="PATH", help="PEM file of the server's certificate")
+        sub.add_argument("--tls-key", type=Path, metavar="PATH", help="PEM file of its private key")
+        sub.add_argument(
+            "--timeout-seconds", type=float, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="default: %(default)g"
+        )
+        sub.set_defaults(command=command, reports_refusals=name == "reload")
+    return parser
+
+
+def _list(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+    answer: pb.ListModelsResponse = stub.ListModels(pb.ListModelsRequest(), timeout=options.timeout_seconds)
+    return answer.models
+
+
+def _load(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+    name, version = _name_and_version(options)
+    return [stub.LoadModel(pb.LoadModelRequest(name=name, version=version), timeout=options.timeout_seconds).model]
+
+
+def _unload(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+    name, version = _name_and_version(options)
+    stub.UnloadModel(pb.UnloadModelRequest(name=name, version=version), timeout=options.timeout_seconds)
+    return _list(stub, options)
+
+
+def _reload(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+    answer: pb.ReloadModelsResponse = stub.ReloadModels(pb.ReloadModelsRequest(), timeout=options.timeout_seconds)
+    return answer.models
+
+
+def _pin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+    name, version = _name_and_version(options)
+    return [stub.PinModel(pb.PinModelRequest(name=name, version=version), timeout=options.timeout_seconds).model]
+
+
+def _unpin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+    return [stub.UnpinModel(pb.UnpinModelRequest(name=options.model), timeout=options.timeout_seconds).model]
+
+
+_COMMANDS: tuple[tuple[str, Command, str, str], ...] = (
+    ("list", _list, "", "show the versions that are loaded or in the folder of the models"),
+    ("load", _load, "NAME[/VERSION]", "load a version from the folder, the highest unless one is given"),
+    ("unload", _unload, "NAME/VERSION", "serve a version no more and free its memory"),
+    ("reload", _reload, "", "load what is new in the folder, unload what is gone"),
+    ("pin", _pin, "NAME/VERSION", "let a version answer requests that name none"),
+    ("unpin", _unpin, "NAME", "let the highest version answer requests that name none"),
+)
+
+
+def _name_and_version(options: Namespace) -> tuple[str, str]:
+    name, _, version = options.model.partition("/")
+    return name, version
+
+
+def _table(models: Iterable[pb.Model]) -> Iterable[str]:
+    """Yield a line of columns for each version, followed by the reasons for which it is refused."""
+    for model in models:
+        state = pb.ModelState.Name(model.state).removeprefix("MODEL_STATE_").lower()
+        marks = [word for word, holds in (("default", model.is_default), ("pinned", model.is_pinned)) if holds]
+        facts = (
+            f"{model.name}/{model.version}",
+            state,
+            ",".join(marks) or "-",
+            model.precision or "-",
+            model.manifest_sha256[:12] or "-",
+        )
+        yield "\t".join(facts)
+        yield from (f"  refused: {reason}" for reason in model.refusal_reasons)

@@ -1,0 +1,66 @@
+"""The interceptors that find out who calls, and refuse those who may not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from grpc_reflection.v1alpha import reflection
+
+from xuanzang.server.access.errors import UnauthenticatedError
+from xuanzang.server.rpc.context import Context, caller_of, has_caller
+from xuanzang.server.rpc.health import HEALTH_SERVICE
+from xuanzang.server.rpc.identities import Identities
+from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
+from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+
+OPEN_SERVICES: Final = frozenset({HEALTH_SERVICE, reflection.SERVICE_NAME})
+"""Services that answer everybody: they say whether the server is well, and what its API is."""
+
+
+class IdentityInterceptor(Interceptor):
+    """Finds out who calls before anything of the caller is received; outermost.
+
+    Those who will be refused need not send a message, and what they send is not read: an empty one stands for it until
+    `AccessInterceptor` refuses the RPC, inside of the interceptors that count it and write its status.
+    """
+
+    def __init__(self, identities: Identities) -> None:
+        super().__init__()
+        self._identities = identities
+
+    def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
+        """Give the handler a context that knows the caller."""
+        if rpc.grpc_service in OPEN_SERVICES:
+            return handler
+        function = function_of(handler)
+
+        async def identified(messages: AsyncIterator[Any], context: Context) -> Any:
+            known = self._identities.identified(context)
+            return await function(messages if has_caller(known) else _empty_message(), known)
+
+        return with_function(handler, identified)
+
+
+class AccessInterceptor(Interceptor):
+    """Refuses callers who must have a key and have none."""
+
+    def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
+        """Run the handler only for callers who may call."""
+        if rpc.grpc_service in OPEN_SERVICES:
+            return handler
+        function = function_of(handler)
+
+        async def admitted(request: Any, context: Context) -> Any:
+            try:
+                caller_of(context)
+            except UnauthenticatedError as refusal:
+                refusal.count()
+                raise
+            return await function(request, context)
+
+        return with_function(handler, admitted)
+
+
+async def _empty_message() -> AsyncIterator[bytes]:
+    yield b""

@@ -1,0 +1,170 @@
+"""The screen: RPCs that cannot be answered in time are refused before they are read."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.rpc import errors
+from xuanzang.server.rpc.context import Context, caller_of, deadline_of, has_caller
+from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.rpc.identities import Identities
+from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
+from xuanzang.server.rpc.listener import Refusal
+from xuanzang.translation.v1 import translation_pb2
+
+# Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
+# the least part when the next one would be refused or have to wait in the client.
+_BUSY_SHARE = 0.5
+_LEAST_PART = 1 / 64
+# A refusal is given again for so long; a server answers few requests in this time.
+_REFUSING_SECONDS = 0.01
+# RPCs with at most so many times as much time as a refused one are taken to be like it.
+_SAME_TIME = 1.1
+# For so long after a refusal the RPCs like it are read only as the caller's requests are answered: so many for each,
+# because some turn out too large, and so many at a time.
+_SCARCE_SECONDS = 1.0
+_READ_PER_ANSWER = 2
+_MAX_PERMITS = 32
+_MAX_CALLERS = 1024
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class _Scarcity:
+    """What is known of a caller that has lately been refused."""
+
+    refusal: Refusal
+    connection: str
+    """Connection that was refused; empty for any."""
+    seconds: float
+    """Time that the refused RPC had until its deadline."""
+    refused_at: float
+    permits: int = 0
+    """RPCs that may be read."""
+
+    def holds(self, connection: str, seconds: float, now: float) -> bool:
+        """Return whether the refusal stands for another RPC, so that the queue need not be asked."""
+        is_fresh = now < self.refused_at + _REFUSING_SECONDS
+        return is_fresh and seconds <= _SAME_TIME * self.seconds and self.connection in ("", connection)
+
+    def allows(self, seconds: float, now: float) -> bool:
+        """Take a permit to read an RPC that the queue has time for, if it needs one; return whether it may be read."""
+        if now >= self.refused_at + _SCARCE_SECONDS or seconds > _SAME_TIME * self.seconds:
+            return True
+        self.permits -= 1
+        return self.permits >= 0
+
+
+class Screen:
+    """Refuses RPCs of one message before they are read, if one as small as any of late would be refused afterwards.
+
+    Under overload there are more refusals than answers, and a refusal after reading takes several times as long. Nor
+    may refusals wait in the client, which has no more RPCs in progress on a connection than the server allows: the last
+    of these are left to requests that, measured by the time they have, are answered soon.
+    """
+
+    def __init__(self, gate: RpcGate, engine: Engine, telemetry: TelemetryInterceptor, identities: Identities) -> None:
+        self._identities = identities
+        self._gate = gate
+        self._engine = engine
+        self._telemetry = telemetry
+        # By caller; those refused longest ago are forgotten first.
+        self._scarcities: dict[str, _Scarcity] = {}
+        service = translation_pb2.DESCRIPTOR.services_by_name["TranslationService"]
+        self._names = {
+            f"/{TRANSLATION_SERVICE}/{method.name}": method.name
+            for method in service.methods
+            if not method.client_streaming and method.name != "ListModels"
+        }
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Methods that are screened."""
+        return tuple(self._names)
+
+    def refusal(self, method: str, context: Context) -> Refusal | None:
+        """Decide whether to refuse an RPC.
+
+        Args:
+            method: One of `methods`.
+            context: Context of the RPC, which has just arrived.
+
+        Returns:
+            What to answer; None if the RPC is to be read.
+        """
+        deadline = deadline_of(context)
+        if deadline is None or not self._gate.is_open:
+            return None
+        known = self._identities.identified(context)
+        if not has_caller(known):
+            # It is found again, counted and refused when the RPC is read.
+            return None
+        found = self._found(known, caller_of(known).name, deadline)
+        if found is not None:
+            self._telemetry.count_unread(self._names[method], found.code)
+        return found
+
+    def learn_refusal(self, context: Context, error: OverloadedError) -> None:
+        """Take note of the refusal of an RPC that was read: the next ones need not be.
+
+        Args:
+            context: Context of the RPC.
+            error: Why it was refused.
+        """
+        deadline = deadline_of(context)
+        if deadline is not None:
+            self._keep(caller_of(context).name, error, connection="", seconds=deadline - time.monotonic())
+
+    def learn_answer(self, context: Context) -> None:
+        """Take note of an answer: there is room for another request.
+
+        Args:
+            context: Context of the RPC.
+        """
+        scarcity = self._scarcities.get(caller_of(context).name) if self._scarcities else None
+        if scarcity is not None:
+            scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
+
+    def _found(self, context: Context, caller: str, deadline: float) -> Refusal | None:
+        now, connection = time.monotonic(), context.peer()
+        seconds = deadline - now
+        scarcity = self._scarcities.get(caller)
+        if scarcity is not None and scarcity.holds(connection, seconds, now):
+            return scarcity.refusal
+        try:
+            self._require_time(self._gate.share(context), caller, seconds)
+        except OverloadedError as error:
+            return self._keep(caller, error, connection=connection, seconds=seconds)
+        return None if scarcity is None or scarcity.allows(seconds, now) else scarcity.refusal
+
+    def _keep(self, caller: str, error: OverloadedError, *, connection: str, seconds: float) -> Refusal:
+        status = errors.status_of(error)
+        refusal = Refusal(errors.code_of(status), status.message, errors.trailers_of(status))
+        known = self._scarcities.pop(caller, None)
+        if len(self._scarcities) >= _MAX_CALLERS:
+            del self._scarcities[next(iter(self._scarcities))]
+        self._scarcities[caller] = _Scarcity(
+            refusal=refusal,
+            connection=connection,
+            seconds=seconds,
+            refused_at=time.monotonic(),
+            permits=max(0, known.permits) if known else 0,
+        )
+        return refusal
+
+    def _require_time(self, share: float, caller: str, seconds: float) -> None:
+        if share <= _BUSY_SHARE:
+            self._engine.require_time(caller, seconds)
+            return
+        part = _LEAST_PART ** ((share - _BUSY_SHARE) / (1 - _BUSY_SHARE))
+        try:
+            self._engine.require_time(caller, part * seconds)
+        except OverloadedError as error:
+            message = (
+                f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
+                "of the time until the deadline"
+            )
+            raise OverloadedError(message, retry_after_seconds=error.retry_after_seconds) from None

@@ -1,0 +1,184 @@
+"""API keys from end to end: the command that makes them, a server, and both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from xuanzang.client import (
+    AccessDeniedError,
+    AsyncTranslationClient,
+    InvalidRequestError,
+    OverloadedError,
+    StatusCode,
+    TranslationClient,
+)
+
+LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
+
+
+def keys(file: Path, *arguments: str) -> str:
+    """Run `xuanzang-server keys` and return what it writes to standard output."""
+    command = [sys.executable, "-m", "xuanzang.server", "keys", *arguments, f"--keys-file={file}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path) -> Path:
+    return tmp_path / "keys.json"
+
+
+async def test_the_sdk_gets_each_status_with_its_details(start_server: Any, keys_file: Path) -> None:
+    key = keys(keys_file, "add", "quota", "--requests-per-minute=2", "--characters-per-minute=1000")
+    other = keys(keys_file, "add", "other model", "--model=large")
+    async with start_server(keys_file=keys_file, anonymous=False) as running:
+        for wrong in ("", "xz_unknown_key"):
+            async with AsyncTranslationClient(running.address, api_key=wrong) as client:
+                with pytest.raises(AccessDeniedError) as refused:
+                    await client.translate_one("你好。")
+            assert refused.value.code is StatusCode.UNAUTHENTICATED
+        async with AsyncTranslationClient(running.address, api_key=other) as client:
+            with pytest.raises(AccessDeniedError) as denied:
+                await client.translate_one("你好。")
+            assert await client.list_models() == []
+        assert denied.value.code is StatusCode.PERMISSION_DENIED
+        assert [violation.field for violation in denied.value.violations] == ["model"]
+        async with AsyncTranslationClient(running.address, api_key=key) as client:
+            with pytest.raises(InvalidRequestError, match="at most 1000 characters"):
+                await client.translate_one("好" * 1001)
+            assert [item.error async for item in client.translate_stream(["你好。"] * 2)] == [None, None]
+            # The delay is longer than the timeout, so the client does not wait for it.
+            with pytest.raises(OverloadedError) as over:
+                await client.translate_one("你好。", timeout=5)
+        assert over.value.retry_after is not None
+        assert 5 < over.value.retry_after <= 30
+
+
+def test_the_blocking_client_is_answered_with_its_key(start_server: Any, keys_file: Path) -> None:
+    key = keys(keys_file, "add", "holder")
+
+    async def call() -> None:
+        async with start_server(keys_file=keys_file, anonymous=False) as running:
+            with TranslationClient(running.address, api_key=key) as client:
+                assert (await asyncio.to_thread(client.translate_one, "你好。")).model == "tiny"
+
+    asyncio.run(call())
+
+
+async def test_a_running_server_follows_the_command_and_logs_no_key(start_process: Any, keys_file: Path) -> None:
+    first = keys(keys_file, "add", "first")
+    secret = "xz_guess_0123456789"
+    async with start_process(f"--keys-file={keys_file}", "--no-anonymous", "--log-level=debug") as server:
+        await server.until("serving")
+        assert server.logged("access")[0].items() >= {"anonymous": False, "keys": 1, "tls": "off"}.items()
+        async with AsyncTranslationClient(server.address, api_key=secret) as client:
+            with pytest.raises(AccessDeniedError):
+                await client.translate_one("你好。")
+        second = await asyncio.to_thread(keys, keys_file, "add", "second")
+        async with AsyncTranslationClient(server.address, api_key=second) as client:
+            await until_answer(client, AccessDeniedError, missing=True)
+        async with AsyncTranslationClient(server.address, api_key=first) as client:
+            await client.translate_one("你好。")
+            await asyncio.to_thread(keys, keys_file, "revoke", first.split("_")[1])
+            await until_answer(client, AccessDeniedError, missing=False)
+        assert await server.stop() == 0
+    assert server.logged("keys reloaded")
+    logged = json.dumps(server.events)
+    assert not [key for key in (first, second, secret) if key in logged or key.rpartition("_")[2] in logged]
+
+
+async def until_answer(client: AsyncTranslationClient, error: type[Exception], *, missing: bool) -> None:
+    """Call until the error no longer comes, or does."""
+    came = missing
+    while came is missing:
+        try:
+            await client.translate_one("你好。")
+            came = False
+        except error:
+            came = True
+
+
+async def test_health_is_answered_and_the_metrics_know_keys_by_id(start_server: Any, keys_file: Path) -> None:
+    import grpc
+
+    key = keys(keys_file, "add", "holder")
+    async with start_server(keys_file=keys_file, anonymous=False) as running:
+        async with grpc.aio.insecure_channel(running.address) as channel:
+            answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+        async with AsyncTranslationClient(running.address, api_key=key) as client:
+            await client.translate(["你好。", "谢谢你。"])
+        scrape = await running.scrape()
+    label = {"key": key.split("_")[1]}
+    assert scrape.value("nmt_key_requests_total", **label) == 1
+    assert scrape.value("nmt_key_characters_total", **label) == 7
+    assert scrape.value("nmt_key_sentences", **label) == 0
+    assert scrape.value("nmt_keys") == 1
+
+
+async def test_the_queue_takes_turns_between_keys_at_one_address(start_server: Any, keys_file: Path) -> None:
+    greedy, modest = keys(keys_file, "add", "greedy"), keys(keys_file, "add", "modest")
+    async with (
+        start_server(keys_file=keys_file, max_batch_sentences=1, max_join_source_tokens=1) as running,
+        AsyncTranslationClient(running.address, api_key=greedy) as many,
+        AsyncTranslationClient(running.address, api_key=modest) as one,
+    ):
+        calls = [asyncio.ensure_future(many.translate_one("我有一只猫。", **LONG)) for _ in range(12)]
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        await one.translate_one("你好。", **LONG)
+        waiting = [call for call in calls if not call.done()]
+        await asyncio.gather(*calls)
+    assert len(waiting) > 4
+
+
+async def test_sentences_of_a_key_are_limited_by_the_engines_split(start_server: Any, keys_file: Path) -> None:
+    key = keys(keys_file, "add", "holder", "--concurrent-sentences=2")
+    async with (
+        start_server(keys_file=keys_file) as running,
+        AsyncTranslationClient(running.address, api_key=key) as client,
+    ):
+        assert (await client.translate_one("你好。谢谢你。")).text
+        with pytest.raises(InvalidRequestError, match="at most 2 sentences with this API key, has 3"):
+            await client.translate_one("你好。谢谢你。你好。")
+
+
+def test_the_command_shows_a_key_once_and_never_its_hash(keys_file: Path) -> None:
+    key = keys(keys_file, "add", "holder", "--model=zh-en", "--model=en-zh/2", "--requests-per-minute=60")
+    assert keys_file.stat().st_mode & 0o777 == 0o600
+    content = keys_file.read_text()
+    [listed] = [json.loads(line) for line in keys(keys_file, "list", "--json").splitlines()]
+    assert {"salt", "hash"}.isdisjoint(listed)
+    assert (listed["name"], listed["models"], listed["requests_per_minute"]) == ("holder", ["zh-en", "en-zh/2"], 60)
+    assert key.rpartition("_")[2] not in content + json.dumps(listed) + keys(keys_file, "list")
+    keys(keys_file, "revoke", listed["id"])
+    assert "revoked" in keys(keys_file, "list")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["add", "holder", "--requests-per-minute=0"], "requests_per_minute: Input should be greater"),
+        (["add", "holder", "--model=a b"], "models"),
+        (["revoke", "nobody"], "has no key nobody"),
+        (["list"], "keys.0.hash: String should match"),
+    ],
+)
+def test_the_command_names_what_is_wrong_in_one_line(keys_file: Path, arguments: list[str], reason: str) -> None:
+    keys(keys_file, "add", "holder")
+    if arguments == ["list"]:
+        content = json.loads(keys_file.read_text())
+        content["keys"][0]["hash"] = "f00d"
+        keys_file.write_text(json.dumps(content))
+    command = [sys.executable, "-m", "xuanzang.server", "keys", *arguments, f"--keys-file={keys_file}"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "f00d" not in done.stderr

@@ -1,0 +1,115 @@
+"""The command `xuanzang-server models` against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+
+from xuanzang.server.models_command import run_models_command
+
+
+@pytest.fixture
+def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
+    """Return a folder with version 1 and version 2, whose manifest differs only in its number."""
+    root = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
+    path = Path(shutil.copytree(root / "tiny" / "1", root / "tiny" / "2")) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 2}))
+    return root
+
+
+class Command:
+    """The command, with the address of a server."""
+
+    def __init__(self, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+        self._environment = {"XUANZANG_ADMIN_ADDRESS": address}
+        self._capsys = capsys
+        self.errors = ""
+
+    async def __call__(self, *arguments: str) -> tuple[int, list[str]]:
+        """Run the command; return its status and the words of its lines."""
+        self._capsys.readouterr()
+        status = await asyncio.to_thread(run_models_command, arguments, environment=self._environment)
+        captured = self._capsys.readouterr()
+        self.errors = captured.err
+        return status, [" ".join(line.split()[:3]) for line in captured.out.splitlines()]
+
+
+async def test_versions_are_listed_loaded_pinned_and_unloaded(
+    start_server: Any, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with start_server(models=repository, admin_address="0") as running:
+        # A port alone is one of this machine.
+        models = Command(str(running.server.admin.port), capsys)
+        assert await models("list") == (0, ["tiny/1 serving -", "tiny/2 serving default"])
+        assert await models("pin", "tiny/1") == (0, ["tiny/1 serving default,pinned"])
+        assert (await models("unload", "tiny/1"))[0] == 1
+        assert "FAILED_PRECONDITION: tiny/1 is pinned" in models.errors
+        assert await models("unpin", "tiny") == (0, ["tiny/2 serving default"])
+        assert await models("unload", "tiny/2") == (0, ["tiny/1 serving default", "tiny/2 unloaded -"])
+        assert await models("load", "tiny") == (0, ["tiny/2 serving default"])
+        (repository / "tiny" / "1" / "weights.bin").unlink()
+        status, lines = await models("reload")
+        assert (status, lines[:2]) == (1, ["tiny/1 serving -", "refused: weights.bin is"])
+        shutil.rmtree(repository / "tiny" / "1")
+        assert (await models("reload"))[0] == 0
+
+
+async def test_what_is_wrong_with_arguments_or_the_address_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    models = Command("", capsys)
+    with pytest.raises(SystemExit) as exit_:
+        await models("list")
+    assert exit_.value.code == 2
+    assert "--admin-address (XUANZANG_ADMIN_ADDRESS) must be given" in capsys.readouterr().err
+    models = Command("127.0.0.1:1", capsys)
+    assert await models("list", "--timeout-seconds=60") == (1, [])
+    assert models.errors.startswith("xuanzang-server models: error: UNAVAILABLE: ")
+    assert await models("list", "--tls-certificate=missing", "--tls-key=missing") == (1, [])
+    assert "missing" in models.errors
+
+
+async def test_with_tls_the_administration_has_the_certificate_of_the_server(
+    start_server: Any, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost")
+    files = {"tls_certificate": "server.pem", "tls_key": "server.key", "tls_client_ca": "ca.pem"}
+    paths = {setting: tmp_path / name for setting, name in files.items()}
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(paths["tls_certificate"], append=True)
+    issued.private_key_pem.write_to_path(paths["tls_key"])
+    authority.cert_pem.write_to_path(paths["tls_client_ca"])
+    async with start_server(models=repository, admin_address="127.0.0.1:0", **paths) as running:
+        models = Command(f"127.0.0.1:{running.server.admin.port}", capsys)
+        flags = [f"--tls-certificate={paths['tls_certificate']}", f"--tls-key={paths['tls_key']}"]
+        assert (await models("list", *flags))[0] == 0
+        assert (await models("list", "--timeout-seconds=60"))[0] == 1
+
+
+async def test_the_program_has_the_command(start_process: Any) -> None:
+    async with start_process("--admin-address=0") as process:
+        port = (await process.until("administration"))["port"]
+        command = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "xuanzang.server", "models", "list"),
+            env=dict(os.environ) | {"XUANZANG_ADMIN_ADDRESS": f"127.0.0.1:{port}"},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        output, _ = await command.communicate()
+        assert (command.returncode, output.split()[:3]) == (0, [b"tiny/1", b"serving", b"default"])
+        assert await process.stop() == 0
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+async def test_an_administration_that_others_can_reach_is_warned_of(
+    start_server: Any, caplog: pytest.LogCaptureFixture, host: str
+) -> None:
+    async with start_server(load=False, admin_address=f"{host}:0"):
+        warned = "anybody who reaches the admin address can unload models" in caplog.messages
+    assert warned is (host == "0.0.0.0")

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from xuanzang.client.loadtest.__main__ import main
+from xuanzang.client.loadtest.generator import Load, Record, run_load
+from xuanzang.client.loadtest.report import figures, table, write_histogram
+from xuanzang.client.loadtest.workload import Mix, Workload
+
+LOAD = Load(rate=10.0, seconds=10.0, warm_up_seconds=2.0)
+
+
+def record(due: float = 3.0, latency: float = 0.1, code: str = "OK", characters: int = 10, late: float = 0.0) -> Record:
+    return Record(due=due, sent=due + late, ended=due + latency, code=code, texts=1, characters=characters)
+
+
+def test_sizes_come_as_often_as_their_weights_say() -> None:
+    workload = Workload(["一", "二"], Mix.parse(["1:3", "8"]), seed=1)
+    sizes = Counter(len(workload.request()) for _ in range(4000))
+    assert sizes.keys() == {1, 8}
+    assert sizes[1] / 4000 == pytest.approx(0.75, abs=0.03)
+
+
+@pytest.mark.parametrize("words", [["0"], ["x"], ["1:-1"], ["1:0"], ["1:inf"], ["2:1:1"]])
+def test_sizes_that_make_no_sense_are_refused(words: list[str]) -> None:
+    with pytest.raises(ValueError, match="texts"):
+        Mix.parse(words)
+
+
+def test_arrivals_are_a_poisson_process_and_the_same_for_the_same_seed() -> None:
+    first, again, other = (list(Workload(["一"], Mix.parse(["1"]), seed).arrivals(50, 200)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert first == sorted(first)
+    assert first[-1] < 200
+    gaps = [late - early for early, late in zip([0.0, *first], first, strict=False)]
+    mean = sum(gaps) / len(gaps)
+    assert mean == pytest.approx(0.02, rel=0.05)
+    deviation = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
+    assert deviation == pytest.approx(mean, rel=0.05)  # as only exponential gaps have it
+
+
+async def test_a_closed_loop_never_has_more_requests_in_progress_than_callers() -> None:
+    running, highest, sent = 0, 0, 0
+
+    async def send(texts: list[str]) -> str:
+        nonlocal running, highest, sent
+        running, sent = running + 1, sent + len(texts)
+        highest = max(highest, running)
+        running -= 1
+        return "OK"
+
+    load = Load(callers=3, seconds=0.01, warm_up_seconds=0)
+    records = await run_load(load, Workload(["一二"], Mix.parse(["2"]), 0), send, lambda: None)
+    assert highest <= 3
+    assert sent == sum(each.texts for each in records)
+    assert all(each.characters == 4 for each in records)
+
+
+async def test_latency_counts_from_the_time_at_which_a_request_was_due() -> None:
+    async def send(_texts: list[str]) -> str:
+        return "OK"
+
+    load = Load(rate=2000, seconds=0.05, warm_up_seconds=0)
+    records = await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    due = [each.due for each in sorted(records, key=lambda each: each.due)]
+    assert due == list(Workload(["一"], Mix.parse(["1"]), 0).arrivals(2000, 0.05))
+    assert all(each.due <= each.sent <= each.ended for each in records)
+
+
+def test_percentiles_are_those_of_the_sorted_latencies() -> None:
+    generator = random.Random(0)
+    latencies = [generator.expovariate(10) for _ in range(5000)]
+    found = figures(LOAD, [record(latency=latency) for latency in latencies], [20, 60]).latency_ms
+    ordered = sorted(latencies)
+    for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)):
+        assert found[name] == pytest.approx(1000 * ordered[math.ceil(share * 5000) - 1], rel=2e-3)
+    assert found["max"] == pytest.approx(1000 * ordered[-1], rel=2e-3)
+
+
+def test_what_was_due_in_the_warm_up_does_not_count() -> None:
+    result = figures(LOAD, [record(due=1.0, latency=5.0), record(due=2.0), record(due=9.9)], [20])
+    assert result.requests == 2
+    assert result.latency_ms["max"] == pytest.approx(100, rel=2e-3)
+    with pytest.raises(ValueError, match="warm-up"):
+        figures(LOAD, [record(due=1.0)], [20])
+
+
+def test_codes_lengths_and_late_requests_are_counted_apart() -> None:
+    records = [
+        record(characters=20),
+        record(characters=21, latency=0.4),
+        record(characters=61),
+        record(code="RESOURCE_EXHAUSTED", latency=0.001),
+        record(code="DEADLINE_EXCEEDED", latency=9),
+        record(code="UNAVAILABLE", late=0.02),
+    ]
+    result = figures(LOAD, records, [20, 60])
+    assert result.codes == {"OK": 3, "RESOURCE_EXHAUSTED": 1, "DEADLINE_EXCEEDED": 1, "UNAVAILABLE": 1}
+    assert {name: each["requests"] for name, each in result.by_length.items()} == {"1-20": 1, "21-60": 1, "over 60": 1}
+    assert result.by_length["21-60"]["p50"] == pytest.approx(400, rel=2e-3)
+    assert result.late_share == pytest.approx(1 / 6)
+    assert table([result]).splitlines()[1].split()[:6] == ["10/s", "6", "3", "1", "1", "1"]
+
+
+def test_the_histogram_file_ends_with_its_maximum(tmp_path: Path) -> None:
+    write_histogram(tmp_path / "a.hgrm", [record(latency=latency) for latency in (0.1, 0.2, 0.4)])
+    lines = (tmp_path / "a.hgrm").read_text().splitlines()
+    values = [float(line.split()[0]) for line in lines[1:] if line and not line.startswith("#") and "Value" not in line]
+    assert values[-1] == pytest.approx(400, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--rate"),
+        (["--rate", "0"], "above 0"),
+        (["--rate", "1", "--warm-up", "30"], "--warm-up"),
+        (["--rate", "1", "--texts-per-request", "x"], "texts"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
+) -> None:
+    (file := tmp_path / "texts.txt").write_text("你好。\n", encoding="utf-8")
+    assert main([str(file), *flags]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_without_texts_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / "texts.txt").write_text("\n \n")
+    assert main([str(file), "--rate", "1"]) == 2
+    assert "has no text" in capsys.readouterr().err

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import asyncio
+import math
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
+from xuanzang.server.engine.models.folder import FolderWatch
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import DecodingOptions, ModelState
+from xuanzang.server.metrics import Metrics
+
+Script = Any
+MakeEngine = Callable[[EngineSettings], Engine]
+SETTINGS = EngineSettings(workers=1)
+
+
+@pytest.fixture
+async def engine(make_engine: MakeEngine) -> Engine:
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    return engine
+
+
+@pytest.fixture
+def add_version(repository: Path, edit_manifest: Any) -> Callable[[int], Path]:
+    def add(version: int) -> Path:
+        folder = Path(shutil.copytree(repository / "small" / "1", repository / "small" / str(version)))
+        edit_manifest(folder, lambda manifest: manifest.update(version=version))
+        return folder
+
+    return add
+
+
+def versions(engine: Engine) -> list[tuple[int, bool]]:
+    return [(model.version, model.is_default) for model in engine.models]
+
+
+async def states(engine: Engine) -> dict[int, ModelState]:
+    return {status.version: status.state for status in await engine.live.statuses()}
+
+
+async def until_only_newest(engine: Engine) -> None:
+    while len(engine.models) > 1:  # noqa: ASYNC110 - the catalog has no event
+        await asyncio.sleep(0)
+
+
+async def test_a_call_that_was_resolved_before_a_change_is_answered_after_it(
+    engine: Engine, add_version: Any, options: DecodingOptions
+) -> None:
+    add_version(2)
+    route = engine.resolve(model="", source_language="", target_language="")
+    await engine.live.load("small", None)
+    assert versions(engine) == [(1, False), (2, True)]
+    [[found]] = await engine.translate(["hello world"], model=route.model, options=options, deadline=None)
+    assert found.text == "hello world"
+
+
+async def test_a_version_that_translates_wrongly_is_refused(
+    engine: Engine, script: Script, add_version: Any, metrics: Metrics
+) -> None:
+    add_version(2)
+    script.wrong_versions = (2,)
+    with pytest.raises(ModelStateError, match=r"small/2 is refused: the translation of .* is not that of the cert"):
+        await engine.live.load("small", 2)
+    assert versions(engine) == [(1, True)]
+    assert (await states(engine))[2] is ModelState.REFUSED
+    assert metrics.registry.get_sample_value("nmt_bundles_refused") == 1
+
+
+async def test_the_state_of_a_version_that_is_being_loaded_is_told(
+    engine: Engine, script: Script, add_version: Any
+) -> None:
+    add_version(2)
+    script.allow(0)
+    loading = asyncio.create_task(engine.live.load("small", 2))
+    await script.until(lambda script: script.blocked)
+    assert await states(engine) == {1: ModelState.SERVING, 2: ModelState.LOADING}
+    script.allow(math.inf)
+    await loading
+    assert await states(engine) == {1: ModelState.SERVING, 2: ModelState.SERVING}
+
+
+async def test_a_version_retires_until_its_last_call_is_answered(
+    engine: Engine, script: Script, add_version: Any, options: DecodingOptions
+) -> None:
+    add_version(2)
+    await engine.live.load("small", 2)
+    script.allow(0)
+    call = asyncio.create_task(
+        engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+    )
+    await script.until(lambda script: script.blocked)
+    unloading = asyncio.create_task(engine.live.unload("small", 1))
+    await until_only_newest(engine)
+    # An administrator who does not wait for it leaves it half done for nobody.
+    unloading.cancel()
+    assert (await states(engine))[1] is ModelState.RETIRING
+    [retiring] = engine.live._retirement._retiring
+    script.allow(math.inf)
+    assert (await call)[0][0].text == "hello world"
+    await retiring
+    assert not any(worker._runners for worker in engine._workers)
+
+
+async def test_the_calls_of_progressive_translations_keep_their_model(
+    engine: Engine, add_version: Any, options: DecodingOptions
+) -> None:
+    add_version(2)
+    await engine.live.load("small", 2)
+    parts = engine.translate_progressively("hello world", model=engine.models[0], options=options, deadline=None)
+    await anext(parts)
+    unloading = asyncio.create_task(engine.live.unload("small", 1))
+    await until_only_newest(engine)
+    assert not unloading.done()
+    *_, hypotheses = [part async for part in parts]
+    assert isinstance(hypotheses, list)
+    assert hypotheses[0].text == "hello world"
+    await unloading
+
+
+async def test_the_series_of_an_unloaded_version_are_gone(engine: Engine, add_version: Any, metrics: Metrics) -> None:
+    def series(version: str) -> set[str]:
+        return {
+            sample.name
+            for family in metrics.registry.collect()
+            for sample in family.samples
+            if sample.labels.get("version") == version and "model" in sample.labels
+        }
+
+    add_version(2)
+    await engine.live.load("small", 2)
+    assert series("2") == series("1") >= {"nmt_model_info", "nmt_model_ready", "nmt_requests_total"}
+    await engine.live.unload("small", 1)
+    assert not series("1")
+    assert metrics.registry.get_sample_value("nmt_model_changes_total", {"change": "unloaded"}) == 1
+
+
+async def test_listeners_get_the_names_after_each_change(engine: Engine, add_version: Any) -> None:
+    heard: list[Collection[str]] = []
+
+    async def listen(names: Collection[str]) -> None:
+        heard.append(set(names))
+
+    engine.live.listen(listen)
+    await engine.live.unload("small", 1)
+    await engine.live.load("small", 1)
+    assert heard == [set(), {"small"}]
+
+
+async def test_a_changed_bundle_takes_the_place_of_the_one_that_was_loaded(
+    engine: Engine, repository: Path, edit_manifest: Any
+) -> None:
+    [before] = engine.models
+    edit_manifest(repository / "small" / "1", lambda manifest: manifest["generation_defaults"].update(beam_size=3))
+    status = await engine.live.load("small", 1)
+    [after] = engine.models
+    assert (status.served, after.default_options.beam_size) == (after, 3)
+    assert after.manifest_sha256 != before.manifest_sha256
+
+
+async def test_a_bundle_that_has_not_changed_is_not_loaded_again(engine: Engine, script: Script) -> None:
+    batches = len(script.batches)
+    await engine.live.load("small", 1)
+    assert len(script.batches) == batches
+
+
+async def test_a_pinned_version_that_is_gone_from_the_folder_stays(
+    engine: Engine, repository: Path, add_version: Any
+) -> None:
+    add_version(2)
+    await engine.live.pin("small", 1)
+    shutil.rmtree(repository / "small" / "1")
+    await engine.live.reload()
+    assert versions(engine) == [(1, True), (2, False)]
+    await engine.live.pin("small", None)
+    await engine.live.reload()
+    assert versions(engine) == [(2, True)]
+
+
+async def test_a_watch_unloads_what_is_gone_and_forgets_such_refusals(
+    engine: Engine, script: Script, repository: Path, add_version: Any, metrics: Metrics
+) -> None:
+    watch = FolderWatch(repository)
+    script.wrong_versions = (3,)
+    for version in (2, 3):
+        add_version(version)
+    await engine.live.follow(watch)
+    assert versions(engine) == [(1, True)]
+    await engine.live.follow(watch)
+    assert versions(engine) == [(1, False), (2, True)]
+    assert metrics.registry.get_sample_value("nmt_bundles_refused") == 1
+    for version in (2, 3):
+        shutil.rmtree(repository / "small" / str(version))
+    await engine.live.follow(watch)
+    await engine.live.follow(watch)
+    assert versions(engine) == [(1, True)]
+    assert metrics.registry.get_sample_value("nmt_bundles_refused") == 0
+
+
+async def test_a_refused_version_is_tried_again_only_when_it_has_changed(
+    engine: Engine, script: Script, repository: Path, add_version: Any, edit_manifest: Any, metrics: Metrics
+) -> None:
+    def refusals() -> float | None:
+        return metrics.registry.get_sample_value("nmt_model_changes_total", {"change": "refused"})
+
+    watch = FolderWatch(repository)
+    script.wrong_versions = (2,)
+    folder = add_version(2)
+    for _ in range(4):
+        await engine.live.follow(watch)
+    assert refusals() == 1
+    edit_manifest(folder, lambda manifest: manifest["generation_defaults"].update(beam_size=3))
+    for _ in range(4):
+        await engine.live.follow(watch)
+    assert refusals() == 2
+
+
+async def test_a_pin_of_a_version_that_is_not_served_ends_the_start(make_engine: MakeEngine) -> None:
+    engine = make_engine(SETTINGS.model_copy(update={"pin": "small/2, other/1"}))
+    with pytest.raises(BundleError, match=r"other/1 is pinned and not served; small/2 is pinned and not served"):
+        await engine.start()
+
+
+async def test_a_stopping_engine_changes_nothing(engine: Engine, add_version: Any) -> None:
+    add_version(2)
+    engine.drain()
+    for change in (
+        engine.live.load("small", 2),
+        engine.live.pin("small", 1),
+        engine.live.unload("small", 1),
+        engine.live.reload(),
+    ):
+        with pytest.raises(DrainingError):
+            await change
+    assert versions(engine) == [(1, True)]
+
+
+async def test_versions_that_are_not_there_are_not_found(engine: Engine) -> None:
+    for change in (
+        engine.live.load("small", 2),
+        engine.live.load("other", None),
+        engine.live.unload("small", 2),
+        engine.live.pin("small", 2),
+        engine.live.pin("other", None),
+        engine.live.status("small", 2),
+    ):
+        with pytest.raises(ModelNotFoundError):
+            await change
+
+
+async def test_a_runner_that_cannot_be_made_fails_its_sentences_only(
+    engine: Engine, options: DecodingOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [model] = engine.live.catalog.models
+
+    def fail() -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(model, "new_decoder", fail)
+        with pytest.raises(MemoryError, match="no room"):
+            await engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+    [[found]] = await engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+    assert found.text == "hello world"
+
+
+async def test_an_end_while_a_version_retires_answers_its_calls(
+    engine: Engine, script: Script, add_version: Any, options: DecodingOptions
+) -> None:
+    add_version(2)
+    await engine.live.load("small", 2)
+    script.allow(0)
+    call = asyncio.create_task(
+        engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
+    )
+    await script.until(lambda script: script.blocked)
+    unloading = asyncio.create_task(engine.live.unload("small", 1))
+    await until_only_newest(engine)
+    engine.drain()
+    script.allow(math.inf)
+    assert (await call)[0][0].text == "hello world"
+    with pytest.raises(asyncio.CancelledError):
+        await unloading
+    assert await engine.join(60)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.rpc import screen
+from xuanzang.translation.v1 import status_pb2
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+RPC = {
+    "grpc_type": "unary",
+    "grpc_service": "xuanzang.translation.v1.TranslationService",
+    "grpc_method": "TranslateText",
+}
+
+
+def _call(served: Any, text: str, timeout: float | None) -> Any:
+    return served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]), timeout=timeout)
+
+
+async def _text(call: Any) -> str:
+    text: str = (await call).translations[0].hypotheses[0].text
+    return text
+
+
+async def _refused(call: Any) -> grpc.aio.AioRpcError:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+    return caught.value
+
+
+async def test_an_rpc_without_enough_time_is_refused_before_it_is_read(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.needed_seconds = 1000.0
+        error = await _refused(_call(served, "a", 60))
+        assert await _text(_call(served, "b", None)) == "B"
+        assert await _text(_call(served, "c", 5000)) == "C"
+        assert len(served.engine.deadlines) == 2
+        trailers = dict(error.trailing_metadata() or ())
+        status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
+        retry = status_pb2.RetryInfo.FromString(status.details[0].value)
+        assert status.message == error.details() == "too busy"
+        assert retry.retry_delay.ToMilliseconds() == int(trailers["grpc-retry-pushback-ms"])
+        assert retry.retry_delay.seconds >= 940
+
+
+async def test_rpcs_that_are_not_read_are_counted(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.needed_seconds = 1000.0
+        await asyncio.gather(*(_refused(_call(served, "a", 60)) for _ in range(5)))
+        async with asyncio.timeout(30):
+            while not served.value("grpc_server_handled_total", **RPC, grpc_code="RESOURCE_EXHAUSTED"):
+                await served.stub.ListModels(pb.ListModelsRequest())
+        assert served.value("grpc_server_handled_total", **RPC, grpc_code="RESOURCE_EXHAUSTED") == 5
+        assert served.value("grpc_server_started_total", **RPC) == 5
+        assert served.value("grpc_server_msg_received_total", **RPC) == 0
+
+
+async def test_the_last_places_are_for_rpcs_with_much_time(serve: Any) -> None:
+    async with serve(max_connection_rpcs=48) as served:
+        served.engine.needed_seconds = 20.0
+        held = served.engine.hold("held")
+        running = [asyncio.ensure_future(_text(_call(served, "held", 60))) for _ in range(30)]
+        await served.engine.until(served.engine.running, {"held"})
+        while len(served.engine.running) < len(running):
+            await served.stub.ListModels(pb.ListModelsRequest())
+        # None of them waits in the client, and so much time as was enough before is not enough now.
+        errors = await asyncio.gather(*(_refused(_call(served, "a", 40)) for _ in range(8)))
+        assert all("of the RPCs that may be" in str(error.details()) for error in errors)
+        assert all("grpc-retry-pushback-ms" in dict(error.trailing_metadata() or ()) for error in errors)
+        assert await _text(_call(served, "patient", 4000)) == "PATIENT"
+        held.set()
+        assert await asyncio.gather(*running) == ["HELD"] * 30
+
+
+async def test_after_a_refusal_rpcs_are_read_as_requests_are_answered(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "_REFUSING_SECONDS", 0.0)
+    monkeypatch.setattr(screen, "_SCARCE_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1.0)
+        await _refused(_call(served, "large", 60))
+        assert (await _refused(_call(served, "small", 60))).details() == "too large"
+        assert len(served.engine.deadlines) == 1
+        assert await _text(_call(served, "answered", None)) == "ANSWERED"
+        assert await _text(_call(served, "small", 60)) == "SMALL"
+
+
+async def test_an_overlong_name_of_a_caller_is_bad_input_in_overload_too(serve: Any) -> None:
+    async with serve() as served:
+        served.engine.needed_seconds = 1000.0
+        call = served.stub.TranslateText(pb.TranslateTextRequest(), timeout=60, metadata=(("x-client-id", "x" * 200),))
+        assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
