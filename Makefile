@@ -15,10 +15,10 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test e2e fuzz check bench chaos soak proto sanitize wheels clean
+.PHONY: help setup demo serve test e2e fuzz check bench chaos soak proto sanitize wheels dashboards clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/ready ## Install every room and tool into .venv, torch included (about 2 GB)
 
@@ -37,7 +37,7 @@ test: .venv/ready ## Run the tests on all cores and print the coverage
 e2e: .venv/ready .venv-kubernetes/ready ## Render what deploys the server and check it with the tools of those who run it
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
-check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile and compose file
+check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -49,6 +49,16 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
 	$(BIN)/hadolint server/Dockerfile
 	$(BIN)/docker-compose config --quiet
+	$(call where-found,promtool,prometheus,check config deploy/prometheus/prometheus.yml)
+	$(call where-found,promtool,prometheus,test rules deploy/prometheus/tests/*.yml)
+	$(call where-found,amtool,prometheus-alertmanager,check-config deploy/alertmanager/alertmanager.yml)
+
+# Runs $(1) $(3), or says that it did not.
+where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
+	echo "NOT CHECKED: $(1) $(3), because there is no $(1): apt-get install $(2)" >&2; fi
+
+dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
+	$(BIN)/python deploy/grafana/build.py
 
 # The tests of `make test`, with other seeds for as long as MINUTES.
 fuzz: .venv/ready ## Attack a server with random bytes, frames and messages for MINUTES (60)

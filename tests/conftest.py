@@ -43,6 +43,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--damaged-bundles", type=int, default=68, help="damaged bundles beside a good one")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was not tested because a program is missing, also without -rs."""
+    reasons = [
+        report.longrepr[2] for report in terminalreporter.getreports("skipped") if len(report.longrepr or ()) == 3
+    ]
+    for reason in sorted({reason for reason in reasons if "NOT TESTED" in reason}):
+        number = sum(each == reason for each in reasons)
+        terminalreporter.write_line(f"{number} tests {reason.removeprefix('Skipped: ')}", yellow=True, bold=True)
+
+
 @pytest.fixture(scope="session")
 def provider(request: pytest.FixtureRequest) -> str:
     """What runs the graphs; tests that need it are skipped where it is not to be had."""

@@ -10,9 +10,10 @@ from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, 
 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused"}
 ALLOWED_LABELS = {
-    *("model", "change", "version", "reason", "finish_reason", "sha256", "precision", "provider", "kernels"),
+    *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
 }
+OF_THE_SERVER = {"nmt_workers", "nmt_workers_stopped", "nmt_memory_limit_bytes"}
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: Coll
         assert registry.get_sample_value("nmt_request_failures_total", {**model, "reason": reason}) == 0
     for family in ours(registry):
         # Information about models and the build appears with its values; RPCs are registered separately.
-        if family.name.startswith("nmt_") and family.name not in OF_ALL_MODELS:
+        if family.name.startswith("nmt_") and family.name not in OF_ALL_MODELS | OF_THE_SERVER:
             assert any(sample.labels.items() >= model.items() for sample in family.samples), family.name
 
 
@@ -59,6 +60,10 @@ def test_durations_below_ten_milliseconds_fall_into_different_buckets() -> None:
     assert sum(bound <= 0.01 for bound in DURATION_BUCKETS) >= 8
 
 
+def own_label(labels: dict[str, str]) -> str:
+    return next((labels[name] for name in ("reason", "finish_reason", "length") if name in labels), "")
+
+
 @pytest.mark.parametrize("attribute", [field.name for field in dataclasses.fields(ModelMetrics)])
 def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
     metrics: Metrics, registry: CollectorRegistry, attribute: str
@@ -71,7 +76,7 @@ def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
     kept = [sample for sample in family.samples if sample.name.endswith(("_total", "_count", attribute))]
     assert [sample.value for sample in kept] == [1.0] * len(changed)
     assert all({"model": "zh-en", "version": "1"}.items() <= sample.labels.items() for sample in kept)
-    assert set(changed) == {sample.labels.get("reason", sample.labels.get("finish_reason", "")) for sample in kept}
+    assert set(changed) == {own_label(sample.labels) for sample in kept}
 
 
 def test_the_series_of_a_model_are_the_same_ones_each_time(metrics: Metrics) -> None:

@@ -7,6 +7,7 @@ exist at 0 from the moment it is registered, so that a rate over them is never m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
@@ -27,6 +28,9 @@ FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cance
 
 RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
 """Why a sentence left its batch. "loop": its translation was a repetition, and it is translated again."""
+
+LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
+"""Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
 
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
@@ -57,12 +61,12 @@ class _Metric:
     buckets: Sequence[float] = ()
     """Upper bounds of a histogram's buckets."""
     label: str = ""
-    """Label of a counter with one series per value, in addition to the labels of all series."""
+    """Label of a mapping with one series per value, in addition to the labels of all series."""
     values: Sequence[str] = ()
 
     def declare(self, kind: Any, name: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Any:
         if self.label:
-            return Counter(name, self.documentation, (*labels, self.label), registry=registry)
+            kind, labels = get_args(kind)[-1], (*labels, self.label)
         options = {"buckets": self.buckets} if self.buckets else {}
         return kind(name, self.documentation, labels, registry=registry, **options)
 
@@ -102,6 +106,15 @@ class ModelMetrics:
 
     request_duration_seconds: Annotated[
         Histogram, _Metric("Time from accepting a request to its answer.", DURATION_BUCKETS)
+    ]
+    answer_duration_seconds: Annotated[
+        Mapping[str, Histogram],
+        _Metric(
+            "Time from accepting a request to its answer, of the requests that are answered, by their source tokens.",
+            DURATION_BUCKETS,
+            label="length",
+            values=tuple(LENGTH_CLASSES),
+        ),
     ]
     first_text_duration_seconds: Annotated[
         Histogram, _Metric("Time from accepting a progressive request to the first part of its text.", DURATION_BUCKETS)
@@ -235,6 +248,15 @@ class Metrics:
             "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
             ("version", "kernels", "reason"),
             registry=self.registry,
+        )
+        self.workers = Gauge("nmt_workers", "Workers that were started.", registry=registry)
+        self.workers_stopped = Gauge(
+            "nmt_workers_stopped", "Workers whose threads have ended, none of a sound server.", registry=registry
+        )
+        self.memory_limit_bytes = Gauge(
+            "nmt_memory_limit_bytes",
+            "Memory that the server may take: the limit of its control group, or else all of the machine's.",
+            registry=registry,
         )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)

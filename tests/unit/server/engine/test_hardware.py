@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xuanzang.server.engine.hardware import flush_denormals, usable_cores
+from xuanzang.server.engine.hardware import flush_denormals, memory_limit, usable_cores
 
 AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -41,6 +41,18 @@ def test_without_affinity_as_on_macos_all_cores_count(tmp_path: Path, monkeypatc
     assert usable_cores(tmp_path / "missing") == 7
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert usable_cores(tmp_path / "missing") == 1
+
+
+@pytest.mark.parametrize("written", ["max\n", "nonsense", "9223372036854771712\n"])
+def test_without_a_limit_the_memory_is_the_machines(tmp_path: Path, written: str) -> None:
+    (tmp_path / "memory.max").write_text(written)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert memory_limit(tmp_path / "memory.max") == memory_limit(tmp_path / "missing") == machine
+
+
+def test_the_limit_of_a_container_is_its_memory(tmp_path: Path) -> None:
+    (tmp_path / "memory.max").write_text("1048576\n")
+    assert memory_limit(tmp_path / "memory.max") == 1_048_576
 
 
 def _smallest() -> float:

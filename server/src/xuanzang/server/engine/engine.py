@@ -17,7 +17,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
-from xuanzang.server.engine.hardware import usable_cores
+from xuanzang.server.engine.hardware import memory_limit, usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
@@ -125,11 +125,14 @@ class Engine:
         kernels = choose_kernels(self._provider, enabled=self._settings.kernels)
         log_kernels(kernels)
         self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
+        self._metrics.memory_limit_bytes.set(memory_limit())
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
         self._serve(models, refusals)
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
+        self._metrics.workers.set(self._worker_count)
+        self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
         if self._settings.watch_models:
             self._watching = asyncio.create_task(self._watch(watch))
 

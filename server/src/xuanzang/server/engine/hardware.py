@@ -1,4 +1,4 @@
-"""Cores that this process may use, and how its threads treat denormal floats."""
+"""Cores and memory that this process may use, and how its threads treat denormal floats."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from pathlib import Path
 
 CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 """CPU quota of a container: microseconds of CPU time, or "max", in each period of so many microseconds."""
+
+MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
+"""Memory limit of a container: bytes, or "max"."""
 
 # Bits of MXCSR, the register of the vector units: denormal inputs are zero, denormal results become zero.
 _DENORMALS_ARE_ZERO, _FLUSH_TO_ZERO = 1 << 6, 1 << 15
@@ -48,6 +51,22 @@ def _cores_by_affinity() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def memory_limit(limit_file: Path = MEMORY_LIMIT) -> int:
+    """Return the memory that the process may take: the limit of its container, or else all of the machine's.
+
+    Args:
+        limit_file: Limit as the kernel shows it; it need not exist.
+
+    Returns:
+        Bytes.
+    """
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(machine, int(limit_file.read_text()))
+    except (OSError, ValueError):
+        return machine
 
 
 def flush_denormals() -> bool:

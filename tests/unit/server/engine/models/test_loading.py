@@ -20,6 +20,7 @@ from xuanzang.server.engine.models.replay import replay
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.metrics import Metrics
 
 Edit = Callable[[Path, Callable[[dict[str, Any]], object]], None]
 Script = Any
@@ -131,11 +132,13 @@ async def test_a_bundle_that_differs_from_its_certificate_is_refused_alone(
     script: Script,
     edit_manifest: Edit,
     caplog: pytest.LogCaptureFixture,
+    metrics: Metrics,
 ) -> None:
     await add_version(repository, 2, edit_manifest)
     script.wrong_versions = {2}
     engine = make_engine(SETTINGS)
     await engine.start()
+    assert metrics.registry.get_sample_value("nmt_bundles_refused") == 1
     assert [(model.version, model.is_default) for model in engine.models] == [(1, True)]
     [record] = [record for record in caplog.records if record.message == "bundle refused"]
     assert record.__dict__["bundle"] == str(repository / "small" / "2")

@@ -12,6 +12,7 @@ from functools import partial
 
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
+from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
@@ -78,7 +79,8 @@ class Call:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        remaining = self._context.deadline - time.monotonic()
+        began = time.monotonic()
+        remaining = self._context.deadline - began
         if remaining <= 0:
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
@@ -90,7 +92,10 @@ class Call:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
-        return [joined(segments, translated, self._context.codec) for segments in prepared.texts]
+        answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
+        seconds = time.monotonic() - began
+        time_answer(self._context.model.metrics, source_tokens=_source_tokens(prepared), seconds=seconds)
+        return answer
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context
@@ -164,8 +169,11 @@ class Call:
 
     def _count(self, prepared: PreparedTexts) -> None:
         metrics = self._context.model.metrics
-        tokens = sum(len(search.sentence.source_ids) for search in prepared.searches)
-        metrics.request_source_tokens.observe(tokens)
+        metrics.request_source_tokens.observe(_source_tokens(prepared))
         metrics.request_sentences.observe(len(prepared.searches))
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)
+
+
+def _source_tokens(prepared: PreparedTexts) -> int:
+    return sum(len(search.sentence.source_ids) for search in prepared.searches)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, InvalidInputError, OverloadedError
 from xuanzang.server.engine.types import FinishReason, Hypothesis
-from xuanzang.server.metrics import ModelMetrics
+from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 
 # The first that applies is the finish reason of a request whose texts ended differently.
 _CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
@@ -67,3 +67,15 @@ def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) 
     metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
     tokens = sum(hypothesis.token_count for hypothesis in best)
     metrics.request_target_tokens.observe(tokens)
+
+
+def time_answer(metrics: ModelMetrics, *, source_tokens: int, seconds: float) -> None:
+    """Time a request that is answered, among those of its length.
+
+    Args:
+        metrics: Metrics of the model that translated.
+        source_tokens: Source tokens of all its sentences, end tokens included.
+        seconds: Time since it was accepted.
+    """
+    length = next(length for length, maximum in LENGTH_CLASSES.items() if source_tokens <= maximum)
+    metrics.answer_duration_seconds[length].observe(seconds)

@@ -40,6 +40,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the thread has ended."""
+        return not self._thread.is_alive()
+
     def drop(self, model: LoadedModel) -> Future[None]:
         """Let go what the worker holds of a model, from any thread.
 
@@ -66,7 +71,7 @@ class Worker:
             Whether it has ended.
         """
         self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self.has_stopped
 
     def _run(self) -> None:
         flush_denormals()

@@ -1,0 +1,1 @@
+"""What the dashboards show, one module each."""

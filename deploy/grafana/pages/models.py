@@ -1,0 +1,106 @@
+"""The models: what each is asked for, and how its translations end."""
+
+from __future__ import annotations
+
+from panels import WIDTH, Graph, Page, Query, Row, Unit
+
+from pages.promql import quantile, rate
+
+_MODEL = 'model=~"$model"'
+
+PAGE = Page(
+    uid="xuanzang-models",
+    title="xuanzang: models",
+    description="What each model is asked for, and how its translations end.",
+    variables=(("model", "label_values(nmt_model_ready, model)"),),
+    rows=(
+        Row(
+            title="Served",
+            panels=(
+                Graph(
+                    title="Servers that have it ready",
+                    description="By model and version.",
+                    queries=(Query(f"sum by (model, version) (nmt_model_ready{{{_MODEL}}})", "{{model}}/{{version}}"),),
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Refused bundles",
+                    description="Found at the start and not served; the log has the reasons.",
+                    queries=(Query("nmt_bundles_refused", "{{instance}}"),),
+                    width=WIDTH // 3,
+                ),
+                Graph(
+                    title="Loading and warming up",
+                    description="At the last start.",
+                    queries=(
+                        Query(f"max by (model) (nmt_model_load_duration_seconds{{{_MODEL}}})", "load {{model}}"),
+                        Query(f"max by (model) (nmt_warmup_duration_seconds{{{_MODEL}}})", "warm up {{model}}"),
+                    ),
+                    unit=Unit.SECONDS,
+                    width=WIDTH // 3,
+                ),
+            ),
+        ),
+        Row(
+            title="Work",
+            panels=(
+                Graph(
+                    title="Sentences",
+                    description="Sentences translated.",
+                    queries=(Query(rate("nmt_sentences_total", _MODEL, "model, version"), "{{model}}/{{version}}"),),
+                    unit=Unit.PER_SECOND,
+                ),
+                Graph(
+                    title="Tokens",
+                    description="Encoded source tokens, and target tokens of the best hypotheses.",
+                    queries=(
+                        Query(rate("nmt_source_tokens_total", _MODEL, "model"), "source {{model}}"),
+                        Query(rate("nmt_target_tokens_total", _MODEL, "model"), "target {{model}}"),
+                    ),
+                    unit=Unit.PER_SECOND,
+                ),
+                Graph(
+                    title="p95 of a request",
+                    description="From accepting a request to its end.",
+                    queries=(Query(quantile(0.95, "nmt_request_duration_seconds", _MODEL, "model"), "{{model}}"),),
+                    unit=Unit.SECONDS,
+                ),
+                Graph(
+                    title="Target tokens per source token",
+                    description="A change means other texts, or a model that says too little or too much.",
+                    queries=(
+                        Query(
+                            f"{rate('nmt_target_tokens_total', _MODEL, 'model')}"
+                            f" / {rate('nmt_source_tokens_total', _MODEL, 'model')}",
+                            "{{model}}",
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        Row(
+            title="Ends",
+            panels=(
+                Graph(
+                    title="How sentences left their batch",
+                    description="eos: at their end. length: cut. loop: a repetition, translated again.",
+                    queries=(Query(rate("nmt_rows_retired_total", _MODEL, "reason"), "{{reason}}"),),
+                    unit=Unit.PER_SECOND,
+                    stacked=True,
+                ),
+                Graph(
+                    title="Repetitions",
+                    description="Share of the sentences whose first translation repeated itself.",
+                    queries=(
+                        Query(
+                            f"""{rate("nmt_rows_retired_total", f'{_MODEL}, reason="loop"', "model")}"""
+                            f" / {rate('nmt_sentences_total', _MODEL, 'model')}",
+                            "{{model}}",
+                        ),
+                    ),
+                    unit=Unit.SHARE,
+                ),
+            ),
+        ),
+    ),
+)

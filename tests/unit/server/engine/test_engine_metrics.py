@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from xuanzang.server.engine.hardware import memory_limit
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.metrics import Metrics
+
+SETTINGS = EngineSettings(workers=2)
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"nmt_{name}", labels)
+
+
+def answered(metrics: Metrics, length: str) -> float | None:
+    return value(metrics, "answer_duration_seconds_count", model="small", version="1", length=length)
+
+
+async def test_a_started_engine_shows_its_workers_memory_and_bundles(make_engine: Any, metrics: Metrics) -> None:
+    await make_engine(SETTINGS).start()
+    assert value(metrics, "workers") == 2
+    assert value(metrics, "workers_stopped") == 0
+    assert value(metrics, "bundles_refused") == 0
+    assert value(metrics, "memory_limit_bytes") == memory_limit()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_worker_that_ends_by_an_error_is_counted(
+    make_engine: Any, metrics: Metrics, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine(SETTINGS)
+    await engine.start()
+
+    def fail(*args: object, **named: object) -> None:
+        raise RuntimeError("a fault of the scheduler")
+
+    monkeypatch.setattr(engine._scheduler, "record", fail)
+    await engine.translate(["hello"], model=engine.models[0], options=options, deadline=None)
+    while value(metrics, "workers_stopped") == 0:  # noqa: ASYNC110 - a thread that dies has no event
+        await asyncio.sleep(0)
+    assert value(metrics, "workers_stopped") == 1
+
+
+@pytest.mark.parametrize(
+    ("sentences", "length"), [(0, "short"), (1, "short"), (10, "medium"), (30, "long"), (200, "document")]
+)
+async def test_an_answer_is_timed_with_those_of_its_length(
+    make_engine: Any, metrics: Metrics, options: Any, sentences: int, length: str
+) -> None:
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    await engine.translate(["hello"] * sentences, model=engine.models[0], options=options, deadline=None)
+    tokens = metrics.registry.get_sample_value("nmt_request_source_tokens_sum", {"model": "small", "version": "1"})
+    assert {each: answered(metrics, each) for each in ("short", "medium", "long", "document")} == {
+        "short": 0,
+        "medium": 0,
+        "long": 0,
+        "document": 0,
+        length: 1,
+    }, tokens
+
+
+async def test_a_request_that_fails_is_not_timed_among_the_answers(
+    make_engine: Any, metrics: Metrics, options: Any
+) -> None:
+    engine = make_engine(SETTINGS)
+    await engine.start()
+    with pytest.raises(Exception, match="deadline"):
+        await engine.translate(["hello"], model=engine.models[0], options=options, deadline=0.0)
+    assert answered(metrics, "short") == 0
