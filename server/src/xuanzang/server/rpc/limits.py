@@ -65,8 +65,8 @@ class RpcLimits(BaseModel):
         default=None,
         ge=1,
         le=10**7,
-        description="Seconds after which a caller must connect anew, so that its certificate is checked again; RPCs in "
-        "progress are finished. Unless set: never.",
+        description="Seconds after which a caller must connect anew, so that its certificate is checked again and it "
+        "finds servers that were added; RPCs in progress are finished. Unless set: never.",
     )
     reflection: bool = Field(default=True, description="Describe the API to tools such as grpcurl.")
     max_stream_texts: int = Field(
