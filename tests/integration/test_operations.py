@@ -133,7 +133,7 @@ async def test_a_drain_past_its_limit_cuts_requests_off_and_exits_with_0(start_p
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
             texts = ["我有一只猫。" * 20] * 20
-            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=20))
+            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=4))
             await server.until_metric("nmt_requests_running")
             assert await server.stop() == 0
             with pytest.raises(ServerUnavailableError):
