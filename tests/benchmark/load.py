@@ -7,6 +7,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xuanzang.client.loadtest.workload import poisson_arrivals
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
@@ -65,13 +67,7 @@ def arrival_times(rate: float, seconds: float, seed: int) -> list[float]:
     Returns:
         Seconds after the start, ascending.
     """
-    generator = random.Random(seed)
-    times: list[float] = []
-    time = generator.expovariate(rate)
-    while time < seconds:
-        times.append(time)
-        time += generator.expovariate(rate)
-    return times
+    return list(poisson_arrivals(rate, seconds, random.Random(seed)))
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -58,16 +58,27 @@ class Workload:
         return self._random.choices(self._texts, k=size)
 
     def arrivals(self, rate: float, seconds: float) -> Iterator[float]:
-        """Draw the arrivals of a Poisson process.
+        """Return the times, in seconds after the start, at which the requests of an open loop are due.
 
         Args:
             rate: Mean arrivals per second.
-            seconds: Length of the process.
-
-        Yields:
-            Seconds after the start, ascending.
+            seconds: Length of the loop.
         """
-        due = self._times.expovariate(rate)
-        while due < seconds:
-            yield due
-            due += self._times.expovariate(rate)
+        return poisson_arrivals(rate, seconds, self._times)
+
+
+def poisson_arrivals(rate: float, seconds: float, generator: random.Random) -> Iterator[float]:
+    """Draw the arrivals of a Poisson process.
+
+    Args:
+        rate: Mean arrivals per second.
+        seconds: Length of the process.
+        generator: Source of the draws.
+
+    Yields:
+        Seconds after the start, ascending.
+    """
+    due = generator.expovariate(rate)
+    while due < seconds:
+        yield due
+        due += generator.expovariate(rate)

@@ -66,7 +66,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
 def _chunks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yield slices of the rows, and a float32 copy of each that the next one overwrites."""
-    size = max(1, _CHUNK_BYTES // (4 * logits.size(1))) if logits.device.type == "cpu" else len(logits)
+    size = max(1, _CHUNK_BYTES // (4 * logits.size(1)))
     scratch = logits.new_empty((size, logits.size(1)), dtype=torch.float32)
     for start in range(0, len(logits), size):
         rows = slice(start, min(start + size, len(logits)))

@@ -10,7 +10,6 @@ from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
-from dataclasses import replace
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
@@ -223,8 +222,12 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = replace(
-            self._context(model, options, deadline, caller=caller, target_language=target_language),
+        context = self._context(
+            model,
+            options,
+            deadline,
+            caller=caller,
+            target_language=target_language,
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
@@ -263,8 +266,12 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = replace(
-            self._context(model, options, deadline, caller=caller, target_language=target_language),
+        context = self._context(
+            model,
+            options,
+            deadline,
+            caller=caller,
+            target_language=target_language,
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
@@ -293,7 +300,14 @@ class Engine:
             await asyncio.gather(running, return_exceptions=True)
 
     def _context(
-        self, model: ServedModel, options: DecodingOptions, deadline: float | None, *, caller: str, target_language: str
+        self,
+        model: ServedModel,
+        options: DecodingOptions,
+        deadline: float | None,
+        *,
+        caller: str,
+        target_language: str,
+        hold_sentences: HoldSentences,
     ) -> CallContext:
         # By name and version: whether it is the default may have changed since it was resolved.
         loaded = self.live.catalog.find(model.name, model.version)
@@ -305,7 +319,12 @@ class Engine:
         elif options.partial_on_deadline:
             cutoff = deadline - max(_MIN_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
         return CallContext(
-            model=loaded, caller=caller, target_language=target_language, deadline=deadline, cutoff=cutoff
+            model=loaded,
+            caller=caller,
+            target_language=target_language,
+            deadline=deadline,
+            cutoff=cutoff,
+            hold_sentences=hold_sentences,
         )
 
     async def _run(
