@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Callable
+
+import grpc
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
@@ -12,9 +15,11 @@ from xuanzang.server.rpc.context import Context, caller_of, deadline_of, has_cal
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.identities import Identities
-from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.listener import Refusal
 from xuanzang.translation.v1 import translation_pb2
+
+CountRefusal = Callable[[str, grpc.StatusCode], None]
+"""Counts an RPC that is refused unread, by the name of its method and its status."""
 
 # Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
 # the least part when the next one would be refused or have to wait in the client.
@@ -66,11 +71,11 @@ class Screen:
     of these are left to requests that, measured by the time they have, are answered soon.
     """
 
-    def __init__(self, gate: RpcGate, engine: Engine, telemetry: TelemetryInterceptor, identities: Identities) -> None:
+    def __init__(self, gate: RpcGate, engine: Engine, identities: Identities, *, count: CountRefusal) -> None:
         self._identities = identities
         self._gate = gate
         self._engine = engine
-        self._telemetry = telemetry
+        self._count = count
         # By caller; those refused longest ago are forgotten first.
         self._scarcities: dict[str, _Scarcity] = {}
         service = translation_pb2.DESCRIPTOR.services_by_name["TranslationService"]
@@ -104,7 +109,7 @@ class Screen:
             return None
         found = self._found(known, caller_of(known).name, deadline)
         if found is not None:
-            self._telemetry.count_unread(self._names[method], found.code)
+            self._count(self._names[method], found.code)
         return found
 
     def learn_refusal(self, context: Context, error: OverloadedError) -> None:

@@ -82,7 +82,7 @@ class RpcServer:
         self._reloading: asyncio.Task[None] | None = None
         telemetry = TelemetryInterceptor(metrics)
         identities = Identities(authenticator)
-        screen = Screen(self._gate, engine, telemetry, identities)
+        screen = Screen(self._gate, engine, identities, count=telemetry.count_unread)
         self._listener = Listener(
             interceptors=(
                 IdentityInterceptor(identities),
