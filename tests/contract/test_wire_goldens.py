@@ -72,6 +72,7 @@ FIELDS = {
         "return_alternatives": (13, "bool"),
         "token_details": (14, "bool"),
         "partial_on_deadline": (15, "bool"),
+        "refuse_long_sentences": (16, "bool"),
     },
     "SamplingOptions": {
         "top_k": (1, "int32"),
@@ -144,8 +145,9 @@ GOLDENS = [
             return_alternatives=False,
             token_details=True,
             partial_on_deadline=True,
+            refuse_long_sentences=True,
         ),
-        "3d00000000 450000803f 4803 520149 5a0161 5a0162 620e 0805 150000003f 1d00000040 2000 6800 7001 7801",
+        "3d00000000 450000803f 4803 520149 5a0161 5a0162 620e 0805 150000003f 1d00000040 2000 6800 7001 7801 800101",
     ),
     # Empty sampling options mean sampling with the defaults.
     (pb.DecodingOptions(sampling=pb.SamplingOptions()), "6200"),

@@ -68,6 +68,7 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         return_alternatives=False,
         token_details=True,
         partial_on_deadline=True,
+        refuse_long_sentences=True,
     )
     options = pb.DecodingOptions(
         beam_size=5,
@@ -85,6 +86,7 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         return_alternatives=False,
         token_details=True,
         partial_on_deadline=True,
+        refuse_long_sentences=True,
     )
     assert script.requests[0] == pb.TranslateTextRequest(
         contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=options

@@ -141,6 +141,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "return_alternatives": arguments.alternatives or None,
         "token_details": arguments.token_details or None,
         "partial_on_deadline": arguments.partial_on_deadline or None,
+        "refuse_long_sentences": arguments.refuse_long_sentences or None,
     }
 
 
@@ -232,6 +233,11 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
         "--partial-on-deadline",
         action="store_true",
         help="with --progressive: when time runs out, end with the best translation so far",
+    )
+    group.add_argument(
+        "--refuse-long-sentences",
+        action="store_true",
+        help="refuse sentences over the model's limit that have no comma or white space to cut them at",
     )
 
 

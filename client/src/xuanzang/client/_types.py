@@ -65,6 +65,8 @@ class TranslateOptions(TypedDict, total=False):
     partial_on_deadline: bool | None
     """Whether to answer shortly before the timeout with the best hypotheses so far, finish reason DEADLINE; without
     effect in `translate_stream`, whose texts have no timeout of their own."""
+    refuse_long_sentences: bool | None
+    """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
 
 
 class FinishReason(enum.Enum):
@@ -202,7 +204,7 @@ class Model:
     defaults: DecodingDefaults
     """Values of the options that a request leaves out."""
     max_source_length: int
-    """Maximum number of source tokens per sentence; a longer sentence is refused."""
+    """Maximum number of source tokens per sentence; a longer one is cut, or refused with `refuse_long_sentences`."""
     max_target_length: int
     """Maximum number of target tokens per sentence, end token counted."""
 

@@ -92,8 +92,9 @@ async def test_all_texts_over_a_limit_are_named_with_limit_and_length(make_engin
     engine = make_engine(SETTINGS.model_copy(update={"max_content_characters": 200}))
     await engine.start()
     texts = ["hello", "a" * 201, "x" * 150, "ok", "y" * 149]
+    refusing = dataclasses.replace(options, refuse_long_sentences=True)
     with pytest.raises(InvalidInputError) as refusal:
-        await engine.translate(texts, model=engine.models[0], options=options, deadline=None)
+        await engine.translate(texts, model=engine.models[0], options=refusing, deadline=None)
     first, second, third = refusal.value.violations
     assert (first.field, first.description) == ("contents[1]", "must have at most 200 characters, has 201")
     assert second.field == "contents[2]"

@@ -55,6 +55,7 @@ def test_set_options_override_defaults_even_if_they_are_zero(reader: Reader) -> 
         "return_alternatives": False,
         "token_details": True,
         "partial_on_deadline": True,
+        "refuse_long_sentences": True,
     }
     assert reader.accepted(**chosen) == DecodingOptions(**chosen)
 

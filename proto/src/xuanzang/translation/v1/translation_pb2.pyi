@@ -334,6 +334,7 @@ class DecodingOptions(google.protobuf.message.Message):
     RETURN_ALTERNATIVES_FIELD_NUMBER: builtins.int
     TOKEN_DETAILS_FIELD_NUMBER: builtins.int
     PARTIAL_ON_DEADLINE_FIELD_NUMBER: builtins.int
+    REFUSE_LONG_SENTENCES_FIELD_NUMBER: builtins.int
     beam_size: builtins.int
     """Hypotheses kept per sentence at each step, 1 to 16. 1 is greedy search and the only value with `sampling`."""
     num_hypotheses: builtins.int
@@ -374,6 +375,11 @@ class DecodingOptions(google.protobuf.message.Message):
     of DEADLINE_EXCEEDED. The answer is sent before the deadline by 5 % of the time that the call had on arrival, at
     least 20 ms. If a sentence of the text has not been started by then, the call is DEADLINE_EXCEEDED all the same.
     """
+    refuse_long_sentences: builtins.bool
+    """Whether a sentence of more tokens than the model takes is refused if it has no comma or white space to cut it at.
+    Otherwise it is cut between scripts or, where there is but one, into even parts; a stretch of ASCII alone, such as
+    an encoded file, is copied.
+    """
     @property
     def suppressed_texts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts that no hypothesis may contain after `target_prefix`, at most 64, each of 1 to 100 characters and not only
@@ -403,9 +409,10 @@ class DecodingOptions(google.protobuf.message.Message):
         return_alternatives: builtins.bool | None = ...,
         token_details: builtins.bool | None = ...,
         partial_on_deadline: builtins.bool | None = ...,
+        refuse_long_sentences: builtins.bool | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "suppressed_texts", b"suppressed_texts", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_refuse_long_sentences", b"_refuse_long_sentences", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "refuse_long_sentences", b"refuse_long_sentences", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_refuse_long_sentences", b"_refuse_long_sentences", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "refuse_long_sentences", b"refuse_long_sentences", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "suppressed_texts", b"suppressed_texts", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_beam_size", b"_beam_size"]) -> typing.Literal["beam_size"] | None: ...
     @typing.overload
@@ -422,6 +429,8 @@ class DecodingOptions(google.protobuf.message.Message):
     def WhichOneof(self, oneof_group: typing.Literal["_num_hypotheses", b"_num_hypotheses"]) -> typing.Literal["num_hypotheses"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_partial_on_deadline", b"_partial_on_deadline"]) -> typing.Literal["partial_on_deadline"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_refuse_long_sentences", b"_refuse_long_sentences"]) -> typing.Literal["refuse_long_sentences"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_repetition_penalty", b"_repetition_penalty"]) -> typing.Literal["repetition_penalty"] | None: ...
     @typing.overload
@@ -601,7 +610,7 @@ class Model(google.protobuf.message.Message):
     is_default: builtins.bool
     """Whether requests that name no version get this one."""
     max_source_length: builtins.int
-    """Maximum number of source tokens per sentence; a longer sentence is refused."""
+    """Maximum number of source tokens per sentence; a longer sentence is cut, or refused if a request asks for that."""
     max_target_length: builtins.int
     """Maximum number of target tokens per sentence, the end token counted."""
     @property

@@ -71,6 +71,8 @@ class DecodingOptions:
     """Whether hypotheses come with scores and alignment of their tokens."""
     partial_on_deadline: bool = False
     """Whether an unfinished search is answered shortly before the deadline with the best found so far."""
+    refuse_long_sentences: bool = False
+    """Whether to refuse, not to cut, a sentence over the model's limit that has no comma or white space in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,7 @@ def test_pieces_join_to_the_text_and_sentences_end_in_the_end_token(codec: TextC
     assert "".join(piece.text for piece in pieces) == text
     for piece in pieces:
         assert not piece.source_ids or (piece.source_ids[-1] == EOS_ID and len(piece.source_ids) > 1)
-        # Only a stretch without a place to cut may be too long.
-        assert len(piece.source_ids) <= LIMIT or len(piece.text.split()) == 1
+        assert len(piece.source_ids) <= LIMIT
 
 
 def test_a_long_text_becomes_sentences_that_are_not_too_long(codec: TextCodec) -> None:
@@ -43,9 +42,23 @@ def test_a_long_text_becomes_sentences_that_are_not_too_long(codec: TextCodec) -
     assert all(piece.text.endswith(("，", ",")) for piece in pieces[:-1] if piece.source_ids)
 
 
-def test_a_stretch_without_a_place_to_cut_stays_whole(codec: TextCodec) -> None:
-    [piece] = codec.split("x" * 100)
-    assert len(piece.source_ids) > LIMIT
+def test_a_stretch_without_a_pause_is_cut_and_marked_or_stays_whole_if_asked_to(codec: TextCodec) -> None:
+    text = "今天天气很好" * 20
+    pieces = codec.split(text)
+    assert "".join(piece.text for piece in pieces) == text
+    assert [piece.is_forced_cut for piece in pieces] == [False, *[True] * (len(pieces) - 1)]
+    assert max(len(piece.source_ids) for piece in pieces) <= LIMIT < len(codec.encode(text))
+    [whole] = codec.split(text, refuse_long=True)
+    assert (len(whole.source_ids) > LIMIT, whole.is_forced_cut) == (True, False)
+
+
+def test_a_long_stretch_of_ascii_is_copied(codec: TextCodec) -> None:
+    pieces = codec.split("我有" + "x" * 100 + "一只猫。")
+    assert [(piece.text, bool(piece.source_ids)) for piece in pieces] == [
+        ("我有", True),
+        ("x" * 100, False),
+        ("一只猫。", True),
+    ]
 
 
 def test_what_the_tokeniser_drops_is_kept_as_it_is(codec: TextCodec) -> None:
@@ -131,7 +144,7 @@ def test_the_token_of_the_target_language_counts_to_the_limit(codec: TextCodec, 
         assert max(lengths) <= LIMIT
     [whole] = [words for words in ("x" * n for n in range(60)) if len(codec.encode(words)) == LIMIT][:1]
     assert len(codec.split(whole)[0].source_ids) == LIMIT
-    assert len(multilingual.split(whole)[0].source_ids) == LIMIT + 1  # there is no place to cut it
+    assert len(multilingual.split(whole, refuse_long=True)[0].source_ids) == LIMIT + 1
 
 
 def test_spans_are_the_characters_of_each_source_token_in_the_whole_text(codec: TextCodec) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.sentences import Joiner, split_long_sentence, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, split_sentences
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))
@@ -16,15 +16,6 @@ def test_pieces_join_to_the_text_and_sentences_have_no_white_space_at_their_ends
     pieces = split_sentences(text)
     assert "".join(pieces) == text
     assert all(piece.isspace() or piece == piece.strip() != "" for piece in pieces)
-
-
-@given(TEXTS, st.integers(min_value=1, max_value=30))
-def test_stretches_join_to_the_sentence_and_are_short_if_they_can_be_cut(text: str, limit: int) -> None:
-    sentence = text.strip()
-    pieces = split_long_sentence(sentence, len, limit)
-    assert "".join(pieces) == sentence
-    for piece in pieces:
-        assert piece.isspace() or len(piece) <= limit or len(piece.split()) == 1
 
 
 @pytest.mark.parametrize(
@@ -47,25 +38,6 @@ def test_stretches_join_to_the_sentence_and_are_short_if_they_can_be_cut(text: s
 )
 def test_text_is_cut_where_a_reader_would_cut_it(sentences: list[str]) -> None:
     assert split_sentences("".join(sentences)) == sentences
-
-
-def test_a_long_sentence_is_cut_after_commas_first() -> None:
-    assert split_long_sentence("今天下雨，我没带伞，所以湿了。", len, 10) == ["今天下雨，我没带伞，", "所以湿了。"]
-
-
-def test_a_long_clause_without_commas_is_cut_at_white_space_which_stays() -> None:
-    assert split_long_sentence("one two  three, four", len, 9) == ["one two", "  ", "three,", " ", "four"]
-
-
-def test_a_comma_within_a_number_is_no_place_to_cut() -> None:
-    assert split_long_sentence("1,000,000", len, 4) == ["1,000,000"]
-
-
-def test_stretches_stay_short_when_joined_atoms_have_more_tokens_than_their_sum() -> None:
-    def superadditive(text: str) -> int:
-        return len(text) if len(text) <= 4 else 2 * len(text)
-
-    assert split_long_sentence("a, b, c, d,", superadditive, 12) == ["a, b,", " ", "c, d,"]
 
 
 def join(*pieces: str, spaced: bool) -> str:

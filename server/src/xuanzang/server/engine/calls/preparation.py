@@ -50,7 +50,7 @@ def prepare(
         if len(text) > settings.max_content_characters:
             violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
             continue
-        segments = context.codec.split(text)
+        segments = context.codec.split(text, refuse_long=options.refuse_long_sentences)
         violations += _segment_violations(field, segments, context.codec.max_source_length)
         violations += _sentence_violations(field, segments, options)
         if violations:
@@ -127,7 +127,7 @@ def _too_costly(field: str, cost: int, limit: int) -> FieldViolation:
 def _segment_violations(field: str, segments: Iterable[Segment], limit: int) -> Iterable[FieldViolation]:
     longest = max((len(segment.source_ids) for segment in segments), default=0)
     if longest > limit:
-        unit = "source tokens in a stretch without punctuation or white space"
+        unit = "source tokens in a stretch without comma or white space, because options.refuse_long_sentences is set"
         yield _too_long(field, longest, limit, unit)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from xuanzang.server.bundles.bundle import Bundle
+from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
-from xuanzang.server.engine.text.sentences import Joiner, split_long_sentence, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, split_sentences
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
@@ -24,7 +25,10 @@ class Segment:
 
     text: str
     source_ids: tuple[int, ...]
-    """End token included; empty for white space and for characters that the tokeniser drops."""
+    """End token included; empty for text that is copied: white space, characters that the tokeniser drops, and what the
+    model cannot take and cutting would spoil."""
+    is_forced_cut: bool = False
+    """Whether the sentence was cut before it where no reader would pause, because the model takes no more."""
 
 
 class TextCodec:
@@ -63,27 +67,36 @@ class TextCodec:
         """
         return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
 
-    def split(self, text: str) -> list[Segment]:
+    def split(self, text: str, *, refuse_long: bool = False) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them.
 
         Args:
             text: Text in the source language.
+            refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
 
         Returns:
-            Segments in their order; joined, their texts are `text`. A segment has more than `max_source_length` ids if
-            it cannot be cut.
+            Segments in their order; joined, their texts are `text`. With `refuse_long` a segment may have more than
+            `max_source_length` ids.
         """
-        return [segment for part in split_sentences(text) for segment in self._segments(part)]
+        return [segment for part in split_sentences(text) for segment in self._segments(part, refuse_long=refuse_long)]
 
-    def _segments(self, part: str) -> list[Segment]:
+    def _segments(self, part: str, *, refuse_long: bool) -> list[Segment]:
         segment = self._segment(part)
         if len(segment.source_ids) <= self.max_source_length:
             return [segment]
         added = self._added
-        parts = split_long_sentence(
-            part, lambda stretch: len(self.encode(stretch)) - added, self.max_source_length - added
-        )
-        return [self._segment(part) for part in parts]
+        cut = split_at_pauses if refuse_long else split_long_sentence
+        parts = cut(part, lambda stretch: len(self.encode(stretch)) - added, self.max_source_length - added)
+        return [
+            self._stretch(part, is_forced_cut=is_forced_cut(before, part), refuse_long=refuse_long)
+            for before, part in zip([" ", *parts], parts, strict=False)
+        ]
+
+    def _stretch(self, part: str, *, is_forced_cut: bool, refuse_long: bool) -> Segment:
+        """Return a part of a long sentence, to be copied if it is too long still."""
+        segment = self._segment(part)
+        fits = refuse_long or len(segment.source_ids) <= self.max_source_length
+        return replace(segment, source_ids=segment.source_ids if fits else (), is_forced_cut=is_forced_cut)
 
     @property
     def _added(self) -> int:

@@ -1,4 +1,4 @@
-"""Sentence boundaries: text to sentences, long sentences to clauses, and translated sentences to text.
+"""Sentence boundaries: text to sentences and the white space between them, and translated sentences to text.
 
 Text is cut into white space and sentences: joined, they give the text back exactly, and no sentence starts or ends with
 white space.
@@ -7,7 +7,7 @@ white space.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 # Marks that end a sentence, and marks that may close it.
@@ -24,10 +24,6 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
-
-# Where a sentence that is too long is cut: after commas, else at white space.
-_CLAUSES = re.compile(r".*?(?:[，、]|,(?!\d))+|.+", re.DOTALL)
-_WORDS = re.compile(r"\S+\s*|\s+")
 
 
 def split_sentences(text: str) -> list[str]:
@@ -62,9 +58,9 @@ def _split_line(line: str) -> list[str]:
     for terminators in _TERMINATORS.finditer(line):
         end = _end_of_closers(line, start, terminators.end(), quotes)
         if end > start and _is_boundary(line, start, terminators, end):
-            parts += _set_space_apart(line[start:end])
+            parts += set_space_apart(line[start:end])
             start = end
-    return parts + _set_space_apart(line[start:])
+    return parts + set_space_apart(line[start:])
 
 
 def _end_of_closers(line: str, start: int, end: int, quotes: Sequence[int]) -> int:
@@ -101,56 +97,13 @@ def _is_within(line: str, start: int, period: int) -> bool:
     return word is not None and (len(word.group()) == 1 or _ABBREVIATION.fullmatch(word.group()) is not None)
 
 
-def _set_space_apart(text: str) -> list[str]:
+def set_space_apart(text: str) -> list[str]:
+    """Return text without white space at its ends, and that white space, in their order."""
     body = text.strip()
     if not body:
         return [text] if text else []
     start = text.index(body)
     return [part for part in (text[:start], body, text[start + len(body) :]) if part]
-
-
-def split_long_sentence(sentence: str, count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
-    """Cut a sentence that is too long into stretches that are not, at commas, else at white space.
-
-    Args:
-        sentence: Sentence without white space at its ends.
-        count_tokens: Counter of the source tokens of a stretch.
-        max_tokens: Maximum source tokens of a stretch.
-
-    Returns:
-        White space and stretches; joined they are `sentence`. A stretch that cannot be cut may still be too long.
-    """
-    atoms = [
-        atom
-        for clause in _CLAUSES.findall(sentence)
-        for atom in ([clause] if count_tokens(clause) <= max_tokens else _WORDS.findall(clause))
-    ]
-    stretches = _pack(atoms, count_tokens, max_tokens)
-    return [part for stretch in stretches for part in _set_space_apart(stretch)]
-
-
-def _pack(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
-    """Join neighbours into few stretches; each atom is counted once, so that the cost is linear in the text."""
-    stretches: list[list[str]] = []
-    size = max_tokens + 1
-    for atom in atoms:
-        tokens = count_tokens(atom)
-        if size + tokens > max_tokens:
-            stretches.append([])
-            size = 0
-        stretches[-1].append(atom)
-        size += tokens
-    return [part for stretch in stretches for part in _halve_until_short(stretch, count_tokens, max_tokens)]
-
-
-def _halve_until_short(atoms: Sequence[str], count_tokens: Callable[[str], int], max_tokens: int) -> list[str]:
-    # Joined atoms have, rarely, more tokens than the sum of theirs.
-    text = "".join(atoms)
-    if len(atoms) == 1 or count_tokens(text) <= max_tokens:
-        return [text]
-    middle = len(atoms) // 2
-    halves = (atoms[:middle], atoms[middle:])
-    return [part for half in halves for part in _halve_until_short(half, count_tokens, max_tokens)]
 
 
 class Joiner:
