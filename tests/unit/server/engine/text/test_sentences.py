@@ -34,6 +34,11 @@ def test_pieces_join_to_the_text_and_sentences_have_no_white_space_at_their_ends
         ["Wait... what did 'Stop!' he said mean?"],
         ["第一行", "\r\n\r\n", "第二行", "\n", "Mr.", "\n", "3."],
         ["  ", "两边有空白。", "\u3000 \n"],
+        ["-", " ", "打开文件", "\n  ", "*", " ", "保存。"],
+        ["1.", " ", "打开", "\n", "12)", " ", "保存", "\n", "①", "关闭"],
+        ["##", " ", "安装", "\n", ">", " ", "-", " ", "[x]", " ", "买牛奶"],
+        ["★★★", " ", "很好", "\n", "😀", "真开心", "❤️🎂", " ", "🙏", "\n", "谢谢🙏再见。", "🙏"],
+        ["-5 度", "\n", "1.5 公里", "\n", "#1 很好", "\n", "3.0 版", "\n", "-", " ", "-"],
     ],
 )
 def test_text_is_cut_where_a_reader_would_cut_it(sentences: list[str]) -> None:

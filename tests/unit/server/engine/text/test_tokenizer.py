@@ -173,7 +173,7 @@ def test_a_codec_reads_and_writes_through_the_tables(
 ) -> None:
     table = joint_table(processor)
     codec = TextCodec(load_bundle(with_table(table)))
-    sentence = "hello world 猫 🐈"
+    sentence = "hello world 🐈 猫"
     ids = codec.encode(sentence)
     assert [table[token_id] for token_id in ids] == [*processor.encode(sentence, out_type=str), "</s>"]
     assert codec.encode_target(sentence) == ids[:-1]

@@ -10,7 +10,7 @@ from itertools import accumulate
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
-from xuanzang.server.engine.text.sentences import Joiner, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
@@ -104,7 +104,7 @@ class TextCodec:
         return len(self._prefix_ids) + 1
 
     def _segment(self, part: str) -> Segment:
-        source_ids = () if part.isspace() else tuple(self.encode(part))
+        source_ids = () if is_copied(part) else tuple(self.encode(part))
         return Segment(text=part, source_ids=source_ids if len(source_ids) > self._added else ())
 
     def encode(self, sentence: str) -> list[int]:

@@ -17,6 +17,14 @@ _CLOSERS = frozenset("”’」』）】》〉〕］｝)]}»›")
 _WHITE_SPACE = re.compile(r"\s+")
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
+# What marks an item of a list, a heading or a quoted line, before white space. Of pictures and circled numbers none is
+# needed, and pictures may end a line, too.
+_MARKER = r"(?:[-–—*+•·●○▪◦>]|#{1,6}|\[[ xX]\]|\d{1,3}[.)])"
+_PICTURES = r"[①-⑳\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\U0001f000-\U0001faff]++"
+_IS_COPIED = re.compile(rf"{_MARKER}|{_PICTURES}|\s+")
+_MARKED = re.compile(rf"\s*(?:(?:{_MARKER}|{_PICTURES})\s+|{_PICTURES})+")
+_PICTURED = re.compile(rf"(?:{_PICTURES}|\s)++")
+
 # A period after one of these, or after an initial or a digit, is part of the sentence.
 _ABBREVIATION = re.compile(
     "mr|mrs|ms|dr|prof|sr|jr|st|vs|etc|al|approx|inc|ltd|co|corp|dept|est|fig|vol|pp|gen|gov|hon|lt|col|capt|sgt|rev"
@@ -26,8 +34,13 @@ _ABBREVIATION = re.compile(
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 
 
+def is_copied(part: str) -> bool:
+    """Return whether a part of a text stays as it is: white space, markers of lines, and pictures."""
+    return _IS_COPIED.fullmatch(part) is not None
+
+
 def split_sentences(text: str) -> list[str]:
-    """Cut text into sentences and the white space between them.
+    """Cut text into sentences, what marks or decorates lines, and the white space between them.
 
     A sentence ends at a line break, after a Chinese terminator, and after a Latin one that white space or a letter of
     another script follows, if that cannot be an abbreviation, an initial, a number, or the end of a quotation within a
@@ -37,7 +50,7 @@ def split_sentences(text: str) -> list[str]:
         text: Any text.
 
     Returns:
-        White space and sentences in their order; joined they are `text`.
+        White space, markers, pictures and sentences in their order; joined they are `text`.
     """
     parts: list[str] = []
     start = 0
@@ -51,7 +64,7 @@ def split_sentences(text: str) -> list[str]:
 
 def _split_line(line: str) -> list[str]:
     """Cut text without line breaks."""
-    parts: list[str] = []
+    parts, line, back = _ornaments(line)
     start = 0
     # Straight quotes before each position; counting them anew for each sentence would be quadratic.
     quotes = [0, *accumulate(mark == '"' for mark in line)] if '"' in line else [0] * (len(line) + 1)
@@ -60,7 +73,16 @@ def _split_line(line: str) -> list[str]:
         if end > start and _is_boundary(line, start, terminators, end):
             parts += set_space_apart(line[start:end])
             start = end
-    return parts + set_space_apart(line[start:])
+    return [*parts, *set_space_apart(line[start:]), *back]
+
+
+def _ornaments(line: str) -> tuple[list[str], str, list[str]]:
+    """Return the markers and pictures that a line begins with, its sentences, and the pictures that it ends with."""
+    marked = _MARKED.match(line)
+    front, rest = (line[: marked.end()], line[marked.end() :]) if marked else ("", line)
+    pictured = _PICTURED.match(rest[::-1])
+    end = len(rest) - (pictured.end() if pictured else 0)
+    return _IS_COPIED.findall(front), rest[:end], _IS_COPIED.findall(rest[end:])
 
 
 def _end_of_closers(line: str, start: int, end: int, quotes: Sequence[int]) -> int:
