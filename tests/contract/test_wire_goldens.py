@@ -88,6 +88,10 @@ FIELDS = {
         "finish_reason": (4, "enum"),
         "tokens": (5, "repeated message"),
     },
+    "DetectLanguageRequest": {"contents": (1, "repeated string")},
+    "DetectLanguageResponse": {"detections": (1, "repeated message")},
+    "LanguageDetection": {"languages": (1, "repeated message")},
+    "DetectedLanguage": {"language_code": (1, "string"), "confidence": (2, "float")},
     "TokenDetail": {
         "text": (1, "string"),
         "score": (2, "float"),
@@ -196,6 +200,12 @@ GOLDENS = [
         pb.StreamTranslateTextResponse(id="7", error=status_pb2.Status(code=3, message="no")),
         "0a0137 1a06 0803 12026e6f",
     ),
+    (
+        pb.DetectLanguageResponse(
+            detections=[pb.LanguageDetection(languages=[pb.DetectedLanguage(language_code="de", confidence=0.5)])]
+        ),
+        "0a0b 0a09 0a026465 150000003f",
+    ),
     (pb.ListModelsRequest(), ""),
     (
         pb.ListModelsResponse(models=[pb.Model(name="m", version="1", is_default=True, max_target_length=300)]),
@@ -249,6 +259,7 @@ def test_methods_keep_their_names_types_and_streaming() -> None:
             "TranslateTextProgressivelyResponse",
             True,
         ),
+        "DetectLanguage": ("DetectLanguageRequest", False, "DetectLanguageResponse", False),
         "ListModels": ("ListModelsRequest", False, "ListModelsResponse", False),
     }
 

@@ -86,6 +86,13 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
         self._record(context, request)
         return self.on_progressive(request, context)
 
+    def DetectLanguage(self, request: Any, context: Any) -> pb.DetectLanguageResponse:  # noqa: N802
+        self._record(context, request)
+        chinese = [pb.DetectedLanguage(language_code="zh-Hans", confidence=0.75)]
+        return pb.DetectLanguageResponse(
+            detections=[pb.LanguageDetection(languages=chinese if text == "猫" else []) for text in request.contents]
+        )
+
     def ListModels(self, request: Any, context: Any) -> pb.ListModelsResponse:  # noqa: N802
         self._record(context, request)
         return self.models

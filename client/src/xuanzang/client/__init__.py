@@ -25,6 +25,7 @@ from xuanzang.client._errors import (
 )
 from xuanzang.client._types import (
     DecodingDefaults,
+    DetectedLanguage,
     FinishReason,
     Hypothesis,
     Model,
@@ -43,6 +44,7 @@ __all__ = [
     "CallCancelledError",
     "DeadlineExceededError",
     "DecodingDefaults",
+    "DetectedLanguage",
     "FieldViolation",
     "FinishReason",
     "Hypothesis",

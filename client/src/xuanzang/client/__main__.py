@@ -14,6 +14,7 @@ from typing import IO, TextIO
 from xuanzang.client._arguments import Command, open_client, parser, translate_options
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands import Layout, read_lines, translate, translate_progressively, write_models
+from xuanzang.client._detection import detections, write_languages
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    arguments = parser(os.environ, translate=_translate, models=_models).parse_args(argv)
+    arguments = parser(os.environ, translate=_translate, models=_models, detect=_detect).parse_args(argv)
     command: Command = arguments.command
     try:
         with _warnings(), open_client(arguments) as client:
@@ -61,6 +62,13 @@ def _models(client: TranslationClient, arguments: argparse.Namespace) -> int:
     models = client.list_models()
     with _output(None) as output:
         write_models(models, as_json=arguments.json, output=output)
+    return 0
+
+
+def _detect(client: TranslationClient, arguments: argparse.Namespace) -> int:
+    texts = arguments.texts or [line.rstrip("\r") for line in read_lines(_input(arguments))]
+    with _output(None) as output:
+        write_languages(detections(client, texts), as_json=arguments.json, output=output)
     return 0
 
 

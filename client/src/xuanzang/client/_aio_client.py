@@ -17,6 +17,7 @@ from xuanzang.client._api_key import checked_key
 from xuanzang.client._progressive import aio_read_parts
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import (
+    DetectedLanguage,
     Model,
     ProgressiveTranslation,
     StreamedTranslation,
@@ -163,6 +164,30 @@ class AsyncTranslationClient:
         state = StreamState(_requests.translate_request((), **options), ordered=ordered)
         seconds = self._seconds(timeout)
         return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
+
+    async def detect_languages(
+        self, texts: Sequence[str], *, timeout: float | None = None
+    ) -> list[list[DetectedLanguage]]:
+        """Detect the languages of texts.
+
+        Args:
+            texts: Texts in any language, at most 1024; the first 1000 characters of each are looked at.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Returns:
+            For each text the languages that it may be in, likeliest first; none if nothing tells its language.
+
+        Raises:
+            TranslationError: The server refused the request, lacks the libraries, or could not be reached in time.
+            TypeError: A lone text instead of a sequence, or an element that is no str.
+        """
+        request = _requests.detection_request(texts)
+        if not request.contents:
+            return []
+        response = await self._open_calls.unary(
+            lambda stub: stub.DetectLanguage, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return _responses.detections(response, expected=len(request.contents))
 
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.

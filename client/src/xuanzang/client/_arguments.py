@@ -25,13 +25,16 @@ exit codes:
 """
 
 
-def parser(environment: Mapping[str, str], *, translate: Command, models: Command) -> argparse.ArgumentParser:
+def parser(
+    environment: Mapping[str, str], *, translate: Command, models: Command, detect: Command
+) -> argparse.ArgumentParser:
     """Build the parser.
 
     Args:
         environment: Environment variables; XUANZANG_ADDRESS is the default address.
         translate: Implementation of `xuanzang translate`.
         models: Implementation of `xuanzang models`.
+        detect: Implementation of `xuanzang detect`.
 
     Returns:
         Parser that stores the implementation of the chosen command in `command`.
@@ -49,6 +52,7 @@ def parser(environment: Mapping[str, str], *, translate: Command, models: Comman
     listing = commands.add_parser("models", help="list the models that the server offers", parents=[shared])
     listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)
+    _add_detect(commands, shared).set_defaults(command=detect)
     return top
 
 
@@ -185,6 +189,23 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
     group.add_argument("--tls-key", type=Path, metavar="PEM", help="private key of the client certificate")
     group.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate, if not the host")
     return shared
+
+
+def _add_detect(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    command = commands.add_parser(
+        "detect",
+        help="detect the language of texts",
+        description="Writes the likeliest language of each TEXT or, if none is given, of each line of a file or of "
+        "standard input, a tab, and its probability; `und` and 0 if nothing tells the language.",
+        parents=[shared],
+    )
+    source = command.add_mutually_exclusive_group()
+    source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text in any language")
+    source.add_argument("-f", "--file", metavar="FILE", help="file with one text per line; - is standard input")
+    command.add_argument("--json", action="store_true", help="write one JSON list of all likely languages per text")
+    return command
 
 
 def _add_translate(

@@ -56,6 +56,18 @@ def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.Tr
     return pb.TranslateTextProgressivelyRequest(content=text, **_shared(translate_request((), **options)))
 
 
+def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
+    """Build the request for the languages of texts.
+
+    Raises:
+        InvalidRequestError: A text cannot be written on the wire.
+        TypeError: A lone text instead of a sequence, or an element that is no str.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError("texts is a sequence of str: give a list of one for a single text")
+    return pb.DetectLanguageRequest(contents=_checked(texts, path="contents"))
+
+
 def _shared(template: pb.TranslateTextRequest) -> dict[str, Any]:
     """Return the fields that all requests share, which are all but the texts."""
     return {field.name: value for field, value in template.ListFields() if field.name != "contents"}

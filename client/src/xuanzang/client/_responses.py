@@ -8,6 +8,7 @@ from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationErr
 from xuanzang.client._status import error_from_status
 from xuanzang.client._types import (
     DecodingDefaults,
+    DetectedLanguage,
     FinishReason,
     Hypothesis,
     Model,
@@ -42,6 +43,20 @@ def progressive_translation(response: pb.TranslateTextProgressivelyResponse) -> 
     if response.HasField("translation"):
         translation = _translation(response.translation, response.model, response.model_version)
     return ProgressiveTranslation(text_delta=response.text_delta, translation=translation)
+
+
+def detections(response: pb.DetectLanguageResponse, *, expected: int) -> list[list[DetectedLanguage]]:
+    """Read the languages of texts.
+
+    Raises:
+        ServerFaultError: The number of answers is not `expected`.
+    """
+    if len(response.detections) != expected:
+        raise _fault(f"the server answered {expected} texts with {len(response.detections)} detections")
+    return [
+        [DetectedLanguage(code=each.language_code, confidence=each.confidence) for each in detection.languages]
+        for detection in response.detections
+    ]
 
 
 def models(response: pb.ListModelsResponse) -> list[Model]:

@@ -170,6 +170,16 @@ class ProgressiveTranslation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedLanguage:
+    """A language that a text may be in."""
+
+    code: str
+    """BCP-47 code; for Chinese "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    confidence: float
+    """Probability among the languages that the server tells apart, 0.1 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodingDefaults:
     """Values of the options that a request leaves out; None for those that are off or depend on the text."""
 

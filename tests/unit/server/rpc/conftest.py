@@ -18,7 +18,14 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, OverloadedError
+from xuanzang.server.engine.errors import (
+    DetectionUnavailableError,
+    FieldViolation,
+    InvalidInputError,
+    ModelNotFoundError,
+    OverloadedError,
+)
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
@@ -44,6 +51,8 @@ class FakeEngine:
         self.target_languages: list[str] = []
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
+        self.detected: list[DetectedLanguage] | None = None
+        """Languages that every text may be in; None if nothing can be detected."""
         self._changed = asyncio.Condition()
 
     def hold(self, text: str) -> asyncio.Event:
@@ -62,6 +71,11 @@ class FakeEngine:
         if model not in {"", "tiny"} or target_language not in {"", "en"}:
             raise ModelNotFoundError(f"no model named {model!r}")
         return Route(model=self.models[0], target_language="en")
+
+    async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
+        if self.detected is None:
+            raise DetectionUnavailableError("languages are not detected here")
+        return [self.detected for _ in texts]
 
     def require_time(self, caller: str, seconds: float) -> None:
         if seconds < self.needed_seconds:

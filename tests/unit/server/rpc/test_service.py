@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Serve = Any
@@ -158,6 +159,20 @@ async def test_an_open_stream_gets_its_answers_and_then_unavailable_at_the_close
         assert answer.translation.hypotheses[0].text == "A"
         assert await call.code() == grpc.StatusCode.UNAVAILABLE
         await served.rpc.join()
+
+
+async def test_languages_are_detected_for_each_text_or_the_call_is_unimplemented(serve: Serve) -> None:
+    async with serve() as served:
+        request = pb.DetectLanguageRequest(contents=["a", "b"])
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await served.stub.DetectLanguage(request)
+        assert refusal.value.code() == grpc.StatusCode.UNIMPLEMENTED
+        served.engine.detected = [DetectedLanguage(code="de", confidence=0.75)]
+        response = await served.stub.DetectLanguage(request)
+        with pytest.raises(grpc.aio.AioRpcError, match="1 to 1024 elements, has 1025"):
+            await served.stub.DetectLanguage(pb.DetectLanguageRequest(contents=["a"] * 1025))
+    german = pb.LanguageDetection(languages=[pb.DetectedLanguage(language_code="de", confidence=0.75)])
+    assert response == pb.DetectLanguageResponse(detections=[german, german])
 
 
 async def test_models_are_listed_with_their_defaults(serve: Serve) -> None:

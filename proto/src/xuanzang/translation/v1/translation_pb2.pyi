@@ -282,6 +282,88 @@ class TranslateTextProgressivelyResponse(google.protobuf.message.Message):
 global___TranslateTextProgressivelyResponse = TranslateTextProgressivelyResponse
 
 @typing.final
+class DetectLanguageRequest(google.protobuf.message.Message):
+    """Request for the languages of texts."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTENTS_FIELD_NUMBER: builtins.int
+    @property
+    def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Texts in any language, 1 to 1024. The first 1000 characters of each are looked at."""
+
+    def __init__(
+        self,
+        *,
+        contents: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["contents", b"contents"]) -> None: ...
+
+global___DetectLanguageRequest = DetectLanguageRequest
+
+@typing.final
+class DetectLanguageResponse(google.protobuf.message.Message):
+    """The languages of the texts of a request."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    DETECTIONS_FIELD_NUMBER: builtins.int
+    @property
+    def detections(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___LanguageDetection]:
+        """One per element of `contents`, in the same order."""
+
+    def __init__(
+        self,
+        *,
+        detections: collections.abc.Iterable[global___LanguageDetection] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detections", b"detections"]) -> None: ...
+
+global___DetectLanguageResponse = DetectLanguageResponse
+
+@typing.final
+class LanguageDetection(google.protobuf.message.Message):
+    """The languages that one text may be in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGES_FIELD_NUMBER: builtins.int
+    @property
+    def languages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DetectedLanguage]:
+        """Likeliest first, at most 5. Empty if nothing in the text tells its language, as in one without letters."""
+
+    def __init__(
+        self,
+        *,
+        languages: collections.abc.Iterable[global___DetectedLanguage] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["languages", b"languages"]) -> None: ...
+
+global___LanguageDetection = LanguageDetection
+
+@typing.final
+class DetectedLanguage(google.protobuf.message.Message):
+    """A language that a text may be in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    CONFIDENCE_FIELD_NUMBER: builtins.int
+    language_code: builtins.str
+    """BCP-47 code, such as "de". Chinese is "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    confidence: builtins.float
+    """Probability that it is this one of the languages that the server tells apart, 0.1 to 1."""
+    def __init__(
+        self,
+        *,
+        language_code: builtins.str = ...,
+        confidence: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "language_code", b"language_code"]) -> None: ...
+
+global___DetectedLanguage = DetectedLanguage
+
+@typing.final
 class ListModelsRequest(google.protobuf.message.Message):
     """Request for the models being served."""
 

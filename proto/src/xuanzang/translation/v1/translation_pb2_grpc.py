@@ -56,6 +56,11 @@ class TranslationServiceStub(object):
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.FromString,
                 _registered_method=True)
+        self.DetectLanguage = channel.unary_unary(
+                '/xuanzang.translation.v1.TranslationService/DetectLanguage',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageResponse.FromString,
+                _registered_method=True)
         self.ListModels = channel.unary_unary(
                 '/xuanzang.translation.v1.TranslationService/ListModels',
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsRequest.SerializeToString,
@@ -95,6 +100,13 @@ class TranslationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DetectLanguage(self, request, context):
+        """Detects the languages of up to 1024 texts. UNIMPLEMENTED if the server lacks the libraries for it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListModels(self, request, context):
         """Lists the models that are being served.
         """
@@ -119,6 +131,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.TranslateTextProgressively,
                     request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.FromString,
                     response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.SerializeToString,
+            ),
+            'DetectLanguage': grpc.unary_unary_rpc_method_handler(
+                    servicer.DetectLanguage,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageResponse.SerializeToString,
             ),
             'ListModels': grpc.unary_unary_rpc_method_handler(
                     servicer.ListModels,
@@ -214,6 +231,33 @@ class TranslationService(object):
             '/xuanzang.translation.v1.TranslationService/TranslateTextProgressively',
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.SerializeToString,
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DetectLanguage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/DetectLanguage',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageResponse.FromString,
             options,
             channel_credentials,
             insecure,

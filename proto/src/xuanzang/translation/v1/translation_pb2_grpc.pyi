@@ -48,6 +48,12 @@ class TranslationServiceStub:
     ]
     """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
 
+    DetectLanguage: grpc.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.DetectLanguageRequest,
+        xuanzang.translation.v1.translation_pb2.DetectLanguageResponse,
+    ]
+    """Detects the languages of up to 1024 texts. UNIMPLEMENTED if the server lacks the libraries for it."""
+
     ListModels: grpc.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.ListModelsRequest,
         xuanzang.translation.v1.translation_pb2.ListModelsResponse,
@@ -83,6 +89,12 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse,
     ]
     """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+
+    DetectLanguage: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.DetectLanguageRequest,
+        xuanzang.translation.v1.translation_pb2.DetectLanguageResponse,
+    ]
+    """Detects the languages of up to 1024 texts. UNIMPLEMENTED if the server lacks the libraries for it."""
 
     ListModels: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.ListModelsRequest,
@@ -125,6 +137,14 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse]]:
         """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+
+    @abc.abstractmethod
+    def DetectLanguage(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.DetectLanguageRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.translation.v1.translation_pb2.DetectLanguageResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.DetectLanguageResponse]]:
+        """Detects the languages of up to 1024 texts. UNIMPLEMENTED if the server lacks the libraries for it."""
 
     @abc.abstractmethod
     def ListModels(

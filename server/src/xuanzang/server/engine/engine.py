@@ -10,12 +10,13 @@ from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
+from functools import partial
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
-from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
+from xuanzang.server.engine.errors import DetectionUnavailableError, DrainingError, ModelNotFoundError
 from xuanzang.server.engine.hardware import memory_limit, usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
@@ -29,6 +30,8 @@ from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.text import language_detection
+from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
 from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 
@@ -85,6 +88,7 @@ class Engine:
             provider=self._provider,
         )
         """The models, and their changes while others are served."""
+        self._detector: LanguageDetector | None = None
         self._watching: asyncio.Task[None] | None = None
         self._draining = False
         self._active = 0
@@ -115,6 +119,27 @@ class Engine:
             self.models, model=model, source_language=source_language, target_language=target_language
         )
 
+    async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
+        """Detect the languages of texts.
+
+        Args:
+            texts: Texts in any language.
+
+        Returns:
+            For each text the languages that it may be in, likeliest first.
+
+        Raises:
+            DetectionUnavailableError: The engine has no detector.
+        """
+        detector = self._detector
+        if detector is None:
+            raise DetectionUnavailableError(
+                "languages are not detected: the server lacks the extra `detection`, or its setting is off"
+            )
+        known = {code.partition("-")[0] for model in self.models for code in model.source_languages}
+        detect = partial(detector.detect, languages=known)
+        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, lambda: list(map(detect, texts)))
+
     async def start(self) -> None:
         """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
 
@@ -125,6 +150,8 @@ class Engine:
         log_kernels(kernels)
         self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
         self._metrics.memory_limit_bytes.set(memory_limit())
+        if self._settings.detection and language_detection.is_installed():
+            self._detector = await asyncio.to_thread(language_detection.open_detector)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)

@@ -1,12 +1,13 @@
 """Errors of the engine, for the caller to map to its own codes.
 
 EngineError
-├── InvalidInputError       the caller must change the input
-├── ModelNotFoundError      no served model fits
-├── ModelStateError         the state of a model does not allow its change
-├── OverloadedError         the queue is full: try again later
-├── DrainingError           the engine is stopping: try another server
-└── DeadlineExceededError   the deadline has passed
+├── InvalidInputError          the caller must change the input
+├── ModelNotFoundError         no served model fits
+├── DetectionUnavailableError  languages cannot be detected here
+├── ModelStateError            the state of a model does not allow its change
+├── OverloadedError            the queue is full: try again later
+├── DrainingError              the engine is stopping: try another server
+└── DeadlineExceededError      the deadline has passed
 """
 
 from __future__ import annotations
@@ -48,6 +49,10 @@ class ModelNotFoundError(EngineError):
 
 class ModelStateError(EngineError):
     """The state of a model, or of its folder, does not allow what is asked; the message says why."""
+
+
+class DetectionUnavailableError(EngineError):
+    """The libraries that detect languages are not installed, or a setting turns them off."""
 
 
 class OverloadedError(EngineError):

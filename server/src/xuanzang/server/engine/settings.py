@@ -47,6 +47,11 @@ class EngineSettings(BaseModel):
         default="",
         description="Models to decode with the shortlists of their bundles, as zh-en,en-zh; * for those that have one.",
     )
+    detection: bool = Field(
+        default=True,
+        description="Whether languages are detected, if the libraries of the extra `detection` are installed; they "
+        "take a second at the start and 80 MB.",
+    )
     max_batch_sentences: int = Field(
         default=32, ge=1, le=1024, description="Maximum sentences decoded together by one worker."
     )

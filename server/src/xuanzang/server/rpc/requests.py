@@ -46,10 +46,7 @@ def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve) -> Tr
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
-    violations = []
-    if not 1 <= len(request.contents) <= MAX_CONTENTS:
-        description = f"must have 1 to {MAX_CONTENTS} elements, has {len(request.contents)}"
-        violations.append(FieldViolation(field="contents", description=description))
+    violations = _contents_violations(request)
     return _read(request, texts=tuple(request.contents), violations=violations, resolve=resolve)
 
 
@@ -92,6 +89,23 @@ def read_progressive_request(request: pb.TranslateTextProgressivelyRequest, reso
     return _read(request, texts=(request.content,), violations=[], resolve=resolve)
 
 
+def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
+    """Check a request for the languages of texts.
+
+    Args:
+        request: Message of the caller.
+
+    Returns:
+        The texts.
+
+    Raises:
+        InvalidInputError: There are none, or too many.
+    """
+    if violations := _contents_violations(request):
+        raise InvalidInputError(violations)
+    return tuple(request.contents)
+
+
 def for_single_text(error: InvalidInputError) -> InvalidInputError:
     """Rename the field of an engine's error to that of messages with a single text.
 
@@ -107,6 +121,13 @@ def for_single_text(error: InvalidInputError) -> InvalidInputError:
         )
         for fault in error.violations
     )
+
+
+def _contents_violations(request: pb.TranslateTextRequest | pb.DetectLanguageRequest) -> list[FieldViolation]:
+    if 1 <= len(request.contents) <= MAX_CONTENTS:
+        return []
+    description = f"must have 1 to {MAX_CONTENTS} elements, has {len(request.contents)}"
+    return [FieldViolation(field="contents", description=description)]
 
 
 def _read(

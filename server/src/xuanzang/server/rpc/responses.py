@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
 from xuanzang.server.rpc.requests import TranslationRequest
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -80,6 +81,20 @@ def last_progressive_response(
     )
 
 
+def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.DetectLanguageResponse:
+    """Answer a request for the languages of texts.
+
+    Args:
+        detections: Languages of each text, likeliest first.
+
+    Returns:
+        The response message.
+    """
+    return pb.DetectLanguageResponse(
+        detections=[pb.LanguageDetection(languages=map(_detected_language, languages)) for languages in detections]
+    )
+
+
 def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
     """List the models being served.
 
@@ -106,6 +121,10 @@ def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) 
             for hypothesis in hypotheses
         ]
     )
+
+
+def _detected_language(language: DetectedLanguage) -> pb.DetectedLanguage:
+    return pb.DetectedLanguage(language_code=language.code, confidence=language.confidence)
 
 
 def _token_detail(token: TokenDetail) -> pb.TokenDetail:

@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, InvalidInputError
+from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of
 from xuanzang.server.rpc.gate import RpcGate
@@ -19,7 +20,7 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
-    """The four RPCs of `xuanzang.translation.v1`, served by an engine."""
+    """The five RPCs of `xuanzang.translation.v1`, served by an engine."""
 
     def __init__(self, engine: Engine, gate: RpcGate, *, max_stream_texts: int) -> None:
         self._engine = engine
@@ -90,6 +91,14 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                             yield responses.last_progressive_response(checked, part, sent=sent)
         except InvalidInputError as error:
             raise requests.for_single_text(error) from None
+
+    @override
+    async def DetectLanguage(self, request: pb.DetectLanguageRequest, context: Context) -> pb.DetectLanguageResponse:
+        """Detect the languages of texts."""
+        caller = caller_of(context)
+        texts = requests.read_detection_request(request)
+        with caller.charged([text[:MAX_READ_CHARACTERS] for text in texts]):
+            return responses.detection_response(await self._engine.detect_languages(texts))
 
     @override
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:

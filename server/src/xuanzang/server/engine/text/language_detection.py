@@ -1,0 +1,104 @@
+"""Detection of the language of a text, with the libraries of the extra `detection`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+MAX_READ_CHARACTERS = 1000
+"""Characters of a text that are looked at; more would change no answer."""
+
+# Languages that are told apart, besides those of the models: the most written ones. Each more takes probability from
+# the others, most of all in texts of one word.
+_COMMON = frozenset(
+    (
+        *("ar", "bg", "bn", "ca", "cs", "da", "de", "el", "en", "es", "et", "fa", "fi", "fr", "gu", "he", "hi", "hr"),
+        *("hu", "hy", "id", "it", "ja", "ka", "kk", "km", "kn", "ko", "lo", "lt", "lv", "ml", "mn", "mr", "ms", "my"),
+        *("ne", "nl", "no", "pa", "pl", "pt", "ro", "ru", "si", "sk", "sl", "sq", "sr", "sv", "sw", "ta", "te", "th"),
+        *("tl", "tr", "uk", "ur", "uz", "vi", "zh"),
+    )
+)
+# Labels of the library that are written languages only as a part of another one.
+_PART_OF = {"yue": "zh", "wuu": "zh", "nb": "no", "nn": "no"}
+_MIN_CONFIDENCE = 0.1
+_MAX_LANGUAGES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedLanguage:
+    """A language that a text may be in."""
+
+    code: str
+    """BCP-47 code, such as "de"; for Chinese "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    confidence: float
+    """Probability among the languages that are told apart, 0 to 1."""
+
+
+Rank: TypeAlias = Callable[[str], Iterable[tuple[str, float]]]
+"""Classifier: text to languages with their probabilities; equal ones if it knows nothing."""
+
+
+class LanguageDetector:
+    """Finds the languages that texts may be in. Immutable, so threads may share it."""
+
+    def __init__(self, rank: Rank, chinese: Callable[[str], str]) -> None:
+        """Make a detector of a classifier; `open_detector` has one.
+
+        Args:
+            rank: Classifier.
+            chinese: Function that returns the code of Chinese text.
+        """
+        self._rank = rank
+        self._chinese = chinese
+
+    def detect(self, text: str, languages: Iterable[str] = ()) -> list[DetectedLanguage]:
+        """Find the languages that a text may be in.
+
+        Args:
+            text: Any text; only its beginning counts.
+            languages: Primary subtags to tell apart besides the most written languages.
+
+        Returns:
+            Languages, likeliest first; none if the text has no letters, or none that say anything.
+        """
+        beginning = text[:MAX_READ_CHARACTERS]
+        if not any(map(str.isalpha, beginning)):
+            return []
+        likely = self._probabilities(beginning, _COMMON.union(languages))
+        ordered = sorted(likely.items(), key=lambda item: (-item[1], item[0]))
+        return [
+            DetectedLanguage(code=self._chinese(beginning) if code == "zh" else code, confidence=probability)
+            for code, probability in ordered[:_MAX_LANGUAGES]
+            if probability >= _MIN_CONFIDENCE
+        ]
+
+    def _probabilities(self, text: str, languages: Collection[str]) -> dict[str, float]:
+        """Return the probabilities among some languages, which sum to 1."""
+        likely: dict[str, float] = {}
+        for label, probability in self._rank(text):
+            language = _PART_OF.get(label, label)
+            if language in languages:
+                likely[language] = likely.get(language, 0.0) + probability
+        total = sum(likely.values())
+        return {language: probability / total for language, probability in likely.items()}
+
+
+def is_installed() -> bool:
+    """Return whether the libraries of the extra `detection` are there."""
+    return all(importlib.util.find_spec(name) for name in ("py3langid", "hanzidentifier"))
+
+
+def open_detector() -> LanguageDetector:
+    """Read the classifier, which takes a second and 80 MB.
+
+    Raises:
+        ImportError: The extra `detection` is not installed.
+    """
+    import hanzidentifier  # noqa: PLC0415 - an extra
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415
+
+    scripts = {hanzidentifier.SIMPLIFIED: "zh-Hans", hanzidentifier.TRADITIONAL: "zh-Hant"}
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return LanguageDetector(identifier.rank, lambda text: scripts.get(hanzidentifier.identify(text), "zh"))

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xuanzang.server.engine.text.language_detection import LanguageDetector, is_installed, open_detector
+
+pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
+
+
+@pytest.fixture(scope="module")
+def detector() -> LanguageDetector:
+    return open_detector()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("今天天气很好，我们去公园吧。", "zh-Hans"),
+        ("今天天氣很好，我們去公園吧。", "zh-Hant"),
+        ("你好", "zh"),
+        ("今日はいい天気ですね。", "ja"),
+        ("오늘은 날씨가 좋아요.", "ko"),
+        ("The weather is fine today, let us go to the park.", "en"),
+        ("Heute ist das Wetter sehr schön.", "de"),
+        ("Il fait très beau aujourd'hui.", "fr"),
+        ("Сегодня прекрасная погода.", "ru"),
+        ("我在用 Python 写一个程序。", "zh-Hans"),
+    ],
+)
+def test_the_likeliest_language_of_a_sentence_is_its_own(detector: LanguageDetector, text: str, code: str) -> None:
+    best = detector.detect(text)[0]
+    assert best.code == code
+    assert best.confidence > 0.5
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12345", "😀!?", "OK"])
+def test_what_tells_nothing_has_no_language(detector: LanguageDetector, text: str) -> None:
+    assert detector.detect(text) == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(text=st.text())
+def test_probabilities_are_ordered_and_at_most_1_together(detector: LanguageDetector, text: str) -> None:
+    confidences = [each.confidence for each in detector.detect(text)]
+    assert sum(confidences) <= 1 + 1e-6
+    assert confidences == sorted(confidences, reverse=True)
+    assert all(confidence >= 0.1 for confidence in confidences)
+
+
+def test_rare_languages_are_told_apart_if_a_model_has_them(detector: LanguageDetector) -> None:
+    text = "Mae'r tywydd yn braf iawn heddiw, beth am fynd i'r parc."
+    assert detector.detect(text, languages=["cy"])[0].code == "cy"
+    assert "cy" not in [each.code for each in detector.detect(text)]
