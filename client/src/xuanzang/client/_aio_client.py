@@ -14,7 +14,9 @@ from xuanzang.client import _channel, _requests, _responses
 from xuanzang.client._aio_calls import AsyncCalls
 from xuanzang.client._aio_stream import AsyncStream
 from xuanzang.client._api_key import checked_key
-from xuanzang.client._progressive import aio_read_parts
+from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._progressive import aio_read_parts, whole
+from xuanzang.client._replay import Replay, compared
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import (
     Model,
@@ -104,7 +106,7 @@ class AsyncTranslationClient:
         response = await self._open_calls.unary(
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.translations(response, expected=len(request.contents))
+        return _responses.translations(response, request)
 
     async def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -164,6 +166,22 @@ class AsyncTranslationClient:
         seconds = self._seconds(timeout)
         return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
+    async def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
+        """Send the requests of a capsule again and compare the answers with the recorded ones.
+
+        Args:
+            capsule: Capsule, as `Capsule.read` returns it.
+            timeout: Time limit of each call in seconds; None: the client's.
+
+        Returns:
+            One comparison for each request.
+
+        Raises:
+            TranslationError: The server refused a request, such as one for a model that it does not have, failed or
+                could not be reached in time.
+        """
+        return [compared(each, await self._repeat(each, self._seconds(timeout))) for each in capsule.exchanges]
+
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.
 
@@ -175,6 +193,16 @@ class AsyncTranslationClient:
             lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
         return _responses.models(response)
+
+    async def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
+        request, recorded = messages(exchange)
+        if recorded.provenance.method == PROGRESSIVE_METHOD:
+            parts = aio_read_parts(self._open_calls, _requests.progressively(request), timeout=seconds)
+            return whole([part async for part in parts])
+        response = await self._open_calls.unary(
+            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
+        )
+        return _responses.translations(response, request)[0]
 
     @property
     def _open_calls(self) -> AsyncCalls:

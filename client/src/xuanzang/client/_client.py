@@ -11,7 +11,9 @@ import grpc
 from xuanzang.client import _channel, _requests, _responses
 from xuanzang.client._api_key import checked_key
 from xuanzang.client._calls import BlockingCalls
-from xuanzang.client._progressive import read_parts
+from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._progressive import read_parts, whole
+from xuanzang.client._replay import Replay, compared
 from xuanzang.client._stream import BlockingStream
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import (
@@ -102,7 +104,7 @@ class TranslationClient:
         response = self._open_calls.unary(
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.translations(response, expected=len(request.contents))
+        return _responses.translations(response, request)
 
     def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -162,6 +164,22 @@ class TranslationClient:
         seconds = self._seconds(timeout)
         return BlockingStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
+    def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
+        """Send the requests of a capsule again and compare the answers with the recorded ones.
+
+        Args:
+            capsule: Capsule, as `Capsule.read` returns it.
+            timeout: Time limit of each call in seconds; None: the client's.
+
+        Returns:
+            One comparison for each request.
+
+        Raises:
+            TranslationError: The server refused a request, such as one for a model that it does not have, failed or
+                could not be reached in time.
+        """
+        return [compared(each, self._repeat(each, self._seconds(timeout))) for each in capsule.exchanges]
+
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.
 
@@ -173,6 +191,16 @@ class TranslationClient:
             lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
         return _responses.models(response)
+
+    def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
+        request, recorded = messages(exchange)
+        if recorded.provenance.method == PROGRESSIVE_METHOD:
+            parts = read_parts(self._open_calls, _requests.progressively(request), timeout=seconds)
+            return whole(parts)
+        response = self._open_calls.unary(
+            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
+        )
+        return _responses.translations(response, request)[0]
 
     @property
     def _open_calls(self) -> BlockingCalls:
