@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveOptions:
-    """Options of the search that were in effect; as keyword arguments, those that are not None repeat it."""
+    """Options of the search that were in effect; texts among them are not repeated."""
 
     beam_size: int
     num_hypotheses: int
@@ -23,8 +23,6 @@ class EffectiveOptions:
     coverage_penalty: float
     repetition_penalty: float
     no_repeat_ngram_size: int
-    target_prefix: str
-    suppressed_texts: tuple[str, ...]
     sampling: SamplingOptions | None
     """Settings of the draws, with the seed in use, whoever chose it; None: nothing was drawn."""
     return_alternatives: bool
@@ -41,8 +39,8 @@ class SentenceProvenance:
     worker: int
     """Number of the server's worker, counted from 0."""
     batch_sentences: int
-    """Sentences of all callers that the worker decoded when this one joined, itself included; no answer depends on
-    them."""
+    """Sentences of all callers that the worker decoded with the model when this one had joined, itself included; no
+    answer depends on them."""
     queue_milliseconds: float
     """Wait in the queue."""
     encode_milliseconds: float

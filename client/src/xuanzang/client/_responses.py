@@ -149,7 +149,6 @@ def _effective(message: pb.DecodingOptions) -> EffectiveOptions:
     sampling = message.sampling
     given = {name: getattr(message, name) for name in _names(EffectiveOptions)} | {
         "max_target_length": message.max_target_length if message.HasField("max_target_length") else None,
-        "suppressed_texts": tuple(message.suppressed_texts),
         "sampling": SamplingOptions(**{name: getattr(sampling, name) for name in _names(SamplingOptions)})
         if message.HasField("sampling")
         else None,

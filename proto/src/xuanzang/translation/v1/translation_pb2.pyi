@@ -642,7 +642,8 @@ class Provenance(google.protobuf.message.Message):
     @property
     def options(self) -> global___DecodingOptions:
         """Options in effect: those of the request, the model's defaults for those left unset, and the seed that was drawn.
-        `max_target_length` is unset where it depends on the sentence; `sentences` has it.
+        `max_target_length` is unset where it depends on the sentence; `sentences` has it. `target_prefix` and
+        `suppressed_texts` are not repeated.
         """
 
     @property
@@ -694,8 +695,8 @@ class SentenceProvenance(google.protobuf.message.Message):
     worker: builtins.int
     """Number of the worker that searched it, counted from 0."""
     batch_sentences: builtins.int
-    """Sentences of all callers that the worker decoded when this one joined them, itself included. At least 1. The answer
-    does not depend on them.
+    """Sentences of all callers that the worker decoded with the model when this one had joined them, itself included. At
+    least 1. The answer does not depend on them.
     """
     queue_milliseconds: builtins.float
     """Wait in the queue, milliseconds."""

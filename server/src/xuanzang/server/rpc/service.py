@@ -14,6 +14,7 @@ from xuanzang.server.engine.errors import EngineError, InvalidInputError
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of
 from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.provenance import ProvenanceRecorder
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -31,6 +32,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translate many texts and answer when all are done."""
         caller = caller_of(context)
         checked = requests.read_unary_request(request, caller.limited(self._engine.resolve))
+        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
         with caller.charged(checked.texts):
             translations = await self._engine.translate(
                 checked.texts,
@@ -40,8 +42,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 caller=caller.name,
                 target_language=checked.target_language,
                 hold_sentences=caller.hold_sentences,
+                journal=recorder.journal,
             )
-        return responses.unary_response(checked, translations)
+        return responses.unary_response(checked, translations, recorder)
 
     @override
     async def StreamTranslateText(  # type: ignore[override]  # it writes its answers, in any order
@@ -69,6 +72,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translate a text and send each part of it as soon as the search is certain of it."""
         caller = caller_of(context)
         checked = requests.read_progressive_request(request, caller.limited(self._engine.resolve))
+        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
         parts = self._engine.translate_progressively(
             checked.texts[0],
             model=checked.model,
@@ -77,6 +81,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             caller=caller.name,
             target_language=checked.target_language,
             hold_sentences=caller.hold_sentences,
+            journal=recorder.journal,
         )
         sent = 0
         try:
@@ -87,7 +92,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                             sent += len(part)
                             yield pb.TranslateTextProgressivelyResponse(text_delta=part)
                         else:
-                            yield responses.last_progressive_response(checked, part, sent=sent)
+                            yield responses.last_progressive_response(checked, part, recorder, sent=sent)
         except InvalidInputError as error:
             raise requests.for_single_text(error) from None
 
@@ -120,6 +125,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> pb.StreamTranslateTextResponse:
         caller = stream.caller
         checked = requests.read_stream_request(request, caller.limited(self._engine.resolve))
+        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
         with caller.charged(checked.texts):
             [hypotheses] = await self._engine.translate(
                 checked.texts,
@@ -129,8 +135,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 caller=caller.name,
                 target_language=checked.target_language,
                 hold_sentences=caller.hold_sentences,
+                journal=recorder.journal,
             )
-        return responses.stream_response(request.id, checked, hypotheses)
+        return responses.stream_response(request.id, checked, hypotheses, recorder)
 
 
 class _Stream:

@@ -38,6 +38,7 @@ class _RunningSentence:
             worker=worker,
             batch_size=self.batch_size,
             steps=step - self.joined_step,
+            searches=1 + (self.first_step > self.joined_step),
         )
 
 

@@ -22,3 +22,5 @@ class SentenceTimeline:
     """Sentences of the model that the worker decoded when it had joined, itself counted."""
     steps: int
     """Decoder steps, those of a discarded repetition counted."""
+    searches: int = 1
+    """Searches made: 2 if the first one found a repetition."""
