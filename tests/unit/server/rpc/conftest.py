@@ -17,15 +17,25 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, OverloadedError
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import (
+    DecodingOptions,
+    FinishReason,
+    HoldSentences,
+    Hypothesis,
+    Route,
+    Runtime,
+    ServedModel,
+)
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
 from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
+RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")
 LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_texts=4)
 
 
@@ -42,6 +52,7 @@ class FakeEngine:
         self.options: list[DecodingOptions] = []
         self.callers: list[str] = []
         self.target_languages: list[str] = []
+        self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
         self._changed = asyncio.Condition()
@@ -77,6 +88,7 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        journal: Journal | None = None,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
@@ -95,6 +107,7 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        journal: Journal | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cached_property
 from importlib.metadata import version
 
 from xuanzang.server.engine.calls.journal import Journal, SearchRecord
@@ -43,6 +44,13 @@ class ProvenanceRecorder:
         """
         if self.journal is None:
             return None
+        message = pb.Provenance(sentences=map(_sentence, self.journal.of_text(text_index)))
+        message.MergeFrom(self._shared)
+        return message
+
+    @cached_property
+    def _shared(self) -> pb.Provenance:
+        """What all texts of the request have in common."""
         request, runtime = self._request, self._runtime
         return pb.Provenance(
             method=self._method,
@@ -58,7 +66,6 @@ class ProvenanceRecorder:
             server_version=_SERVER_VERSION,
             onnxruntime_version=runtime.onnxruntime_version,
             options=effective_options(request.options, return_scores=request.return_scores),
-            sentences=map(_sentence, self.journal.of_text(text_index)),
         )
 
 
