@@ -52,6 +52,7 @@ class FakeEngine:
         self.options: list[DecodingOptions] = []
         self.callers: list[str] = []
         self.target_languages: list[str] = []
+        self.journals: list[Journal | None] = []
         self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
@@ -94,6 +95,7 @@ class FakeEngine:
         self.options.append(options)
         self.callers.append(caller)
         self.target_languages.append(target_language)
+        self.journals.append(journal)
         with hold_sentences(len(texts)):
             return [[await self._translate(text)] for text in texts]
 
