@@ -15,6 +15,7 @@ from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.usage import Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -33,7 +34,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         caller = caller_of(context)
         checked = requests.read_unary_request(request, caller.limited(self._engine.resolve))
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
-        with caller.charged(checked.texts):
+        usage = Usage(caller)
+        with usage.charged(checked.texts) as used:
             translations = await self._engine.translate(
                 checked.texts,
                 model=checked.model,
@@ -41,9 +43,10 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 deadline=deadline_of(context),
                 caller=caller.name,
                 target_language=checked.target_language,
-                hold_sentences=caller.hold_sentences,
+                hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
             )
+        usage.send(context)
         return responses.unary_response(checked, translations, recorder)
 
     @override
@@ -64,6 +67,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             raise asyncio.CancelledError
         if ended_by is not None:
             raise ended_by
+        stream.usage.send(context)
 
     @override
     async def TranslateTextProgressively(
@@ -73,19 +77,20 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         caller = caller_of(context)
         checked = requests.read_progressive_request(request, caller.limited(self._engine.resolve))
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
-        parts = self._engine.translate_progressively(
-            checked.texts[0],
-            model=checked.model,
-            options=checked.options,
-            deadline=deadline_of(context),
-            caller=caller.name,
-            target_language=checked.target_language,
-            hold_sentences=caller.hold_sentences,
-            journal=recorder.journal,
-        )
+        usage = Usage(caller)
         sent = 0
         try:
-            with caller.charged(checked.texts):
+            with usage.charged(checked.texts) as used:
+                parts = self._engine.translate_progressively(
+                    checked.texts[0],
+                    model=checked.model,
+                    options=checked.options,
+                    deadline=deadline_of(context),
+                    caller=caller.name,
+                    target_language=checked.target_language,
+                    hold_sentences=used.hold_sentences,
+                    journal=recorder.journal,
+                )
                 async with aclosing(parts):
                     async for part in parts:
                         if isinstance(part, str):
@@ -93,6 +98,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                             yield pb.TranslateTextProgressivelyResponse(text_delta=part)
                         else:
                             yield responses.last_progressive_response(checked, part, recorder, sent=sent)
+            usage.send(context)
         except InvalidInputError as error:
             raise requests.for_single_text(error) from None
 
@@ -126,7 +132,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         caller = stream.caller
         checked = requests.read_stream_request(request, caller.limited(self._engine.resolve))
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
-        with caller.charged(checked.texts):
+        with stream.usage.charged(checked.texts) as used:
             [hypotheses] = await self._engine.translate(
                 checked.texts,
                 model=checked.model,
@@ -134,7 +140,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 deadline=deadline_of(stream.context),
                 caller=caller.name,
                 target_language=checked.target_language,
-                hold_sentences=caller.hold_sentences,
+                hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
             )
         return responses.stream_response(request.id, checked, hypotheses, recorder)
@@ -146,6 +152,7 @@ class _Stream:
     def __init__(self, context: Context, max_texts: int) -> None:
         self.context = context
         self.caller = caller_of(context)
+        self.usage = Usage(self.caller)
         self.permits = asyncio.Semaphore(max_texts)
         self.caller_gone = False
         self._write_lock = asyncio.Lock()
