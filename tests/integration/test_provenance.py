@@ -15,6 +15,7 @@ from xuanzang.client import (
     SamplingOptions,
     Translation,
     TranslationClient,
+    Usage,
 )
 from xuanzang.kernels import supported_isas
 
@@ -127,3 +128,11 @@ async def test_a_replay_needs_the_version_of_the_model(client: AsyncTranslationC
     moved = dataclasses.replace(exchange, request=exchange.request.replace(b"tiny/1", b"tiny/7"))
     with pytest.raises(ModelNotFoundError, match="tiny/7"):
         await client.replay(Capsule(exchanges=(moved,)))
+
+
+async def test_a_call_reports_its_characters_and_sentences(running: Any) -> None:
+    seen: list[Usage] = []
+    async with AsyncTranslationClient(running.address, on_usage=seen.append) as client:
+        await client.translate(TEXTS)
+        assert len([item async for item in client.translate_stream(TEXTS)]) == len(TEXTS)
+    assert seen == [Usage(characters=sum(map(len, TEXTS)), sentences=4)] * 2

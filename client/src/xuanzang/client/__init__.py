@@ -39,6 +39,7 @@ from xuanzang.client._types import (
     TranslateOptions,
     Translation,
 )
+from xuanzang.client._usage import Usage
 
 __all__ = [
     "AccessDeniedError",
@@ -72,4 +73,5 @@ __all__ = [
     "Translation",
     "TranslationClient",
     "TranslationError",
+    "Usage",
 ]

@@ -26,6 +26,7 @@ from xuanzang.client._types import (
     TranslateOptions,
     Translation,
 )
+from xuanzang.client._usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -46,6 +47,7 @@ class AsyncTranslationClient:
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
+        on_usage: Receiver of what each call has used, called by the task that waits for the answer.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -62,6 +64,7 @@ class AsyncTranslationClient:
         api_key: str | None = None,
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -70,6 +73,7 @@ class AsyncTranslationClient:
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
         self._calls = AsyncCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        self._calls.on_usage = on_usage
 
     async def __aenter__(self) -> Self:
         return self

@@ -24,6 +24,7 @@ from xuanzang.client._types import (
     TranslateOptions,
     Translation,
 )
+from xuanzang.client._usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -44,6 +45,7 @@ class TranslationClient:
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
+        on_usage: Receiver of what each call has used, called by the thread that waits for the answer.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -60,6 +62,7 @@ class TranslationClient:
         api_key: str | None = None,
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -68,6 +71,7 @@ class TranslationClient:
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
         self._calls = BlockingCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        self._calls.on_usage = on_usage
 
     def __enter__(self) -> Self:
         return self

@@ -28,6 +28,8 @@ class _Call(Protocol):
 
     def __next__(self) -> pb.TranslateTextProgressivelyResponse: ...
 
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+
     def cancel(self) -> object: ...
 
 
@@ -65,6 +67,7 @@ def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> It
             session.answered()
             last = progressive_translation(response, request)
             yield last
+        calls.report_usage(call)
         _check_end(last)
     finally:
         call.cancel()
@@ -106,6 +109,7 @@ async def aio_read_parts(
             session.answered()
             last = progressive_translation(response, request)
             yield last
+        await calls.report_usage(call)
         _check_end(last)
     finally:
         call.cancel()
