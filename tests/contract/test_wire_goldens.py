@@ -20,6 +20,7 @@ FIELDS = {
         "target_language_code": (3, "string"),
         "model": (4, "string"),
         "options": (5, "message"),
+        "return_provenance": (14, "bool"),
     },
     "TranslateTextResponse": {
         "translations": (1, "repeated message"),
@@ -33,6 +34,7 @@ FIELDS = {
         "target_language_code": (4, "string"),
         "model": (5, "string"),
         "options": (6, "message"),
+        "return_provenance": (14, "bool"),
     },
     "StreamTranslateTextResponse": {
         "id": (1, "string"),
@@ -47,6 +49,7 @@ FIELDS = {
         "target_language_code": (3, "string"),
         "model": (4, "string"),
         "options": (5, "message"),
+        "return_provenance": (14, "bool"),
     },
     "TranslateTextProgressivelyResponse": {
         "text_delta": (1, "string"),
@@ -80,7 +83,34 @@ FIELDS = {
         "temperature": (3, "float"),
         "seed": (4, "int32"),
     },
-    "Translation": {"hypotheses": (1, "repeated message")},
+    "Translation": {"hypotheses": (1, "repeated message"), "provenance": (3, "message")},
+    "Provenance": {
+        "method": (1, "string"),
+        "model": (2, "string"),
+        "model_version": (3, "string"),
+        "manifest_sha256": (4, "string"),
+        "precision": (5, "string"),
+        "target_language_code": (6, "string"),
+        "shortlist": (7, "bool"),
+        "execution_provider": (8, "string"),
+        "kernels": (9, "string"),
+        "kernels_reason": (10, "string"),
+        "server_version": (11, "string"),
+        "onnxruntime_version": (12, "string"),
+        "options": (13, "message"),
+        "sentences": (14, "repeated message"),
+    },
+    "SentenceProvenance": {
+        "sentence_index": (1, "int32"),
+        "worker": (2, "int32"),
+        "batch_sentences": (3, "int32"),
+        "queue_milliseconds": (4, "double"),
+        "encode_milliseconds": (5, "double"),
+        "decode_milliseconds": (6, "double"),
+        "steps": (7, "int32"),
+        "searches": (8, "int32"),
+        "max_target_length": (9, "int32"),
+    },
     "Hypothesis": {
         "text": (1, "string"),
         "score": (2, "float"),
@@ -118,6 +148,7 @@ TYPES = {
     FieldDescriptor.TYPE_ENUM: "enum",
     FieldDescriptor.TYPE_INT32: "int32",
     FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_DOUBLE: "double",
     FieldDescriptor.TYPE_BOOL: "bool",
     FieldDescriptor.TYPE_BYTES: "bytes",
 }
@@ -130,6 +161,45 @@ OPTIONS_BYTES = "0804 1001 1d0000803f 2000 28ac02 3001"
 # Written by hand from the rules of the encoding: key = number << 3 | wire type, then length or value.
 GOLDENS = [
     (pb.TranslateTextRequest(contents=["猫", ""]), "0a03e78cab 0a00"),
+    (pb.TranslateTextRequest(return_provenance=True), "7001"),
+    (pb.StreamTranslateTextRequest(return_provenance=True), "7001"),
+    (pb.TranslateTextProgressivelyRequest(return_provenance=True), "7001"),
+    (
+        pb.Translation(
+            provenance=pb.Provenance(
+                method="m",
+                model="z",
+                model_version="2",
+                manifest_sha256="f",
+                precision="i",
+                target_language_code="e",
+                shortlist=True,
+                execution_provider="c",
+                kernels="k",
+                kernels_reason="r",
+                server_version="s",
+                onnxruntime_version="o",
+                options=pb.DecodingOptions(beam_size=4),
+                sentences=[
+                    pb.SentenceProvenance(
+                        sentence_index=1,
+                        worker=2,
+                        batch_sentences=3,
+                        queue_milliseconds=0.5,
+                        encode_milliseconds=1,
+                        decode_milliseconds=2,
+                        steps=4,
+                        searches=1,
+                        max_target_length=300,
+                    )
+                ],
+            )
+        ),
+        (
+            "1a51 0a016d 12017a 1a0132 220166 2a0169 320165 3801 420163 4a016b 520172 5a0173 62016f 6a020804 7228 "
+            "0801 1002 1803 21000000000000e03f 29000000000000f03f 310000000000000040 3804 4001 48ac02"
+        ),
+    ),
     (
         pb.TranslateTextRequest(
             contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=OPTIONS

@@ -17,8 +17,10 @@ from grpc_health.v1 import health, health_pb2_grpc
 
 from xuanzang.client import (
     AsyncTranslationClient,
+    Capsule,
     Model,
     ProgressiveTranslation,
+    Replay,
     StreamedTranslation,
     TLSConfig,
     Translation,
@@ -165,6 +167,10 @@ class Blocking:
         with self._open() as client:
             return list(client.translate_stream(texts, **options))
 
+    def replay(self, capsule: Capsule) -> list[Replay]:
+        with self._open() as client:
+            return client.replay(capsule)
+
     def list_models(self) -> list[Model]:
         with self._open() as client:
             return client.list_models()
@@ -208,6 +214,13 @@ class Asyncio:
         async def call() -> list[StreamedTranslation]:
             async with self._open() as client:
                 return [each async for each in client.translate_stream(texts, **options)]
+
+        return asyncio.run(call())
+
+    def replay(self, capsule: Capsule) -> list[Replay]:
+        async def call() -> list[Replay]:
+            async with self._open() as client:
+                return await client.replay(capsule)
 
         return asyncio.run(call())
 

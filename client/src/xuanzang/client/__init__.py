@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from xuanzang.client._aio_client import AsyncTranslationClient
+from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._errors import (
     AccessDeniedError,
@@ -23,6 +24,8 @@ from xuanzang.client._errors import (
     StatusCode,
     TranslationError,
 )
+from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._replay import Difference, Replay
 from xuanzang.client._types import (
     DecodingDefaults,
     DetectedLanguage,
@@ -37,14 +40,19 @@ from xuanzang.client._types import (
     TranslateOptions,
     Translation,
 )
+from xuanzang.client._usage import Usage
 
 __all__ = [
     "AccessDeniedError",
     "AsyncTranslationClient",
     "CallCancelledError",
+    "Capsule",
     "DeadlineExceededError",
     "DecodingDefaults",
     "DetectedLanguage",
+    "Difference",
+    "EffectiveOptions",
+    "Exchange",
     "FieldViolation",
     "FinishReason",
     "Hypothesis",
@@ -53,7 +61,10 @@ __all__ = [
     "ModelNotFoundError",
     "OverloadedError",
     "ProgressiveTranslation",
+    "Provenance",
+    "Replay",
     "SamplingOptions",
+    "SentenceProvenance",
     "ServerFaultError",
     "ServerUnavailableError",
     "StatusCode",
@@ -64,4 +75,5 @@ __all__ = [
     "Translation",
     "TranslationClient",
     "TranslationError",
+    "Usage",
 ]

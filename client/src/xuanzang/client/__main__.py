@@ -8,16 +8,20 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, TextIO
 
 from xuanzang.client._arguments import Command, open_client, parser, translate_options
+from xuanzang.client._capsule import MAX_EXCHANGES, Capsule
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands import Layout, read_lines, translate, translate_progressively, write_models
 from xuanzang.client._detection import detections, write_languages
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
+from xuanzang.client._replay_report import report_lines
+from xuanzang.client._types import Translation
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    arguments = parser(os.environ, translate=_translate, models=_models, detect=_detect).parse_args(argv)
+    commands = {"translate": _translate, "models": _models, "detect": _detect, "replay": _replay}
+    arguments = parser(os.environ, **commands).parse_args(argv)
     command: Command = arguments.command
     try:
         with _warnings(), open_client(arguments) as client:
@@ -52,10 +57,32 @@ def _translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     options = translate_options(arguments)
     layout = Layout(json=arguments.json, scores=arguments.scores, by_line=not arguments.texts)
     texts = arguments.texts or read_lines(_input(arguments))
-    with _output(arguments.output) as output, _progress(arguments) as advance:
-        run = translate_progressively if arguments.progressive else translate
+    with _output(arguments.output) as output, _progress(arguments) as advance, _kept(arguments.capsule) as keep:
+        run = translate_progressively if arguments.progressive else partial(translate, keep=keep)
         failures = run(client, texts, options, layout=layout, output=output, report=_report, advance=advance)
     return 1 if failures else 0
+
+
+@contextmanager
+def _kept(capsule: Path | None) -> Iterator[Callable[[Translation], None]]:
+    """Yield a function that keeps a translation; write the capsule with all of them at the end, if one is wanted."""
+    translations: list[Translation] = []
+
+    def keep(translation: Translation) -> None:
+        if len(translations) == MAX_EXCHANGES:
+            raise ValueError(f"--capsule: a capsule holds at most {MAX_EXCHANGES} texts")
+        translations.append(translation)
+
+    yield keep if capsule else lambda _: None
+    if capsule and translations:
+        Capsule.of(translations).write(capsule, report=_report)
+
+
+def _replay(client: TranslationClient, arguments: argparse.Namespace) -> int:
+    replays = client.replay(Capsule.read(arguments.capsule))
+    with _output(None) as output:
+        output.writelines(line + "\n" for line in report_lines(replays))
+    return 0 if all(replay.is_identical for replay in replays) else 1
 
 
 def _models(client: TranslationClient, arguments: argparse.Namespace) -> int:

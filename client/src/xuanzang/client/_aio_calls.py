@@ -18,6 +18,7 @@ from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.plan import CallPlan, Step
 from xuanzang.client._status import fault_of, mapped_error, reason_of_health
+from xuanzang.client._usage import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 # The class exists for type checkers only.
@@ -39,6 +40,8 @@ class AsyncCalls:
         self.shared = shared(list(channels))
         self.metadata = metadata
         self.closed = False
+        self.on_usage: OnUsage | None = None
+        """Receiver of what each call has used."""
         self._channels = list(channels.values())
         # One stub class serves both libraries; only its types differ.
         self._stubs = [cast("Stub", translation_pb2_grpc.TranslationServiceStub(each)) for each in self._channels]
@@ -86,6 +89,12 @@ class AsyncCalls:
             if not self.closed:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
+
+    async def report_usage(self, call: grpc.aio.Call) -> None:
+        """Report what a call has used that was answered."""
+        usage = usage_of(await call.trailing_metadata()) if self.on_usage else None
+        if self.on_usage and usage:
+            self.on_usage(usage)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""
@@ -139,14 +148,16 @@ class _UnaryCall(Generic[Request, Response]):
                 number = await self._next(step.wait)
                 if number is None:
                     continue
+                call = self._tries.pop(number)
                 try:
                     with cancelled_calls():
-                        response: Response = await self._tries.pop(number)
+                        response: Response = await call
                 except grpc.aio.AioRpcError as error:
                     if self._plan.failed(number, self._calls.fault(error)):
                         raise mapped_error(error) from error
                 else:
                     self._plan.succeeded(number)
+                    await self._calls.report_usage(call)
                     return response
         finally:
             self._calls.shared.addresses.unlisten(wake)

@@ -14,7 +14,9 @@ from xuanzang.client import _channel, _requests, _responses
 from xuanzang.client._aio_calls import AsyncCalls
 from xuanzang.client._aio_stream import AsyncStream
 from xuanzang.client._api_key import checked_key
-from xuanzang.client._progressive import aio_read_parts
+from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._progressive import aio_read_parts, whole
+from xuanzang.client._replay import Replay, compared
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import (
     DetectedLanguage,
@@ -25,6 +27,7 @@ from xuanzang.client._types import (
     TranslateOptions,
     Translation,
 )
+from xuanzang.client._usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -45,6 +48,7 @@ class AsyncTranslationClient:
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
+        on_usage: Receiver of what each call has used, called by the task that waits for the answer.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -61,6 +65,7 @@ class AsyncTranslationClient:
         api_key: str | None = None,
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -69,6 +74,7 @@ class AsyncTranslationClient:
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
         self._calls = AsyncCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        self._calls.on_usage = on_usage
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,7 +111,7 @@ class AsyncTranslationClient:
         response = await self._open_calls.unary(
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.translations(response, expected=len(request.contents))
+        return _responses.translations(response, request)
 
     async def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -189,6 +195,22 @@ class AsyncTranslationClient:
         )
         return _responses.detections(response, expected=len(request.contents))
 
+    async def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
+        """Send the requests of a capsule again and compare the answers with the recorded ones.
+
+        Args:
+            capsule: Capsule, as `Capsule.read` returns it.
+            timeout: Time limit of each call in seconds; None: the client's.
+
+        Returns:
+            One comparison for each request.
+
+        Raises:
+            TranslationError: The server refused a request, such as one for a model that it does not have, failed or
+                could not be reached in time.
+        """
+        return [compared(each, await self._repeat(each, self._seconds(timeout))) for each in capsule.exchanges]
+
     async def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.
 
@@ -200,6 +222,16 @@ class AsyncTranslationClient:
             lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
         return _responses.models(response)
+
+    async def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
+        request, recorded = messages(exchange)
+        if recorded.provenance.method == PROGRESSIVE_METHOD:
+            parts = aio_read_parts(self._open_calls, _requests.progressively(request), timeout=seconds)
+            return whole([part async for part in parts])
+        response = await self._open_calls.unary(
+            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
+        )
+        return _responses.translations(response, request)[0]
 
     @property
     def _open_calls(self) -> AsyncCalls:

@@ -43,6 +43,7 @@ class AsyncStream:
         self._state = state
         self._timeout = timeout
         self._room = asyncio.Semaphore(max_in_flight)
+        self._calls = calls
         self._metadata = calls.metadata
         self._session: AsyncSession[_Call] = AsyncSession(calls, self._start)
         self._call: _Call | None = None
@@ -105,6 +106,7 @@ class AsyncStream:
         if isinstance(response, pb.StreamTranslateTextResponse):
             self._state.settle(response)
             return False
+        await self._calls.report_usage(await self._opened())
         return True
 
     async def _opened(self) -> _Call:

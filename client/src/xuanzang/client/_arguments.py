@@ -16,8 +16,9 @@ Command = Callable[[TranslationClient, argparse.Namespace], int]
 
 _EXIT_CODES = """\
 exit codes:
-  0    all texts were translated
-  1    some texts were refused, or the request, or the server failed; results of the other texts were written
+  0    all texts were translated, or all answers of a capsule are identical
+  1    an answer of a capsule differs, some texts were refused, or the request, or the server failed; results of the
+       other texts were written
   2    wrong arguments, or a file that cannot be read or written
   3    no server could be reached, or it was overloaded or too slow: try again later
   130  interrupted with Ctrl-C
@@ -26,7 +27,7 @@ exit codes:
 
 
 def parser(
-    environment: Mapping[str, str], *, translate: Command, models: Command, detect: Command
+    environment: Mapping[str, str], *, translate: Command, models: Command, detect: Command, replay: Command
 ) -> argparse.ArgumentParser:
     """Build the parser.
 
@@ -35,6 +36,7 @@ def parser(
         translate: Implementation of `xuanzang translate`.
         models: Implementation of `xuanzang models`.
         detect: Implementation of `xuanzang detect`.
+        replay: Implementation of `xuanzang replay`.
 
     Returns:
         Parser that stores the implementation of the chosen command in `command`.
@@ -53,6 +55,15 @@ def parser(
     listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)
     _add_detect(commands, shared).set_defaults(command=detect)
+    replaying = commands.add_parser(
+        "replay",
+        help="send the requests of a capsule again and compare the answers",
+        description="Sends the requests of a file that `xuanzang translate --capsule` has written, and says whether "
+        "the answers are identical, byte for byte, or else where they differ and what was made differently.",
+        parents=[shared],
+    )
+    replaying.add_argument("capsule", type=Path, metavar="CAPSULE", help="file to replay")
+    replaying.set_defaults(command=replay)
     return top
 
 
@@ -123,6 +134,10 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         raise ValueError("--partial-on-deadline needs --progressive: only there each text has a --timeout of its own")
     if arguments.token_details and not arguments.json:
         raise ValueError("--token-details needs --json")
+    if arguments.provenance and not arguments.json:
+        raise ValueError("--provenance needs --json")
+    if arguments.capsule and arguments.progressive:
+        raise ValueError("--capsule keeps whole translations: leave out --progressive")
     sampling = SamplingOptions(
         top_k=arguments.top_k, top_p=arguments.top_p, temperature=arguments.temperature, seed=arguments.seed
     )
@@ -135,7 +150,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "length_penalty": arguments.length_penalty,
         "min_target_length": arguments.min_target_length,
         "max_target_length": arguments.max_target_length,
-        "return_scores": arguments.scores or None,
+        "return_scores": arguments.scores or bool(arguments.capsule) or None,
         "coverage_penalty": arguments.coverage_penalty,
         "repetition_penalty": arguments.repetition_penalty,
         "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
@@ -146,6 +161,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "token_details": arguments.token_details or None,
         "partial_on_deadline": arguments.partial_on_deadline or None,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
     }
 
 
@@ -286,6 +302,13 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--json", action="store_true", help="write one JSON object per text")
     group.add_argument(
         "--token-details", action="store_true", help="with --json: write score and source span of every token"
+    )
+    group.add_argument("--provenance", action="store_true", help="with --json: write how each translation was made")
+    group.add_argument(
+        "--capsule",
+        type=Path,
+        metavar="FILE",
+        help="file to write the requests and their answers to, for `xuanzang replay`; it holds the texts",
     )
     group.add_argument(
         "--progressive", action="store_true", help="write each part of a translation as soon as it is final"

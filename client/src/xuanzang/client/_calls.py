@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -17,6 +17,7 @@ from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
 from xuanzang.client._status import fault_of, mapped_error, reason_of_health
+from xuanzang.client._usage import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 Stub = translation_pb2_grpc.TranslationServiceStub
@@ -24,6 +25,12 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 Call = TypeVar("Call")
 Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Ended(Protocol):
+    """Call that has ended."""
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
 
 class _Future(Protocol[Answer_co]):
@@ -38,6 +45,8 @@ class _Future(Protocol[Answer_co]):
     def details(self) -> str: ...
 
     def result(self) -> Answer_co: ...
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
 
 def shared(names: Sequence[str]) -> Shared:
@@ -58,6 +67,8 @@ class BlockingCalls:
         self.shared = shared(list(channels))
         self.metadata = metadata
         self.closed = False
+        self.on_usage: OnUsage | None = None
+        """Receiver of what each call has used."""
         self._channels = list(channels.values())
         self._stubs = [Stub(channel) for channel in self._channels]
         self._checks: list[grpc.UnaryUnaryMultiCallable[bytes, bytes]]
@@ -106,6 +117,12 @@ class BlockingCalls:
             if not self.closed:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
+
+    def report_usage(self, call: Ended) -> None:
+        """Report what a call has used that was answered."""
+        usage = usage_of(call.trailing_metadata()) if self.on_usage else None
+        if self.on_usage and usage:
+            self.on_usage(usage)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""
@@ -161,6 +178,7 @@ class _UnaryCall(Generic[Request, Response]):
                 call = self._tries.pop(number)
                 if call.code() is grpc.StatusCode.OK:
                     self._plan.succeeded(number)
+                    self._calls.report_usage(call)
                     return call.result()
                 self._fail(number, cast("grpc.RpcError", call))
         finally:
@@ -178,11 +196,12 @@ class _UnaryCall(Generic[Request, Response]):
                     time.sleep(step.wait or 0.0)
                 for number, address in step.tries:
                     try:
-                        response = self._calls.open(address, self._wait)
+                        response, call = self._calls.open(address, self._wait)
                     except grpc.RpcError as error:
                         self._fail(number, error)
                     else:
                         self._plan.succeeded(number)
+                        self._calls.report_usage(call)
                         return response
         finally:
             self._plan.close()
@@ -197,8 +216,8 @@ class _UnaryCall(Generic[Request, Response]):
     def _start(self, stub: Stub) -> _Future[Response]:
         return self._method(stub).future(self._request, timeout=self._seconds(), metadata=self._calls.metadata)
 
-    def _wait(self, stub: Stub) -> Response:
-        return self._method(stub)(self._request, timeout=self._seconds(), metadata=self._calls.metadata)
+    def _wait(self, stub: Stub) -> tuple[Response, Ended]:
+        return self._method(stub).with_call(self._request, timeout=self._seconds(), metadata=self._calls.metadata)
 
     def _seconds(self) -> float:
         return max(0.0, self._deadline - self._calls.shared.clock())

@@ -11,7 +11,9 @@ import grpc
 from xuanzang.client import _channel, _requests, _responses
 from xuanzang.client._api_key import checked_key
 from xuanzang.client._calls import BlockingCalls
-from xuanzang.client._progressive import read_parts
+from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._progressive import read_parts, whole
+from xuanzang.client._replay import Replay, compared
 from xuanzang.client._stream import BlockingStream
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import (
@@ -23,6 +25,7 @@ from xuanzang.client._types import (
     TranslateOptions,
     Translation,
 )
+from xuanzang.client._usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -43,6 +46,7 @@ class TranslationClient:
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
+        on_usage: Receiver of what each call has used, called by the thread that waits for the answer.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -59,6 +63,7 @@ class TranslationClient:
         api_key: str | None = None,
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -67,6 +72,7 @@ class TranslationClient:
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
         self._calls = BlockingCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        self._calls.on_usage = on_usage
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +109,7 @@ class TranslationClient:
         response = self._open_calls.unary(
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.translations(response, expected=len(request.contents))
+        return _responses.translations(response, request)
 
     def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -185,6 +191,22 @@ class TranslationClient:
         )
         return _responses.detections(response, expected=len(request.contents))
 
+    def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
+        """Send the requests of a capsule again and compare the answers with the recorded ones.
+
+        Args:
+            capsule: Capsule, as `Capsule.read` returns it.
+            timeout: Time limit of each call in seconds; None: the client's.
+
+        Returns:
+            One comparison for each request.
+
+        Raises:
+            TranslationError: The server refused a request, such as one for a model that it does not have, failed or
+                could not be reached in time.
+        """
+        return [compared(each, self._repeat(each, self._seconds(timeout))) for each in capsule.exchanges]
+
     def list_models(self, *, timeout: float | None = None) -> list[Model]:
         """List the models that the server offers.
 
@@ -196,6 +218,16 @@ class TranslationClient:
             lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
         return _responses.models(response)
+
+    def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
+        request, recorded = messages(exchange)
+        if recorded.provenance.method == PROGRESSIVE_METHOD:
+            parts = read_parts(self._open_calls, _requests.progressively(request), timeout=seconds)
+            return whole(parts)
+        response = self._open_calls.unary(
+            lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
+        )
+        return _responses.translations(response, request)[0]
 
     @property
     def _open_calls(self) -> BlockingCalls:

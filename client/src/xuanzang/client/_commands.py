@@ -33,6 +33,7 @@ def translate(
     output: TextIO,
     report: Callable[[str], None],
     advance: Callable[[], None],
+    keep: Callable[[Translation], None] = lambda _: None,
 ) -> int:
     """Translate texts and write the results in the same order.
 
@@ -44,6 +45,7 @@ def translate(
         output: Destination of the results.
         report: Callback for a message about each text without a translation.
         advance: Callback after each text.
+        keep: Callback for each translation.
 
     Returns:
         Number of texts without a translation.
@@ -57,6 +59,8 @@ def translate(
         if isinstance(result, TranslationError):
             failures += 1
             report(_failure_message(item.index, item.source, result, layout))
+        else:
+            keep(result)
         output.writelines(line + "\n" for line in _lines(item, result, layout))
         output.flush()
         advance()
@@ -187,7 +191,9 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
     if isinstance(result, TranslationError):
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
-    return about | {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    provenance = {} if result.provenance is None else {"provenance": asdict(result.provenance)}
+    about |= {"model": result.model, "model_version": result.model_version}
+    return about | {"hypotheses": hypotheses} | provenance
 
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:

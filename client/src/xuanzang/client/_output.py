@@ -14,7 +14,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def replaced_file(path: Path, *, report: Callable[[str], None]) -> Iterator[TextIO]:
+def replaced_file(path: Path, *, report: Callable[[str], None], mode: int | None = None) -> Iterator[TextIO]:
     """Write a file beside the given one, which takes its place once it is whole.
 
     A symbolic link is kept: the file that it points to is replaced. What is no regular file, such as a named pipe or
@@ -24,6 +24,7 @@ def replaced_file(path: Path, *, report: Callable[[str], None]) -> Iterator[Text
     Args:
         path: File to write; it need not exist.
         report: Callback for a message about a partial file.
+        mode: Permissions of the file; None: those of the replaced file, or those that a new file gets.
 
     Raises:
         OSError: The file cannot be written.
@@ -40,7 +41,7 @@ def replaced_file(path: Path, *, report: Callable[[str], None]) -> Iterator[Text
             yield output
             output.flush()
             os.fsync(descriptor)
-        partial.chmod(_mode(target))
+        partial.chmod(_mode(target) if mode is None else mode)
         partial.replace(target)
     except BaseException:
         _keep(partial, target, report)

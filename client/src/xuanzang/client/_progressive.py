@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from typing import Protocol
 
 import grpc
@@ -16,7 +16,7 @@ from xuanzang.client._calls import BlockingCalls, Session, Stub
 from xuanzang.client._errors import ServerFaultError, StatusCode
 from xuanzang.client._responses import progressive_translation
 from xuanzang.client._status import mapped_error
-from xuanzang.client._types import ProgressiveTranslation
+from xuanzang.client._types import ProgressiveTranslation, Translation
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _Request = pb.TranslateTextProgressivelyRequest
@@ -27,6 +27,8 @@ class _Call(Protocol):
     """Subset of the gRPC call object that is used here."""
 
     def __next__(self) -> pb.TranslateTextProgressivelyResponse: ...
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
     def cancel(self) -> object: ...
 
@@ -63,8 +65,9 @@ def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> It
             if response is None:
                 break
             session.answered()
-            last = progressive_translation(response)
+            last = progressive_translation(response, request)
             yield last
+        calls.report_usage(call)
         _check_end(last)
     finally:
         call.cancel()
@@ -104,14 +107,22 @@ async def aio_read_parts(
             if not isinstance(response, pb.TranslateTextProgressivelyResponse):
                 break
             session.answered()
-            last = progressive_translation(response)
+            last = progressive_translation(response, request)
             yield last
+        await calls.report_usage(call)
         _check_end(last)
     finally:
         call.cancel()
         session.close()
 
 
-def _check_end(last: ProgressiveTranslation | None) -> None:
+def whole(parts: Iterable[ProgressiveTranslation]) -> Translation:
+    """Return the whole translation, which the last part holds."""
+    *_, last = parts
+    return _check_end(last)
+
+
+def _check_end(last: ProgressiveTranslation | None) -> Translation:
     if last is None or last.translation is None:
         raise ServerFaultError("the server ended the call without a translation", code=StatusCode.INTERNAL)
+    return last.translation

@@ -6,9 +6,15 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Unpack
 
+from google.protobuf.message import Message
+
 from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
 from xuanzang.client._types import SamplingOptions, TranslateOptions
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
+
+_TEXTS = ("contents", "content")
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -29,6 +35,8 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
         target_language_code=chosen.pop("target_language", ""),
         model=chosen.pop("model", ""),
     )
+    if "return_provenance" in chosen:
+        _set(request, "return_provenance", chosen.pop("return_provenance"), path="return_provenance")
     for name, value in chosen.items():
         _set_option(request.options, name, value)
     request.contents.extend(_checked(texts, path="contents"))
@@ -68,9 +76,30 @@ def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
     return pb.DetectLanguageRequest(contents=_checked(texts, path="contents"))
 
 
-def _shared(template: pb.TranslateTextRequest) -> dict[str, Any]:
+def repeatable_request(template: Request, text: str, provenance: pb.Provenance) -> pb.TranslateTextRequest:
+    """Build the request for one text that is answered as it was: by the same model, with the same draws.
+
+    Args:
+        template: Request with that text, or with the languages, model and options of it.
+        text: The text.
+        provenance: How its translation was made.
+    """
+    request = pb.TranslateTextRequest(contents=[text], **_shared(template))
+    request.model = f"{provenance.model}/{provenance.model_version}"
+    request.target_language_code = provenance.target_language_code
+    if request.options.HasField("sampling"):
+        request.options.sampling.seed = provenance.options.sampling.seed
+    return request
+
+
+def progressively(request: pb.TranslateTextRequest) -> pb.TranslateTextProgressivelyRequest:
+    """Build the request for a progressive translation of the only text of another request."""
+    return pb.TranslateTextProgressivelyRequest(content=request.contents[0], **_shared(request))
+
+
+def _shared(template: Request) -> dict[str, Any]:
     """Return the fields that all requests share, which are all but the texts."""
-    return {field.name: value for field, value in template.ListFields() if field.name != "contents"}
+    return {field.name: value for field, value in template.ListFields() if field.name not in _TEXTS}
 
 
 def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:
@@ -93,7 +122,7 @@ def _set_sampling(message: pb.SamplingOptions, sampling: SamplingOptions, *, pat
             _set(message, name, value, path=f"{path}.{name}")
 
 
-def _set(message: pb.DecodingOptions | pb.SamplingOptions, name: str, value: Any, *, path: str) -> None:
+def _set(message: Message, name: str, value: Any, *, path: str) -> None:
     if isinstance(value, str):
         _check_text(value, path=path)
     try:

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
+from google.protobuf.message import Message
+
+from xuanzang.client._capsule import Exchange
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
+from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._requests import Request, repeatable_request
 from xuanzang.client._status import error_from_status
 from xuanzang.client._types import (
     DecodingDefaults,
@@ -13,35 +19,52 @@ from xuanzang.client._types import (
     Hypothesis,
     Model,
     ProgressiveTranslation,
+    SamplingOptions,
     TokenDetail,
     Translation,
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def translations(response: pb.TranslateTextResponse, *, expected: int) -> list[Translation]:
+_Response = pb.TranslateTextResponse | pb.StreamTranslateTextResponse | pb.TranslateTextProgressivelyResponse
+
+
+def translations(response: pb.TranslateTextResponse, request: pb.TranslateTextRequest) -> list[Translation]:
     """Read the translations of a response.
 
     Raises:
-        ServerFaultError: The number of translations is not `expected`, or one has no hypothesis.
+        ServerFaultError: The number of translations is not that of the texts, or one has no hypothesis.
     """
-    if len(response.translations) != expected:
-        raise _fault(f"the server answered {expected} texts with {len(response.translations)} translations")
-    return [_translation(each, response.model, response.model_version) for each in response.translations]
+    texts, answers = request.contents, response.translations
+    if len(answers) != len(texts):
+        raise _fault(f"the server answered {len(texts)} texts with {len(answers)} translations")
+    return [_translation(answer, response, request, text) for answer, text in zip(answers, texts, strict=True)]
 
 
-def streamed_result(response: pb.StreamTranslateTextResponse) -> Translation | TranslationError:
-    """Read the result of one text of a stream."""
+def streamed_result(
+    response: pb.StreamTranslateTextResponse, template: pb.TranslateTextRequest, text: str
+) -> Translation | TranslationError:
+    """Read the result of one text of a stream.
+
+    Args:
+        response: Message of the server.
+        template: Languages, model and options of the request.
+        text: The text.
+    """
     if response.WhichOneof("result") == "error":
         return error_from_status(response.error)
-    return _translation(response.translation, response.model, response.model_version)
+    return _translation(response.translation, response, template, text)
 
 
-def progressive_translation(response: pb.TranslateTextProgressivelyResponse) -> ProgressiveTranslation:
+def progressive_translation(
+    response: pb.TranslateTextProgressivelyResponse, request: pb.TranslateTextProgressivelyRequest
+) -> ProgressiveTranslation:
     """Read one part of a progressive translation."""
     translation = None
     if response.HasField("translation"):
-        translation = _translation(response.translation, response.model, response.model_version)
+        translation = _translation(response.translation, response, request, request.content)
     return ProgressiveTranslation(text_delta=response.text_delta, translation=translation)
 
 
@@ -68,10 +91,25 @@ def _fault(message: str) -> ServerFaultError:
     return ServerFaultError(message, code=StatusCode.INTERNAL)
 
 
-def _translation(message: pb.Translation, model: str, version: str) -> Translation:
+def _translation(message: pb.Translation, response: _Response, template: Request, text: str) -> Translation:
     if not message.hypotheses:
         raise _fault("the server answered with a translation that has no hypothesis")
-    return Translation(hypotheses=tuple(map(_hypothesis, message.hypotheses)), model=model, model_version=version)
+    provenance = exchange = None
+    if message.HasField("provenance"):
+        provenance = _provenance(message.provenance)
+        request = repeatable_request(template, text, message.provenance)
+        exchange = Exchange(request=_bytes(request), translation=_bytes(message))
+    return Translation(
+        hypotheses=tuple(map(_hypothesis, message.hypotheses)),
+        model=response.model,
+        model_version=response.model_version,
+        provenance=provenance,
+        exchange=exchange,
+    )
+
+
+def _bytes(message: Message) -> bytes:
+    return message.SerializeToString(deterministic=True)
 
 
 def _hypothesis(message: pb.Hypothesis) -> Hypothesis:
@@ -109,3 +147,29 @@ def _model(message: pb.Model) -> Model:
 def _defaults(message: pb.DecodingOptions) -> DecodingDefaults:
     given = {field.name: value for field, value in message.ListFields()}
     return DecodingDefaults(**{field.name: given.get(field.name) for field in dataclasses.fields(DecodingDefaults)})
+
+
+def _provenance(message: pb.Provenance) -> Provenance:
+    return Provenance(
+        **{name: getattr(message, name) for name in _names(Provenance) - {"options", "sentences"}},
+        options=_effective(message.options),
+        sentences=tuple(
+            SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
+            for sentence in message.sentences
+        ),
+    )
+
+
+def _effective(message: pb.DecodingOptions) -> EffectiveOptions:
+    sampling = message.sampling
+    given = {name: getattr(message, name) for name in _names(EffectiveOptions)} | {
+        "max_target_length": message.max_target_length if message.HasField("max_target_length") else None,
+        "sampling": SamplingOptions(**{name: getattr(sampling, name) for name in _names(SamplingOptions)})
+        if message.HasField("sampling")
+        else None,
+    }
+    return EffectiveOptions(**given)
+
+
+def _names(kind: type[DataclassInstance]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}

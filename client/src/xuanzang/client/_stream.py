@@ -22,6 +22,8 @@ class _Call(Protocol):
 
     def __next__(self) -> pb.StreamTranslateTextResponse: ...
 
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+
     def cancel(self) -> object: ...
 
 
@@ -88,6 +90,7 @@ class BlockingStream:
         self._room = threading.Semaphore(max_in_flight)
         self._closed = threading.Event()
         self._outbox = _Outbox(state)
+        self._calls = calls
         self._session: Session[_Call] = Session(calls, self._start)
         self._metadata = calls.metadata
         self._call: _Call | None = None
@@ -146,7 +149,9 @@ class BlockingStream:
         self._session.answered()
         if response is not None:
             self._state.settle(response)
-        return response is None
+            return False
+        self._calls.report_usage(self._opened())
+        return True
 
     def _opened(self) -> _Call:
         if self._call is None:

@@ -87,10 +87,9 @@ class StreamState:
         Raises:
             ServerFaultError: No text with this id is waiting for an answer, or the answer is empty.
         """
-        result: Translation | TranslationError = streamed_result(response)
         if response.id not in self._pending:
             raise ServerFaultError(f"the server answered an unknown id {response.id!r}", code=StatusCode.INTERNAL)
-        self._finish_text(response.id, result)
+        self._finish_text(response.id, streamed_result(response, self._template, self._pending[response.id].text))
 
     def unanswered(self) -> Iterator[pb.StreamTranslateTextRequest]:
         """Yield the message of every text without an answer, in their order, to be sent again."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypedDict
 
+from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._errors import TranslationError
+from xuanzang.client._provenance import Provenance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,8 @@ class TranslateOptions(TypedDict, total=False):
     effect in `translate_stream`, whose texts have no timeout of their own."""
     refuse_long_sentences: bool | None
     """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
+    return_provenance: bool | None
+    """Whether translations say how they were made, and can be kept as replay capsules."""
 
 
 class FinishReason(enum.Enum):
@@ -124,11 +128,23 @@ class Translation:
     """Name of the model that translated."""
     model_version: str
     """Version of that model, such as "1"."""
+    provenance: Provenance | None = None
+    """How it was made; None unless `return_provenance` is set."""
+    exchange: Exchange | None = field(default=None, repr=False, compare=False)
+    """Request and answer for `capsule`; None unless `return_provenance` is set."""
 
     @property
     def text(self) -> str:
         """Text of the best hypothesis."""
         return self.hypotheses[0].text
+
+    def capsule(self) -> Capsule:
+        """Return the request and this answer, to be sent again and compared; `Capsule.of` takes several.
+
+        Raises:
+            ValueError: It was made without `return_provenance`, or cut at its deadline.
+        """
+        return Capsule.of([self])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DetectionUnavailableError,
@@ -26,13 +27,22 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import (
+    DecodingOptions,
+    FinishReason,
+    HoldSentences,
+    Hypothesis,
+    Route,
+    Runtime,
+    ServedModel,
+)
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
 from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
+RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")
 LIMITS = RpcLimits(max_message_bytes=2**20, max_concurrent_rpcs=64, max_stream_texts=4)
 
 
@@ -49,6 +59,8 @@ class FakeEngine:
         self.options: list[DecodingOptions] = []
         self.callers: list[str] = []
         self.target_languages: list[str] = []
+        self.journals: list[Journal | None] = []
+        self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
         self.detected: list[DetectedLanguage] | None = None
@@ -91,11 +103,13 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        journal: Journal | None = None,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
         self.callers.append(caller)
         self.target_languages.append(target_language)
+        self.journals.append(journal)
         with hold_sentences(len(texts)):
             return [[await self._translate(text)] for text in texts]
 
@@ -109,6 +123,7 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        journal: Journal | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()

@@ -354,6 +354,7 @@ async def test_sentences_over_quota_are_refused_until_others_are_done(serve: Any
         held.set()
         assert code_of(await first) is Code.OK
         assert served.value("nmt_key_sentences", key=entry.id) == 0
+        assert served.value("nmt_key_translated_sentences_total", key=entry.id) == 1
         assert code_of(await ended(served.stub.TranslateText(two, metadata=bearer(key)))) is Code.OK
         three = pb.TranslateTextRequest(contents=["b"] * 3)
         refused = await ended(served.stub.TranslateText(three, metadata=bearer(key)))

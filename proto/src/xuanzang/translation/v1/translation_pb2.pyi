@@ -63,6 +63,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
     """BCP-47 code of the source language, such as "zh". May be empty if `model` is set or only one model is served."""
     target_language_code: builtins.str
@@ -71,6 +72,8 @@ class TranslateTextRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
+    return_provenance: builtins.bool
+    """Whether translations say how they were made."""
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts in the source language, 1 to 1024. Each may have several sentences; line breaks are kept. Empty and
@@ -90,9 +93,10 @@ class TranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        return_provenance: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["contents", b"contents", "model", b"model", "options", b"options", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["contents", b"contents", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -136,6 +140,7 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Tag of this text, chosen by the caller and returned with its answer. At most 256 bytes; need not be unique."""
     content: builtins.str
@@ -148,6 +153,8 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    return_provenance: builtins.bool
+    """Whether translations say how they were made."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
@@ -161,9 +168,10 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        return_provenance: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "model", b"model", "options", b"options", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -218,6 +226,7 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
     source_language_code: builtins.str
@@ -228,6 +237,8 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    return_provenance: builtins.bool
+    """Whether translations say how they were made."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
@@ -240,9 +251,10 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        return_provenance: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 
@@ -578,16 +590,23 @@ class Translation(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     HYPOTHESES_FIELD_NUMBER: builtins.int
+    PROVENANCE_FIELD_NUMBER: builtins.int
     @property
     def hypotheses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Hypothesis]:
         """One or more hypotheses, best first."""
+
+    @property
+    def provenance(self) -> global___Provenance:
+        """How it was made. Only with `return_provenance`."""
 
     def __init__(
         self,
         *,
         hypotheses: collections.abc.Iterable[global___Hypothesis] | None = ...,
+        provenance: global___Provenance | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["hypotheses", b"hypotheses"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["provenance", b"provenance"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
 
 global___Translation = Translation
 
@@ -664,6 +683,140 @@ class TokenDetail(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["score", b"score", "source_end", b"source_end", "source_start", b"source_start", "text", b"text"]) -> None: ...
 
 global___TokenDetail = TokenDetail
+
+@typing.final
+class Provenance(google.protobuf.message.Message):
+    """How a translation was made: everything on which it depends, and how it went. Servers with equal models, settings,
+    kernels and processors answer equal requests with equal hypotheses, to the last bit.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    METHOD_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    MODEL_VERSION_FIELD_NUMBER: builtins.int
+    MANIFEST_SHA256_FIELD_NUMBER: builtins.int
+    PRECISION_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    SHORTLIST_FIELD_NUMBER: builtins.int
+    EXECUTION_PROVIDER_FIELD_NUMBER: builtins.int
+    KERNELS_FIELD_NUMBER: builtins.int
+    KERNELS_REASON_FIELD_NUMBER: builtins.int
+    SERVER_VERSION_FIELD_NUMBER: builtins.int
+    ONNXRUNTIME_VERSION_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    SENTENCES_FIELD_NUMBER: builtins.int
+    method: builtins.str
+    """Method that was called, such as "TranslateText". A progressive translation is never searched again."""
+    model: builtins.str
+    """Name of the model."""
+    model_version: builtins.str
+    """Version of the model, such as "1"."""
+    manifest_sha256: builtins.str
+    """Lower-case hexadecimal SHA-256 of the bundle's manifest, which has the digests of all files."""
+    precision: builtins.str
+    """Number format of the weights: "float32", "float16" or "int8"."""
+    target_language_code: builtins.str
+    """BCP-47 code of the language translated into, as the model spells it."""
+    shortlist: builtins.bool
+    """Whether sentences chose only among the pieces of the model's shortlist."""
+    execution_provider: builtins.str
+    """What ran the graphs: "cpu" or "cuda"."""
+    kernels: builtins.str
+    """Instruction set of the kernels: "generic", "avx2", "avx512" or "avx512_vnni"; "none" without kernels."""
+    kernels_reason: builtins.str
+    """Why there are no kernels, such as "disabled" or "no_compiler". Empty with kernels."""
+    server_version: builtins.str
+    """Version of xuanzang-server."""
+    onnxruntime_version: builtins.str
+    """Version of onnxruntime."""
+    @property
+    def options(self) -> global___DecodingOptions:
+        """Options in effect: those of the request, the model's defaults for those left unset, and the seed that was drawn.
+        `max_target_length` is unset where it depends on the sentence; `sentences` has it. `target_prefix` and
+        `suppressed_texts` are not repeated.
+        """
+
+    @property
+    def sentences(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___SentenceProvenance]:
+        """Searches of its sentences in the order of the text; none for texts that are answered unchanged. A sentence has
+        several with `sampling` or `return_alternatives`.
+        """
+
+    def __init__(
+        self,
+        *,
+        method: builtins.str = ...,
+        model: builtins.str = ...,
+        model_version: builtins.str = ...,
+        manifest_sha256: builtins.str = ...,
+        precision: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        shortlist: builtins.bool = ...,
+        execution_provider: builtins.str = ...,
+        kernels: builtins.str = ...,
+        kernels_reason: builtins.str = ...,
+        server_version: builtins.str = ...,
+        onnxruntime_version: builtins.str = ...,
+        options: global___DecodingOptions | None = ...,
+        sentences: collections.abc.Iterable[global___SentenceProvenance] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["execution_provider", b"execution_provider", "kernels", b"kernels", "kernels_reason", b"kernels_reason", "manifest_sha256", b"manifest_sha256", "method", b"method", "model", b"model", "model_version", b"model_version", "onnxruntime_version", b"onnxruntime_version", "options", b"options", "precision", b"precision", "sentences", b"sentences", "server_version", b"server_version", "shortlist", b"shortlist", "target_language_code", b"target_language_code"]) -> None: ...
+
+global___Provenance = Provenance
+
+@typing.final
+class SentenceProvenance(google.protobuf.message.Message):
+    """How one sentence of a text was searched."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SENTENCE_INDEX_FIELD_NUMBER: builtins.int
+    WORKER_FIELD_NUMBER: builtins.int
+    BATCH_SENTENCES_FIELD_NUMBER: builtins.int
+    QUEUE_MILLISECONDS_FIELD_NUMBER: builtins.int
+    ENCODE_MILLISECONDS_FIELD_NUMBER: builtins.int
+    DECODE_MILLISECONDS_FIELD_NUMBER: builtins.int
+    STEPS_FIELD_NUMBER: builtins.int
+    SEARCHES_FIELD_NUMBER: builtins.int
+    MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
+    sentence_index: builtins.int
+    """Index of the sentence among those of the text, counted from 0."""
+    worker: builtins.int
+    """Number of the worker that searched it, counted from 0."""
+    batch_sentences: builtins.int
+    """Sentences of all callers that the worker decoded with the model when this one had joined them, itself included. At
+    least 1. The answer does not depend on them.
+    """
+    queue_milliseconds: builtins.float
+    """Wait in the queue, milliseconds."""
+    encode_milliseconds: builtins.float
+    """Time to encode it, together with the sentences that joined with it, milliseconds."""
+    decode_milliseconds: builtins.float
+    """Time in the batch after that, milliseconds."""
+    steps: builtins.int
+    """Steps of the decoder, those of all searches."""
+    searches: builtins.int
+    """Searches made: 1, or 2 if the first one found a repetition."""
+    max_target_length: builtins.int
+    """Maximum number of target tokens that was in effect, the end token counted."""
+    def __init__(
+        self,
+        *,
+        sentence_index: builtins.int = ...,
+        worker: builtins.int = ...,
+        batch_sentences: builtins.int = ...,
+        queue_milliseconds: builtins.float = ...,
+        encode_milliseconds: builtins.float = ...,
+        decode_milliseconds: builtins.float = ...,
+        steps: builtins.int = ...,
+        searches: builtins.int = ...,
+        max_target_length: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "steps", b"steps", "worker", b"worker"]) -> None: ...
+
+global___SentenceProvenance = SentenceProvenance
 
 @typing.final
 class Model(google.protobuf.message.Message):

@@ -172,6 +172,7 @@ class KeyCaller(Caller):
             self._metrics.sentences.inc(count)
             try:
                 yield
+                self._metrics.translated_sentences.inc(count)
             finally:
                 self._metrics.sentences.dec(count)
 

@@ -26,6 +26,7 @@ class KeyMetrics:
         self.requests = families.requests.labels(key_id)
         self.characters = families.characters.labels(key_id)
         self.sentences = families.sentences.labels(key_id)
+        self.translated_sentences = families.translated_sentences.labels(key_id)
         self.refusals = {reason: families.quota_refusals.labels(key_id, reason) for reason in QUOTA_REFUSALS}
 
 
@@ -44,6 +45,9 @@ class AccessMetrics:
         self.requests = Counter("nmt_key_requests", "Requests of a key.", ("key",), registry=registry)
         self.characters = Counter("nmt_key_characters", "Characters of texts of a key.", ("key",), registry=registry)
         self.sentences = Gauge("nmt_key_sentences", "Sentences of a key in translation.", ("key",), registry=registry)
+        self.translated_sentences = Counter(
+            "nmt_key_translated_sentences", "Sentences translated for a key.", ("key",), registry=registry
+        )
         self.quota_refusals = Counter(
             "nmt_key_refusals", "Requests that a key does not allow, by reason.", ("key", "reason"), registry=registry
         )
@@ -67,7 +71,7 @@ class AccessMetrics:
         Args:
             key_id: Id that the keys file no longer has.
         """
-        for family in (self.requests, self.characters, self.sentences):
+        for family in (self.requests, self.characters, self.sentences, self.translated_sentences):
             family.remove(key_id)
         for reason in QUOTA_REFUSALS:
             self.quota_refusals.remove(key_id, reason)

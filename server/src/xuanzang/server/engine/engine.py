@@ -15,6 +15,7 @@ from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
+from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DetectionUnavailableError, DrainingError, ModelNotFoundError
 from xuanzang.server.engine.hardware import memory_limit, usable_cores
@@ -25,14 +26,14 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
-from xuanzang.server.engine.runtime.sessions import resolve_provider
+from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
 from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
-from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, Runtime, ServedModel
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
@@ -74,6 +75,14 @@ class Engine:
         self._metrics = metrics
         self._trial_loader = trial_loader
         self._provider = resolve_provider(settings.provider)
+        self._kernels = choose_kernels(self._provider, enabled=settings.kernels)
+        self.runtime = Runtime(
+            execution_provider=self._provider,
+            kernels=self._kernels.isa,
+            kernels_reason=self._kernels.reason,
+            onnxruntime_version=ONNXRUNTIME_VERSION,
+        )
+        """What runs the graphs."""
         self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
         self._scheduler = Scheduler(settings, workers=self._worker_count)
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
@@ -146,9 +155,8 @@ class Engine:
         Raises:
             BundleError: No bundle can be served, or none of a model with a required shortlist or pin.
         """
-        kernels = choose_kernels(self._provider, enabled=self._settings.kernels)
-        log_kernels(kernels)
-        self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
+        log_kernels(self._kernels)
+        self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.memory_limit_bytes.set(memory_limit())
         if self._settings.detection and language_detection.is_installed():
             self._detector = await asyncio.to_thread(language_detection.open_detector)
@@ -227,6 +235,7 @@ class Engine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        journal: Journal | None = None,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -238,6 +247,7 @@ class Engine:
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
             hold_sentences: Places of the caller for sentences in translation.
+            journal: Receiver of records of the searches.
 
         Returns:
             Hypotheses of each text, best first.
@@ -258,7 +268,7 @@ class Engine:
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
-            return await self._run(texts, context, options)
+            return await self._run(texts, context, options, journal=journal)
 
     async def translate_progressively(
         self,
@@ -270,6 +280,7 @@ class Engine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        journal: Journal | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -281,6 +292,7 @@ class Engine:
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
             hold_sentences: Places of the caller for sentences in translation.
+            journal: Receiver of records of the searches.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -302,16 +314,17 @@ class Engine:
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
-            async with aclosing(self._emitted(text, context, options)) as parts:
+            async with aclosing(self._emitted(text, context, options, journal)) as parts:
                 async for part in parts:
                     yield part
 
     async def _emitted(
-        self, text: str, context: CallContext, options: DecodingOptions
+        self, text: str, context: CallContext, options: DecodingOptions, journal: Journal | None
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
-        running = asyncio.ensure_future(self._run([text], context, options, emitted.put_nowait))
+        translating = self._run([text], context, options, emit=emitted.put_nowait, journal=journal)
+        running = asyncio.ensure_future(translating)
         running.add_done_callback(lambda _: emitted.put_nowait(None))
         try:
             while (more := await emitted.get()) is not None:
@@ -355,7 +368,13 @@ class Engine:
         )
 
     async def _run(
-        self, texts: Sequence[str], context: CallContext, options: DecodingOptions, emit: Emit | None = None
+        self,
+        texts: Sequence[str],
+        context: CallContext,
+        options: DecodingOptions,
+        *,
+        emit: Emit | None = None,
+        journal: Journal | None = None,
     ) -> list[list[Hypothesis]]:
         """Translate, and count the call from its beginning to its end."""
         metrics = context.model.metrics
@@ -365,7 +384,7 @@ class Engine:
             self._active += 1
             self._idle.clear()
             try:
-                answer = await Call(self._shared, context, options, emit).run(texts)
+                answer = await Call(self._shared, context, options, emit=emit, journal=journal).run(texts)
             finally:
                 self._active -= 1
                 if not self._active:

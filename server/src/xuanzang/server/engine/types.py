@@ -128,6 +128,21 @@ class ServedModel:
     """Maximum target tokens of a sentence, the end token counted."""
     needs_target_language: bool = False
     """Whether requests must name one of its target languages."""
+    uses_shortlist: bool = False
+    """Whether sentences choose only among the pieces that their sources suggest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """What runs the graphs of all models."""
+
+    execution_provider: str
+    """"cpu" or "cuda"."""
+    kernels: str
+    """Instruction set of the kernels; "none" without kernels."""
+    kernels_reason: str
+    """Why there are no kernels, one of `xuanzang.kernels.Reason`; empty with kernels."""
+    onnxruntime_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

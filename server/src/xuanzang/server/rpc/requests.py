@@ -30,6 +30,7 @@ class TranslationRequest:
     """One of the model's target languages."""
     options: DecodingOptions
     return_scores: bool
+    return_provenance: bool = False
 
 
 def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve) -> TranslationRequest:
@@ -160,4 +161,5 @@ def _read(
         target_language=route.target_language,
         options=options,
         return_scores=request.options.return_scores,
+        return_provenance=request.return_provenance,
     )

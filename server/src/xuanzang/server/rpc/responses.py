@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
+from xuanzang.server.rpc.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.requests import TranslationRequest
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -21,26 +22,30 @@ _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxy
 
 
 def unary_response(
-    request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]]
+    request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]], recorder: ProvenanceRecorder
 ) -> pb.TranslateTextResponse:
     """Answer a request with many texts.
 
     Args:
         request: Request that was translated.
         translations: Hypotheses of each text, best first.
+        recorder: Recorder that has seen the texts translated.
 
     Returns:
         The response message.
     """
     return pb.TranslateTextResponse(
-        translations=[_translation(request, hypotheses) for hypotheses in translations],
+        translations=[
+            _translation(request, hypotheses, recorder, text_index)
+            for text_index, hypotheses in enumerate(translations)
+        ],
         model=request.model.name,
         model_version=str(request.model.version),
     )
 
 
 def stream_response(
-    text_id: str, request: TranslationRequest, hypotheses: Sequence[Hypothesis]
+    text_id: str, request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder
 ) -> pb.StreamTranslateTextResponse:
     """Answer one message of a stream.
 
@@ -48,26 +53,28 @@ def stream_response(
         text_id: The caller's id of the text.
         request: Request that was translated.
         hypotheses: Hypotheses of its text, best first.
+        recorder: Recorder that has seen the text translated.
 
     Returns:
         The response message.
     """
     return pb.StreamTranslateTextResponse(
         id=text_id,
-        translation=_translation(request, hypotheses),
+        translation=_translation(request, hypotheses, recorder),
         model=request.model.name,
         model_version=str(request.model.version),
     )
 
 
 def last_progressive_response(
-    request: TranslationRequest, hypotheses: Sequence[Hypothesis], *, sent: int
+    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder, *, sent: int
 ) -> pb.TranslateTextProgressivelyResponse:
     """Complete the answer to a text that was sent in parts.
 
     Args:
         request: Request that was translated.
         hypotheses: Hypotheses of its text, best first.
+        recorder: Recorder that has seen the text translated.
         sent: Characters of the best hypothesis that were sent already.
 
     Returns:
@@ -75,7 +82,7 @@ def last_progressive_response(
     """
     return pb.TranslateTextProgressivelyResponse(
         text_delta=hypotheses[0].text[sent:],
-        translation=_translation(request, hypotheses),
+        translation=_translation(request, hypotheses, recorder),
         model=request.model.name,
         model_version=str(request.model.version),
     )
@@ -108,7 +115,9 @@ def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
     return pb.ListModelsResponse(models=[_model(model) for model in ordered])
 
 
-def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) -> pb.Translation:
+def _translation(
+    request: TranslationRequest, hypotheses: Iterable[Hypothesis], recorder: ProvenanceRecorder, text_index: int = 0
+) -> pb.Translation:
     return pb.Translation(
         hypotheses=[
             pb.Hypothesis(
@@ -119,7 +128,8 @@ def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) 
                 tokens=map(_token_detail, hypothesis.tokens),
             )
             for hypothesis in hypotheses
-        ]
+        ],
+        provenance=recorder.provenance(text_index),
     )
 
 

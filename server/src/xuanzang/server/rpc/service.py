@@ -15,6 +15,8 @@ from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of
 from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.usage import Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -32,7 +34,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translate many texts and answer when all are done."""
         caller = caller_of(context)
         checked = requests.read_unary_request(request, caller.limited(self._engine.resolve))
-        with caller.charged(checked.texts):
+        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
+        usage = Usage(caller)
+        with usage.charged(checked.texts) as used:
             translations = await self._engine.translate(
                 checked.texts,
                 model=checked.model,
@@ -40,9 +44,11 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 deadline=deadline_of(context),
                 caller=caller.name,
                 target_language=checked.target_language,
-                hold_sentences=caller.hold_sentences,
+                hold_sentences=used.hold_sentences,
+                journal=recorder.journal,
             )
-        return responses.unary_response(checked, translations)
+        usage.send(context)
+        return responses.unary_response(checked, translations, recorder)
 
     @override
     async def StreamTranslateText(  # type: ignore[override]  # it writes its answers, in any order
@@ -62,6 +68,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             raise asyncio.CancelledError
         if ended_by is not None:
             raise ended_by
+        stream.usage.send(context)
 
     @override
     async def TranslateTextProgressively(
@@ -70,25 +77,29 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         """Translate a text and send each part of it as soon as the search is certain of it."""
         caller = caller_of(context)
         checked = requests.read_progressive_request(request, caller.limited(self._engine.resolve))
-        parts = self._engine.translate_progressively(
-            checked.texts[0],
-            model=checked.model,
-            options=checked.options,
-            deadline=deadline_of(context),
-            caller=caller.name,
-            target_language=checked.target_language,
-            hold_sentences=caller.hold_sentences,
-        )
+        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
+        usage = Usage(caller)
         sent = 0
         try:
-            with caller.charged(checked.texts):
+            with usage.charged(checked.texts) as used:
+                parts = self._engine.translate_progressively(
+                    checked.texts[0],
+                    model=checked.model,
+                    options=checked.options,
+                    deadline=deadline_of(context),
+                    caller=caller.name,
+                    target_language=checked.target_language,
+                    hold_sentences=used.hold_sentences,
+                    journal=recorder.journal,
+                )
                 async with aclosing(parts):
                     async for part in parts:
                         if isinstance(part, str):
                             sent += len(part)
                             yield pb.TranslateTextProgressivelyResponse(text_delta=part)
                         else:
-                            yield responses.last_progressive_response(checked, part, sent=sent)
+                            yield responses.last_progressive_response(checked, part, recorder, sent=sent)
+            usage.send(context)
         except InvalidInputError as error:
             raise requests.for_single_text(error) from None
 
@@ -129,7 +140,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> pb.StreamTranslateTextResponse:
         caller = stream.caller
         checked = requests.read_stream_request(request, caller.limited(self._engine.resolve))
-        with caller.charged(checked.texts):
+        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
+        with stream.usage.charged(checked.texts) as used:
             [hypotheses] = await self._engine.translate(
                 checked.texts,
                 model=checked.model,
@@ -137,9 +149,10 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 deadline=deadline_of(stream.context),
                 caller=caller.name,
                 target_language=checked.target_language,
-                hold_sentences=caller.hold_sentences,
+                hold_sentences=used.hold_sentences,
+                journal=recorder.journal,
             )
-        return responses.stream_response(request.id, checked, hypotheses)
+        return responses.stream_response(request.id, checked, hypotheses, recorder)
 
 
 class _Stream:
@@ -148,6 +161,7 @@ class _Stream:
     def __init__(self, context: Context, max_texts: int) -> None:
         self.context = context
         self.caller = caller_of(context)
+        self.usage = Usage(self.caller)
         self.permits = asyncio.Semaphore(max_texts)
         self.caller_gone = False
         self._write_lock = asyncio.Lock()

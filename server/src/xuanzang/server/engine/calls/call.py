@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
+from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
@@ -47,7 +48,13 @@ class Call:
     """One call. Belongs to the event loop."""
 
     def __init__(
-        self, shared: SharedResources, context: CallContext, options: DecodingOptions, emit: Emit | None
+        self,
+        shared: SharedResources,
+        context: CallContext,
+        options: DecodingOptions,
+        *,
+        emit: Emit | None = None,
+        journal: Journal | None = None,
     ) -> None:
         """Make a call that has not begun.
 
@@ -56,11 +63,13 @@ class Call:
             context: Model, caller and deadline.
             options: Options within the ranges of the API.
             emit: Receiver of the translation bit by bit, for a call with one text.
+            journal: Receiver of records of the searches.
         """
         self._shared = shared
         self._context = context
         self._options = options
         self._emit = emit
+        self._journal = journal
         self._timeout = asyncio.Timeout(None)
         self._started = False
 
@@ -122,6 +131,8 @@ class Call:
         if not prepared.searches:
             return []
         self._count(prepared)
+        if self._journal:
+            self._journal.begin(prepared.texts)
         if self._options.return_alternatives:
             return await self._alternatives(prepared)
         planned = draws(prepared.searches)
@@ -131,6 +142,8 @@ class Call:
             streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit)
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches, listener=streamer))
+        if self._journal:
+            self._journal.add(planned, results)
         owned = ((owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True))
         return ranked(len(prepared.searches), owned)
 
@@ -144,6 +157,9 @@ class Call:
         planned, ended = continuations(prepared.searches, [result.found for result in begun])
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches), follows=True) if searches else []
+        if self._journal:
+            self._journal.add(enumerate(openings(prepared.searches)), begun)
+            self._journal.add(planned, results)
         owned = [(owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True)]
         return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
 

@@ -144,6 +144,7 @@ class LoadedModel:
             max_source_length=manifest.dimensions.max_source_length,
             max_target_length=manifest.dimensions.max_target_length,
             needs_target_language=len(manifest.source_format.language_prefix_ids) > 1,
+            uses_shortlist=self._sessions is not None and self._sessions.has_shortlist,
         )
 
     def sentence(

@@ -19,6 +19,8 @@ from xuanzang.server.engine.runtime.kernels import choose_kernels
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.page_pool import PageShape, Tensor
 
+ONNXRUNTIME_VERSION: str = onnxruntime.__version__
+
 _PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 

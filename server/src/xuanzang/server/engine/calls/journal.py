@@ -1,0 +1,60 @@
+"""Records of how the sentences of one call were searched, for callers who ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.engine.text.codec import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRecord:
+    """How one sentence was searched once; searching again for a repetition does not count."""
+
+    sentence_index: int
+    """Index of the sentence in its text."""
+    max_target_length: int
+    """Maximum target tokens that were in effect, eos counted."""
+    timeline: SentenceTimeline
+
+
+class Journal:
+    """Records of the searches of one call. Belongs to the event loop."""
+
+    def __init__(self) -> None:
+        # By text.
+        self._records: dict[int, list[SearchRecord]] = {}
+        # Text and position in it of each sentence of the call.
+        self._places: list[tuple[int, int]] = []
+
+    def begin(self, texts: Iterable[Sequence[Segment]]) -> None:
+        """Take the sentences of the call.
+
+        Args:
+            texts: Segments of each text.
+        """
+        counts = (sum(1 for segment in segments if segment.source_ids) for segments in texts)
+        self._places = [(text, sentence) for text, count in enumerate(counts) for sentence in range(count)]
+
+    def add(self, searches: Iterable[tuple[int, PlannedSearch]], results: Iterable[SentenceResult]) -> None:
+        """Record searches that are done.
+
+        Args:
+            searches: Searches, each with the position of its sentence among those of the call.
+            results: Their results, in the same order.
+        """
+        for (owner, search), result in zip(searches, results, strict=True):
+            text_index, sentence_index = self._places[owner]
+            record = SearchRecord(
+                sentence_index=sentence_index,
+                max_target_length=search.sentence.options.max_target_length,
+                timeline=result.timeline,
+            )
+            self._records.setdefault(text_index, []).append(record)
+
+    def of_text(self, text_index: int) -> list[SearchRecord]:
+        """Return the records of one text, in the order of its sentences."""
+        return sorted(self._records.get(text_index, []), key=lambda record: record.sentence_index)
