@@ -57,7 +57,12 @@ async def drain_in_turn(servers: ReplicaSet, addresses: Sequence[str], *, drains
         await loading
     latencies = sorted(1000 * (each.ended - each.due) for each in calls.outcomes)
     quantiles = {f"p{int(100 * share)}": round(percentile(latencies, share)) for share in (0.5, 0.99, 1)}
-    return {"drains": drains, "calls": len(latencies), "failed": calls.faults + faults, "statuses": statuses} | quantiles
+    return {
+        "drains": drains,
+        "calls": len(latencies),
+        "failed": calls.faults + faults,
+        "statuses": statuses,
+    } | quantiles
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -118,7 +118,9 @@ def test_only_pages_of_listed_origins_may_call(proxy: envoy.Proxy, origin: str, 
 
 def test_other_services_are_not_routed(proxy: envoy.Proxy) -> None:
     with grpc.insecure_channel(proxy.address) as channel:
-        call = channel.unary_unary("/xuanzang.admin.v1.ModelService/ListModels")
+        call: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+            "/xuanzang.admin.v1.ModelService/ListModels"
+        )
         with pytest.raises(grpc.RpcError) as raised:
             call(b"", timeout=30)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -148,7 +150,8 @@ async def caller_names(program: str, client_id: str) -> list[str]:
     proxy = await asyncio.to_thread(envoy.Proxy(program, [f"127.0.0.1:{port}"]).__enter__)
     try:
         async with grpc.aio.insecure_channel(proxy.address) as channel:
-            await channel.unary_unary(METHOD)(b"", metadata=(("x-client-id", client_id),), timeout=30)
+            call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
+            await call(b"", metadata=(("x-client-id", client_id),), timeout=30)
     finally:
         proxy.__exit__()
         await server.stop(None)

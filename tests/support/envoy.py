@@ -106,7 +106,9 @@ class Proxy:
     def value(self, name: str, **labels: str) -> float:
         """Return the sum of the series with this name and these labels."""
         families = text_string_to_metric_families(self._ask("/stats/prometheus"))
-        samples = [sample for family in families for sample in family.samples if sample.name == name]
+        # The parser adds what Envoy's counters lack.
+        names = {name, f"{name}_total"}
+        samples = [sample for family in families for sample in family.samples if sample.name in names]
         return sum(sample.value for sample in samples if sample.labels.items() >= labels.items())
 
     def _wait(self) -> None:

@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
 import pytest
 
+from xuanzang.server.engine.errors import DrainingError
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Serve = Any
@@ -158,6 +161,24 @@ async def test_an_open_stream_gets_its_answers_and_then_unavailable_at_the_close
         assert answer.translation.hypotheses[0].text == "A"
         assert await call.code() == grpc.StatusCode.UNAVAILABLE
         await served.rpc.join()
+
+
+async def test_texts_that_a_stopping_engine_refuses_are_left_to_another_server(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.raised["late"] = DrainingError("the server is stopping")
+        call = served.stub.StreamTranslateText()
+        for text in ("early", "late"):
+            await call.write(pb.StreamTranslateTextRequest(id=text, content=text))
+        await call.done_writing()
+        assert [answer.id async for answer in answered(call)] == ["early"]
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def answered(call: Any) -> AsyncIterator[pb.StreamTranslateTextResponse]:
+    """Yield the answers of a stream until its end, whatever its status."""
+    with suppress(grpc.aio.AioRpcError):
+        async for answer in call:
+            yield answer
 
 
 async def test_models_are_listed_with_their_defaults(serve: Serve) -> None:
