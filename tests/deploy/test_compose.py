@@ -34,6 +34,8 @@ CACHE = ROOT / "build" / "containers"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 STARTED = ("server", "envoy", "prometheus", "alertmanager")
 PORTS = {"envoy": 50051, "prometheus": 9090, "alertmanager": 9093}
+TEMPLATES = "/usr/share/prometheus/alertmanager"
+"""What Debian's Alertmanager reads at its start; in others it is part of the program."""
 SCRAPE_SECONDS = 120.0
 COMPOSE = manifests.read(ROOT / "docker-compose.yml")
 # Others may use the ports of the compose file.
@@ -78,7 +80,8 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         image = COMPOSE["services"]["server"]["image"]
         engine.run("build", "--file", str(ROOT / "server/Dockerfile"), "--tag", image, *secret, str(ROOT))
         for name, path in paths.items():
-            engine.build_around(path, COMPOSE["services"][name]["image"], lines_of(name), scratch / name)
+            files = [path, TEMPLATES] if name == "alertmanager" else [path]
+            engine.build_around(files, COMPOSE["services"][name]["image"], lines_of(name), scratch / name)
         yield engine
 
 
@@ -135,6 +138,8 @@ def project(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         project.run("up", "--wait", "--no-build", *STARTED)
         yield project
     finally:
+        # pytest shows it if a test has failed.
+        print(project.run("logs", "--no-color", "--tail", "40"))
         project.run("down", "--volumes", "--timeout", "60")
 
 

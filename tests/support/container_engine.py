@@ -67,20 +67,25 @@ class Engine:
         subprocess.run(["bash", "-o", "pipefail", "-c", archive], check=True)
         shutil.rmtree(folder)
 
-    def build_around(self, program: str, image: str, lines: Sequence[str], context: Path) -> None:
-        """Build an image of the base and one program of this machine.
+    def build_around(self, files: Sequence[str], image: str, lines: Sequence[str], context: Path) -> None:
+        """Build an image of the base and some files of this machine.
 
         Args:
-            program: Path of the program, which goes to /usr/local/bin.
+            files: Paths of programs, which go to /usr/local/bin, and of folders, which keep their places.
             image: Name and tag.
             lines: Further lines of the Dockerfile.
             context: Folder to build from, which is made.
         """
         context.mkdir(parents=True)
-        name = Path(program).name
-        shutil.copy(program, context / name)
-        dockerfile = "\n".join([f"FROM {BASE}", f"COPY {name} /usr/local/bin/", *lines])
-        (context / "Dockerfile").write_text(dockerfile, encoding="utf-8")
+        copies = []
+        for path in map(Path, files):
+            if path.is_dir():
+                shutil.copytree(path, context / path.name)
+                copies.append(f"COPY {path.name} {path}")
+            else:
+                shutil.copy(path, context / path.name)
+                copies.append(f"COPY {path.name} /usr/local/bin/")
+        (context / "Dockerfile").write_text("\n".join([f"FROM {BASE}", *copies, *lines]), encoding="utf-8")
         self.run("build", "--quiet", "--tag", image, str(context))
 
 
