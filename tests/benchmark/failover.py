@@ -4,8 +4,9 @@
     PYTHONPATH=tests/support python tests/benchmark/failover.py --through envoy
 
 Measures the capacity of both servers with a closed loop, then lets calls arrive at a share of it. One server is killed,
-and another takes its port at once, as a supervisor would have it. The exit status is 1 if a call failed, or had another
-answer than a lone server gives.
+and another takes its port at once, as a supervisor would have it. Among the figures is the system's load average: more
+than the number of cores means that calls waited for other programs, too. The exit status is 1 if a call failed, or had
+another answer than a lone server gives.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -110,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             servers = stack.enter_context(replica_set(arguments.models))
             known = addresses(stack, servers, arguments.through)
             found = asyncio.run(measure(servers, known, share=arguments.share, seconds=arguments.seconds))
-        print(json.dumps({"through": arguments.through} | found), flush=True)
+        conditions = {"through": arguments.through, "load_average": round(os.getloadavg()[0], 1)}
+        print(json.dumps(conditions | found), flush=True)
         failed |= bool(found["failed"])
     return int(failed)
 

@@ -139,7 +139,7 @@ def project(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield project
     finally:
         # pytest shows it if a test has failed.
-        print(project.run("logs", "--no-color", "--tail", "40"))
+        sys.stdout.write(project.run("logs", "--no-color", "--tail", "40"))
         project.run("down", "--volumes", "--timeout", "60")
 
 
