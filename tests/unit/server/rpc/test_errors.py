@@ -20,11 +20,11 @@ VIOLATION = FieldViolation(field="contents[3]", description="must have at most 5
 EXPECTED = [
     (engine_errors.InvalidInputError([VIOLATION]), grpc.StatusCode.INVALID_ARGUMENT),
     (engine_errors.ModelNotFoundError("no model"), grpc.StatusCode.NOT_FOUND),
-    (engine_errors.DetectionUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.OverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (engine_errors.DeadlineExceededError("late", in_queue=True), grpc.StatusCode.DEADLINE_EXCEEDED),
     (engine_errors.DrainingError("stopping"), grpc.StatusCode.UNAVAILABLE),
     (errors.NotReadyError("loading"), grpc.StatusCode.UNAVAILABLE),
+    (engine_errors.DetectionUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.ModelStateError("pinned"), grpc.StatusCode.FAILED_PRECONDITION),
     (BundleError(Path("models"), ["cannot be listed"]), grpc.StatusCode.FAILED_PRECONDITION),
 ]

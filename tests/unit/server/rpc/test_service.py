@@ -3,11 +3,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Any
 
 import grpc
 import pytest
 
+from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -173,6 +176,24 @@ async def test_languages_are_detected_for_each_text_or_the_call_is_unimplemented
             await served.stub.DetectLanguage(pb.DetectLanguageRequest(contents=["a"] * 1025))
     german = pb.LanguageDetection(languages=[pb.DetectedLanguage(language_code="de", confidence=0.75)])
     assert response == pb.DetectLanguageResponse(detections=[german, german])
+
+
+async def test_texts_that_a_stopping_engine_refuses_are_left_to_another_server(serve: Serve) -> None:
+    async with serve() as served:
+        served.engine.raised["late"] = DrainingError("the server is stopping")
+        call = served.stub.StreamTranslateText()
+        for text in ("early", "late"):
+            await call.write(pb.StreamTranslateTextRequest(id=text, content=text))
+        await call.done_writing()
+        assert [answer.id async for answer in answered(call)] == ["early"]
+        assert await call.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def answered(call: Any) -> AsyncIterator[pb.StreamTranslateTextResponse]:
+    """Yield the answers of a stream until its end, whatever its status."""
+    with suppress(grpc.aio.AioRpcError):
+        async for answer in call:
+            yield answer
 
 
 async def test_models_are_listed_with_their_defaults(serve: Serve) -> None:

@@ -10,7 +10,7 @@ import grpc
 from typing_extensions import override
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.errors import EngineError, InvalidInputError
+from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of
@@ -56,18 +56,17 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> None:
         """Translate texts as they arrive and answer each when it is done."""
         stream = _Stream(context, self._max_stream_texts)
-        ended_by: EngineError | None = None
         async with asyncio.TaskGroup() as group:
             try:
                 await self._read(request_iterator, stream, group)
             except EngineError as error:
                 # The texts read so far are answered before the status says why no more are read.
-                ended_by = error
+                stream.ended_by = error
         if stream.caller_gone:
             # gRPC is about to cancel this task for the same reason.
             raise asyncio.CancelledError
-        if ended_by is not None:
-            raise ended_by
+        if stream.ended_by is not None:
+            raise stream.ended_by
         stream.usage.send(context)
 
     @override
@@ -129,6 +128,11 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream) -> None:
         try:
             response = await self._translated(request, stream)
+        except DrainingError as error:
+            # No fault of the text: as those that are not read, it has no answer, and the status says why.
+            stream.ended_by = error
+            stream.permits.release()
+            return
         except InvalidInputError as error:
             response = _error_response(request, requests.for_single_text(error))
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
@@ -164,6 +168,7 @@ class _Stream:
         self.usage = Usage(self.caller)
         self.permits = asyncio.Semaphore(max_texts)
         self.caller_gone = False
+        self.ended_by: EngineError | None = None
         self._write_lock = asyncio.Lock()
 
     async def write(self, response: pb.StreamTranslateTextResponse) -> None:

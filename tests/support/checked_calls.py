@@ -1,0 +1,124 @@
+"""Calls through the SDK while servers come and go: each must have one answer, and the right one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from xuanzang.client import AsyncTranslationClient, StreamedTranslation, TranslationError
+from xuanzang.client.loadtest.workload import poisson_arrivals
+
+TEXTS = tuple(
+    f"{person}{verb}{thing}。"
+    for person in ("我", "他们", "老师", "我的朋友")
+    for verb in ("有", "想买", "昨天看到了", "不喜欢")
+    for thing in ("一只猫", "三本书", "很多红苹果", "这张桌子", "一辆新汽车", "北京的地图")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One call."""
+
+    due: float
+    """Time at which it was due, by the monotonic clock in seconds."""
+    ended: float
+    """Time of its end."""
+    fault: str
+    """What is wrong with it; empty if nothing is."""
+
+
+class CheckedCalls:
+    """Callers of one client, and what became of their calls."""
+
+    def __init__(self, client: AsyncTranslationClient, expected: Mapping[str, str]) -> None:
+        """Take the client and the right answers.
+
+        Args:
+            client: Client of the servers.
+            expected: Translations by text, as `answers` returns them.
+        """
+        self._client, self._expected, self._texts = client, expected, tuple(expected)
+        self.outcomes: list[Outcome] = []
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong with calls, in the order of their ends."""
+        return [each.fault for each in self.outcomes if each.fault]
+
+    async def open_loop(self, rate: float, seconds: float, seed: int = 0) -> None:
+        """Call at times that do not depend on the answers.
+
+        Args:
+            rate: Mean calls per second, arrivals of a Poisson process.
+            seconds: Duration of the calling; the last answers are awaited.
+            seed: Seed of the arrivals.
+        """
+        began = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            for number, arrival in enumerate(poisson_arrivals(rate, seconds, random.Random(seed))):
+                await asyncio.sleep(max(0.0, began + arrival - time.monotonic()))
+                group.create_task(self._call(self._texts[number % len(self._texts)], began + arrival))
+
+    async def closed_loop(self, callers: int, is_over: Callable[[], bool]) -> None:
+        """Let each caller call again as soon as it has its answer.
+
+        Args:
+            callers: Number of callers.
+            is_over: Whether no more calls are to be made.
+        """
+
+        async def repeat(caller: int) -> None:
+            number = caller
+            while not is_over():
+                await self._call(self._texts[number % len(self._texts)], time.monotonic())
+                number += 1
+
+        await asyncio.gather(*(repeat(caller) for caller in range(callers)))
+
+    async def _call(self, text: str, due: float) -> None:
+        try:
+            translation = await self._client.translate_one(text)
+        except TranslationError as error:
+            fault = f"{type(error).__name__}: {error.message}"
+        else:
+            fault = "" if translation.text == self._expected[text] else f"another answer to {text}"
+        self.outcomes.append(Outcome(due=due, ended=time.monotonic(), fault=fault))
+
+
+async def answers(client: AsyncTranslationClient) -> dict[str, str]:
+    """Return the translations of the texts, as servers give them that nobody disturbs."""
+    translations = await client.translate(TEXTS)
+    return {text: translation.text for text, translation in zip(TEXTS, translations, strict=True)}
+
+
+async def stream_faults(client: AsyncTranslationClient, expected: Mapping[str, str], number: int) -> list[str]:
+    """Translate texts on one stream, and return what is wrong: results that are lost, doubled or others.
+
+    Args:
+        client: Client of the servers.
+        expected: Translations by text.
+        number: Texts of the stream.
+    """
+    texts = [tuple(expected)[index % len(expected)] for index in range(number)]
+    results = [each async for each in client.translate_stream(texts, max_in_flight=16)]
+    faults = [fault for each in results if (fault := _fault_of(each, expected))]
+    if sorted(each.index for each in results) != list(range(number)):
+        faults.append(f"{len(results)} results of {number} texts, {len({each.index for each in results})} of them once")
+    return faults
+
+
+def _fault_of(result: StreamedTranslation, expected: Mapping[str, str]) -> str:
+    if result.error is not None:
+        return f"result {result.index}: {type(result.error).__name__}: {result.error.message}"
+    return "" if result.translation.text == expected[result.source] else f"result {result.index}: another answer"
+
+
+async def capacity(client: AsyncTranslationClient, expected: Mapping[str, str], seconds: float) -> float:
+    """Return the answers per second of a closed loop of 32 callers."""
+    calls, began = CheckedCalls(client, expected), time.monotonic()
+    await calls.closed_loop(32, lambda: time.monotonic() - began > seconds)
+    return len(calls.outcomes) / (time.monotonic() - began)
