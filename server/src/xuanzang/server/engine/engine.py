@@ -23,6 +23,10 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.promotion.canary import Canary
+from xuanzang.server.engine.promotion.promoter import Promoter
+from xuanzang.server.engine.promotion.settings import PromotionSettings
+from xuanzang.server.engine.promotion.shadow import Shadow
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.scheduling.request import CallContext
@@ -53,7 +57,13 @@ class Engine:
     """
 
     def __init__(
-        self, models: Path, *, settings: EngineSettings, metrics: Metrics, trial_loader: TrialLoader | None = None
+        self,
+        models: Path,
+        *,
+        settings: EngineSettings,
+        metrics: Metrics,
+        trial_loader: TrialLoader | None = None,
+        promotion: PromotionSettings | None = None,
     ) -> None:
         """Make an engine that has loaded nothing yet.
 
@@ -62,10 +72,12 @@ class Engine:
             settings: Use of the machine, and limits.
             metrics: Metrics of the server.
             trial_loader: Trial loader of bundles in another process; None to trust them.
+            promotion: How versions go live; None for the defaults.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
+        promotion = promotion or PromotionSettings()
         self._repository = models
         self._settings = settings
         self._metrics = metrics
@@ -83,8 +95,14 @@ class Engine:
             release=self._release,
             metrics=metrics,
             provider=self._provider,
+            holds=promotion.promotion != "direct",
         )
         """The models, and their changes while others are served."""
+        translate = self._translate_in_background
+        self.promoter = Promoter(self.live, translate=translate, settings=promotion, metrics=metrics)
+        """Which versions go live, and which have a share of the requests beside them."""
+        self._canary = Canary(self.live)
+        self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
         self._watching: asyncio.Task[None] | None = None
         self._draining = False
         self._active = 0
@@ -111,9 +129,9 @@ class Engine:
             ModelNotFoundError: No model fits.
             InvalidInputError: Several models fit.
         """
-        return routing.resolve(
-            self.models, model=model, source_language=source_language, target_language=target_language
-        )
+        languages = {"source_language": source_language, "target_language": target_language}
+        route = routing.resolve(self.models, model=model, **languages)
+        return route if "/" in model else self._canary.diverted(route, **languages)
 
     async def start(self) -> None:
         """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
@@ -132,6 +150,7 @@ class Engine:
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
         self._metrics.workers.set(self._worker_count)
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
+        self.promoter.start()
         if self._settings.watch_models:
             self._watching = asyncio.create_task(self._watch(watch))
 
@@ -344,11 +363,24 @@ class Engine:
                 if not self._active:
                     self._idle.set()
             count_answer(metrics, answer)
-            return answer
+        self._shadow.follow(texts, answer, context=context, options=options)
+        return answer
+
+    async def _translate_in_background(
+        self, texts: Sequence[str], *, model: LoadedModel, options: DecodingOptions, target_language: str, caller: str
+    ) -> list[list[Hypothesis]]:
+        """Translate for nobody who waits: only the metrics of the work itself count it."""
+        if self._draining or self.live.catalog.find(model.name, model.version) is not model:
+            raise DrainingError("the version is served no more")
+        context = CallContext(model=model, caller=caller, target_language=target_language, in_background=True)
+        with self.live.usage.of(model):
+            return await Call(self._shared, context, options, None).run(texts)
 
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
         self._draining = True
+        self.promoter.close()
+        self._shadow.close()
         if self._watching:
             self._watching.cancel()
         self.live.close()
