@@ -40,6 +40,8 @@ class Script:
     batches: list[list[int]] = field(default_factory=list)
     """Source lengths of the batches that were admitted."""
     discarded: list[Sentence] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    """Versions whose decoders made a step."""
 
     def allow(self, steps: float) -> None:
         with self.changed:
@@ -71,6 +73,7 @@ class EchoDecoder(Decoder):
 
     def __init__(self, script: Script, version: int) -> None:
         self._script = script
+        self._version = version
         serves = threading.current_thread().name.startswith("worker")
         self._wrong = version in script.wrong_versions or (serves and version in script.worse_versions)
         self._left: dict[Sentence, int] = {}
@@ -89,6 +92,7 @@ class EchoDecoder(Decoder):
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
         self._script.step()
+        self._script.steps.append(self._version)
         self._left = {sentence: left - 1 for sentence, left in self._left.items()}
         finished = [sentence for sentence, left in self._left.items() if not left]
         for sentence in finished:
