@@ -197,7 +197,7 @@ async def test_a_shadow_makes_few_steps_while_callers_wait_for_theirs(
     copy = asyncio.create_task(
         engine._translate_in_background([text], model=shadow, options=options, target_language="", caller="shadow")
     )
-    while not engine._scheduler._background.room(0):
+    while not engine._scheduler._background.room(0):  # noqa: ASYNC110 - the queue has no event
         await asyncio.sleep(0)
     script.steps.clear()
     script.allow(math.inf)
