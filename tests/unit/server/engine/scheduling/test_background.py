@@ -56,13 +56,16 @@ async def queue(model: LoadedModel, options: DecodingOptions) -> Queue:
     return Queue(model, options)
 
 
-async def test_callers_go_first_and_the_rest_has_a_small_part_of_the_batch(queue: Queue) -> None:
+async def test_callers_go_first_and_the_rest_has_a_small_part_of_an_idle_worker(queue: Queue) -> None:
     queue.submit(4, in_background=True)
     queue.submit(3)
     assert queue.take() == (3, 0)
+    # As long as it has sentences of callers.
+    assert queue.take() == (0, 0)
+    queue.report(0, 0)
     assert queue.take() == (0, MAY_RUN)
     assert queue.take() == (0, 0)
-    queue.report(3, 1)
+    queue.report(0, 1)
     assert queue.take() == (0, 1)
     queue.submit(2)
     assert queue.take() == (2, 0)

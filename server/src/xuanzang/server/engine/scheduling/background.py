@@ -34,6 +34,10 @@ class Background:
         """Sentences in the batches of all workers."""
         return sum(self._running)
 
+    def running_of(self, worker: int) -> int:
+        """Return the number of such sentences in the batches of a worker."""
+        return self._running[worker]
+
     def room(self, worker: int) -> int:
         """Return how many of the waiting sentences a worker may take."""
         return min(self._queue.count, self._limit - self._running[worker])
@@ -49,7 +53,7 @@ class Background:
         self._queue.remove(request.sentences)
 
     def take(self, worker: int, sweep: Sweep, *, max_source_tokens: int, now: float) -> list[QueuedSentence]:
-        """Remove sentences for a worker that finds none of callers.
+        """Remove sentences for a worker that has none of callers.
 
         Args:
             worker: Number of the worker.

@@ -185,7 +185,7 @@ class Scheduler:
             vain; None when the scheduler has been stopped and the worker has none.
         """
         running = self._running[worker]
-        if running and self._room(worker) <= 0 and (self._queue.count or self._background.room(worker) <= 0):
+        if running and self._room(worker) <= 0 and not self._has_background(worker):
             return []
         with self._changed:
             while True:
@@ -203,7 +203,7 @@ class Scheduler:
                     return taken
 
     def _has_news(self, worker: int) -> bool:
-        has_work = self._queue.count > 0 or self._background.room(worker) > 0
+        has_work = self._queue.count > 0 or self._has_background(worker)
         return self._stopped or has_work or worker in self._woken
 
     def wake(self, worker: int) -> None:
@@ -231,8 +231,13 @@ class Scheduler:
                 self._give_up(queued.request)
         return [queued for queued in taken if not queued.request.abandoned]
 
+    def _has_background(self, worker: int) -> bool:
+        """Whether a worker has nothing to do for callers, and something that nobody waits for."""
+        is_free = not self._queue.count and self._running[worker] == self._background.running_of(worker)
+        return is_free and self._background.room(worker) > 0
+
     def _take_from_background(self, worker: int) -> list[QueuedSentence]:
-        if self._queue.count:
+        if not self._has_background(worker):
             return []
         max_tokens = self._settings.max_join_source_tokens
         sweep = self._sweeps[worker]

@@ -21,7 +21,7 @@ _LOGGER = logging.getLogger(__name__)
 # An idle worker keeps its memory for so long, because fresh memory is slow at first.
 _IDLE_SECONDS = 10.0
 # While callers wait for a worker, models that it runs for nobody have one step in so many rounds.
-_BACKGROUND_ROUNDS = 4
+_BACKGROUND_ROUNDS = 8
 
 
 class Worker:
