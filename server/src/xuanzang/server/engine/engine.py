@@ -13,10 +13,11 @@ from contextlib import aclosing, nullcontext
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
-from xuanzang.server.engine.hardware import memory_limit, usable_cores
+from xuanzang.server.engine.hardware import default_workers, memory_limit
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
@@ -83,7 +84,7 @@ class Engine:
         self._metrics = metrics
         self._trial_loader = trial_loader
         self._provider = resolve_provider(settings.provider)
-        self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
+        self._worker_count = settings.workers or default_workers(self._provider, settings.intra_op_threads)
         self._scheduler = Scheduler(settings, workers=self._worker_count)
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
         self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
@@ -98,7 +99,7 @@ class Engine:
             holds=promotion.promotion != "direct",
         )
         """The models, and their changes while others are served."""
-        translate = self._translate_in_background
+        translate = BackgroundCalls(self._shared, self.live)
         self.promoter = Promoter(self.live, translate=translate, settings=promotion, metrics=metrics)
         """Which versions go live, and which have a share of the requests beside them."""
         self._canary = Canary(self.live)
@@ -366,16 +367,6 @@ class Engine:
         self._shadow.follow(texts, answer, context=context, options=options)
         return answer
 
-    async def _translate_in_background(
-        self, texts: Sequence[str], *, model: LoadedModel, options: DecodingOptions, target_language: str, caller: str
-    ) -> list[list[Hypothesis]]:
-        """Translate for nobody who waits: only the metrics of the work itself count it."""
-        if self._draining or self.live.catalog.find(model.name, model.version) is not model:
-            raise DrainingError("the version is served no more")
-        context = CallContext(model=model, caller=caller, target_language=target_language, in_background=True)
-        with self.live.usage.of(model):
-            return await Call(self._shared, context, options, None).run(texts)
-
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
         self._draining = True
@@ -408,8 +399,3 @@ class Engine:
         self._tokenizing.shutdown(wait=False)
         ended = await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self._workers))
         return done and all(ended)
-
-
-def _default_workers(provider: str, intra_op_threads: int) -> int:
-    # A GPU runs the steps of one worker after another anyway.
-    return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)

@@ -104,7 +104,7 @@ async def test_a_shadow_that_fails_is_seen_by_no_caller_and_logs_no_text(
     async def fail(*_: Any, **__: Any) -> Any:
         raise ValueError("secret")
 
-    engine._shadow._translate = fail
+    engine._shadow._translate = fail  # type: ignore[assignment]
     with caplog.at_level(logging.DEBUG):
         assert await translate(engine, "secret", options=options) == ["secret"]
         await copied(engine)
@@ -124,7 +124,7 @@ async def test_copies_beyond_a_few_are_dropped(
         await released.wait()
         return await translate_in_background(*arguments, **named)
 
-    engine._shadow._translate = wait
+    engine._shadow._translate = wait  # type: ignore[assignment]
     for _ in range(7):
         # The copies hang, and no caller does.
         await translate(engine, "a cat", options=options)
@@ -193,7 +193,7 @@ async def test_a_shadow_makes_few_steps_while_callers_wait_for_theirs(
     shadow = engine.live.catalog.models[1]
     script.allow(0)
     copy = asyncio.create_task(
-        engine._translate_in_background([text], model=shadow, options=options, target_language="", caller="shadow")
+        engine._shadow._translate([text], model=shadow, options=options, target_language="", caller="shadow")
     )
     await script.until(lambda script: script.blocked)
     script.steps.clear()

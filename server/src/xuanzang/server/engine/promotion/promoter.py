@@ -7,6 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from weakref import WeakKeyDictionary, WeakSet
 
+from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.errors import (
     EngineError,
     InvalidInputError,
@@ -16,7 +17,6 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.background import TranslateInBackground
 from xuanzang.server.engine.promotion.gate import Evaluation, judge
 from xuanzang.server.engine.promotion.golden_set import read_golden_set
 from xuanzang.server.engine.promotion.settings import PromotionSettings
@@ -36,7 +36,7 @@ class Promoter:
     """
 
     def __init__(
-        self, live: LiveModels, *, translate: TranslateInBackground, settings: PromotionSettings, metrics: Metrics
+        self, live: LiveModels, *, translate: BackgroundCalls, settings: PromotionSettings, metrics: Metrics
     ) -> None:
         """Promote nothing yet.
 

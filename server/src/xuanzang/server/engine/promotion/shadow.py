@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 
+from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.errors import DrainingError, OverloadedError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.background import TranslateInBackground
 from xuanzang.server.engine.promotion.canary import Draw
 from xuanzang.server.engine.promotion.comparison import compare
 from xuanzang.server.engine.scheduling.request import CallContext
@@ -34,7 +34,7 @@ class Shadow:
     """Copies requests that have been answered, so that no caller waits for a copy or sees its errors."""
 
     def __init__(
-        self, live: LiveModels, *, translate: TranslateInBackground, metrics: Metrics, draw: Draw = random.random
+        self, live: LiveModels, *, translate: BackgroundCalls, metrics: Metrics, draw: Draw = random.random
     ) -> None:
         """Copy nothing yet.
 
