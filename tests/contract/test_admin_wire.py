@@ -15,6 +15,10 @@ FIELDS = {
         "precision": 7,
         "running_requests": 8,
         "refusal_reasons": 9,
+        "is_previous": 10,
+        "canary_weight": 11,
+        "shadow_share": 12,
+        "promotion_refusals": 13,
     },
     "ListModelsRequest": {},
     "ListModelsResponse": {"models": 1},
@@ -30,6 +34,16 @@ FIELDS = {
     "PinModelResponse": {"model": 1},
     "UnpinModelRequest": {"name": 1},
     "UnpinModelResponse": {"model": 1},
+    "EvaluateModelRequest": {"name": 1, "version": 2},
+    "EvaluateModelResponse": {"evaluation": 1},
+    "PromoteModelRequest": {"name": 1, "version": 2, "force_reason": 3},
+    "PromoteModelResponse": {"model": 1, "evaluation": 2},
+    "RollbackModelRequest": {"name": 1},
+    "RollbackModelResponse": {"model": 1},
+    "SetModelTrafficRequest": {"name": 1, "version": 2, "canary_weight": 3, "shadow_share": 4},
+    "SetModelTrafficResponse": {"model": 1},
+    "Evaluation": {"passed": 1, "checks": 2, "reasons": 3, "golden_set_sentences": 4},
+    "EvaluationCheck": {"name": 1, "measured": 2, "bound": 3, "passed": 4},
 }
 
 
@@ -57,5 +71,8 @@ def test_methods_keep_their_names() -> None:
     assert service.full_name == "xuanzang.admin.v1.ModelService"
     assert {method.name: (method.input_type.name, method.output_type.name) for method in service.methods} == {
         name: (f"{name}Request", f"{name}Response")
-        for name in ("ListModels", "GetModel", "LoadModel", "UnloadModel", "ReloadModels", "PinModel", "UnpinModel")
+        for name in (
+            *("ListModels", "GetModel", "LoadModel", "UnloadModel", "ReloadModels", "PinModel", "UnpinModel"),
+            *("EvaluateModel", "PromoteModel", "RollbackModel", "SetModelTraffic"),
+        )
     }

@@ -57,7 +57,7 @@ async def test_versions_are_listed_loaded_pinned_and_unloaded(
         assert await models("load", "tiny") == (0, ["tiny/2 serving default"])
         (repository / "tiny" / "1" / "weights.bin").unlink()
         status, lines = await models("reload")
-        assert (status, lines[:2]) == (1, ["tiny/1 serving -", "refused: weights.bin is"])
+        assert (status, lines[:2]) == (1, ["tiny/1 serving previous", "refused: weights.bin is"])
         shutil.rmtree(repository / "tiny" / "1")
         assert (await models("reload"))[0] == 0
 

@@ -15,13 +15,14 @@ from xuanzang.server.metrics import Metrics
 
 @pytest.fixture(scope="session")
 def samples() -> list[Sample]:
-    """Return all series of a server with a model and a key."""
+    """Return all series of a server with a model, its shadow and a key."""
     access = AccessMetrics(registry := CollectorRegistry())
     access.of("key")
     for file in get_args(ReloadedFile):
         access.watch(file)
     metrics = Metrics(registry)
     metrics.of(("zh-en", "1"))
+    metrics.of_shadow(("zh-en", "1", "2"))
     metrics.register_rpc(("unary", "xuanzang.translation.v1.TranslationService", "TranslateText"))
     return [sample for family in metrics.registry.collect() for sample in family.samples]
 

@@ -16,6 +16,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from xuanzang.bundle.v1 import graph_pb2
 
 SENTENCES = ("我有一只猫。", "你好，世界！", "今天天气很好。", "a cat, a dog", "hello world", "the weather is fine")
+QUALITY = {"torch_float32": {"chrf": 50.0}, "onnx_float32": {"chrf": 49.5}}
 PAGES = ["page", "heads", "32", "head"]
 
 
@@ -164,7 +165,7 @@ def repository_template(tokenizer: bytes, tmp_path_factory: pytest.TempPathFacto
     (directory / "encoder.onnx").write_bytes(graph_with(reference("embedding")))
     (directory / "decoder.onnx").write_bytes(graph_with(reference("embedding"), reference("projection", offset="128")))
     (directory / "weights.bin").write_bytes(bytes(range(256)))
-    (directory / "certificate.json").write_text(json.dumps({"samples": samples}))
+    (directory / "certificate.json").write_text(json.dumps({"samples": samples, "quality": QUALITY}))
     (directory / "MODEL_CARD.md").write_text("# small\n")
     (directory / "manifest.json").write_text(json.dumps(manifest_of(directory, processor.vocab_size())))
     return root

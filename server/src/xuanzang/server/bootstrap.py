@@ -39,7 +39,8 @@ def bootstrap(settings: Settings) -> Server:
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry()
     metrics = Metrics(registry)
-    engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=_trial_loader(settings))
+    trial_loader = _trial_loader(settings)
+    engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=trial_loader, promotion=settings)
     access_metrics = AccessMetrics(registry)
     rpc = RpcServer(
         engine,
@@ -66,7 +67,9 @@ def _admin_server(
         return None
     if not is_loopback(split_address(address).host) and settings.tls_client_ca is None:
         _LOGGER.warning("anybody who reaches the admin address can unload models", extra={"address": address})
-    return AdminServer(engine.live, address=address, tls=_tls(settings, access_metrics), metrics=metrics)
+    return AdminServer(
+        engine.live, engine.promoter, address=address, tls=_tls(settings, access_metrics), metrics=metrics
+    )
 
 
 def _trial_loader(settings: Settings) -> TrialLoader:

@@ -35,6 +35,15 @@ LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
+TRAFFIC_ROLES = ("live", "canary", "shadow")
+"""Parts that a version has in the requests of its model that name no version."""
+
+PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
+"""What became of versions that should go live; "forced": in spite of the gate."""
+
+SHADOW_RESULTS = ("compared", "dropped", "failed")
+"""What became of a copy of a request; "dropped": the server had better things to do."""
+
 STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
     *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
@@ -47,10 +56,14 @@ DURATION_BUCKETS = (
     *(0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60),
 )
 TOKEN_BUCKETS = tuple(2**power for power in range(15))
+CHRF_BUCKETS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
+RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10)
+GAP_BUCKETS = (-5, -2, -1, -0.5, -0.25, -0.1, -0.05, 0, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
 COUNT_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
 
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
 _MODEL = ("model", "version")
+_SHADOW = ("model", "live", "shadow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +179,39 @@ class ModelMetrics:
     ]
 
     model_ready: Annotated[Gauge, _Metric("1 while a model is warm and answers requests, else 0.")]
+    traffic_share: Annotated[
+        Mapping[str, Gauge],
+        _Metric(
+            "Share of the requests of the model that name no version, by what the version does with them.",
+            label="role",
+            values=TRAFFIC_ROLES,
+        ),
+    ]
     model_load_duration_seconds: Annotated[Gauge, _Metric("Time to verify a bundle and open its graphs.")]
     warmup_duration_seconds: Annotated[Gauge, _Metric("Time to warm a model up and replay its samples.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShadowMetrics:
+    """Series of the comparison of a shadow with a live version. The attribute `x` is the metric `nmt_shadow_x`."""
+
+    requests: Annotated[
+        Mapping[str, Counter],
+        _Metric(
+            "Requests of the live version that were to be translated by the shadow, too.", (), "result", SHADOW_RESULTS
+        ),
+    ]
+    texts: Annotated[Counter, _Metric("Texts translated by both versions.")]
+    exact_matches: Annotated[Counter, _Metric("Texts that both versions translated alike.")]
+    chrf: Annotated[
+        Histogram, _Metric("chrF of the shadow's translation of a text with the live one as reference.", CHRF_BUCKETS)
+    ]
+    length_ratio: Annotated[
+        Histogram, _Metric("Characters of the shadow's translation of a text by those of the live one.", RATIO_BUCKETS)
+    ]
+    score_gap: Annotated[
+        Histogram, _Metric("Score of the shadow's translation of a text less that of the live one, nats.", GAP_BUCKETS)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +244,9 @@ class _Families(Generic[Series]):
             self._of[labels] = self._series(**series)
         return self._of[labels]
 
+    def labels(self) -> tuple[tuple[str, ...], ...]:
+        return tuple(self._of)
+
     def forget(self, labels: tuple[str, ...]) -> None:
         if self._of.pop(labels, None) is not None:
             for metric, family in self._families.values():
@@ -219,6 +266,7 @@ class Metrics:
         self.registry = registry
         self._rpcs = _Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
         self._models = _Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
+        self._shadows = _Families(ShadowMetrics, prefix="nmt_shadow", labels=_SHADOW, registry=registry)
         self.grpc_server_handled = Counter(
             "grpc_server_handled_total",
             "RPCs completed on the server, whatever their status.",
@@ -238,6 +286,13 @@ class Metrics:
             registry=self.registry,
         )
         self.model_changes = {change: changes.labels(change) for change in MODEL_CHANGES}
+        promotions = Counter(
+            "nmt_promotions_total",
+            "Versions that went live by promotion or rollback, or that the gate refused.",
+            ("result",),
+            registry=self.registry,
+        )
+        self.promotions = {result: promotions.labels(result) for result in PROMOTIONS}
         self.bundles_refused = Gauge(
             "nmt_bundles_refused",
             "Bundles in the folder of the models that are refused.",
@@ -286,6 +341,18 @@ class Metrics:
             labels: Name of the model and its version.
         """
         self._models.forget(labels)
+        name, version = labels
+        for pair in self._shadows.labels():
+            if pair[0] == name and version in pair[1:]:
+                self._shadows.forget(pair)
+
+    def of_shadow(self, labels: tuple[str, str, str]) -> ShadowMetrics:
+        """Return the series of a comparison; the first call creates them at 0.
+
+        Args:
+            labels: Name of the model, live version, and version of the shadow.
+        """
+        return self._shadows.of(labels)
 
     def of_rpc(self, labels: tuple[str, str, str]) -> RpcMetrics:
         """Return the series of an RPC; the first call creates them at 0.

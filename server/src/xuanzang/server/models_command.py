@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ _ADDRESS = "XUANZANG_ADMIN_ADDRESS"
 # A bundle is tried for five minutes at the most, then loaded.
 _TIMEOUT_SECONDS = 600.0
 
-Command = Callable[[Any, Namespace], Iterable[pb.Model]]
+Answer = pb.Model | pb.Evaluation
+Command = Callable[[Any, Namespace], Iterable[Answer]]
 
 
 def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
@@ -30,7 +31,8 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
         environment: Environment variables, for the address.
 
     Returns:
-        Exit status: 0; 1 if the server refuses, cannot be reached, or after a reload refuses a bundle.
+        Exit status: 0; 1 if the server refuses, cannot be reached, after a reload refuses a bundle, or would not let an
+        evaluated version go live.
 
     Raises:
         SystemExit: With status 2, after a line on stderr that says what is wrong with the arguments.
@@ -44,14 +46,14 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
     command: Command = options.command
     try:
         with channel_to(address, tls_certificate=options.tls_certificate, tls_key=options.tls_key) as channel:
-            models = list(command(admin_pb2_grpc.ModelServiceStub(channel), options))
+            answers = list(command(admin_pb2_grpc.ModelServiceStub(channel), options))
     except grpc.RpcError as error:
         return _fail(f"{error.code().name}: {error.details()}")
     except OSError as error:
         return _fail(str(error))
-    for line in _table(models):
+    for line in _lines(answers):
         sys.stdout.write(line + "\n")
-    return int(options.reports_refusals and any(model.refusal_reasons for model in models))
+    return int(any(map(options.is_bad, answers)))
 
 
 def _fail(reason: str) -> int:
@@ -62,10 +64,9 @@ def _fail(reason: str) -> int:
 def _parser(address: str) -> ArgumentParser:
     parser = ArgumentParser(_PROGRAM, description="Show and change the models of a running server.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, command, operand, text in _COMMANDS:
+    for name, command, operands, text in _COMMANDS:
         sub = commands.add_parser(name, help=text, description=text)
-        if operand:
-            sub.add_argument("model", metavar=operand)
+        _add_operands(sub, operands)
         sub.add_argument(
             "--admin-address",
             default=address,
@@ -77,8 +78,19 @@ def _parser(address: str) -> ArgumentParser:
         sub.add_argument(
             "--timeout-seconds", type=float, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="default: %(default)g"
         )
-        sub.set_defaults(command=command, reports_refusals=name == "reload")
+        sub.set_defaults(command=command, is_bad=_BAD_ANSWERS.get(name, lambda _: False))
     return parser
+
+
+def _add_operands(parser: ArgumentParser, operands: str) -> None:
+    for operand in operands.split():
+        if operand == "SHARE":
+            parser.add_argument("share", metavar=operand, type=float, help="0 to 1; 0 ends it")
+        elif operand == "[--force]":
+            text = "go live without being judged, for this reason, which is logged"
+            parser.add_argument("--force", default="", metavar="REASON", help=text)
+        else:
+            parser.add_argument("model", metavar=operand)
 
 
 def _list(stub: Any, options: Namespace) -> Iterable[pb.Model]:
@@ -111,6 +123,43 @@ def _unpin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
     return [stub.UnpinModel(pb.UnpinModelRequest(name=options.model), timeout=options.timeout_seconds).model]
 
 
+def _evaluate(stub: Any, options: Namespace) -> Iterable[Answer]:
+    name, version = _name_and_version(options)
+    request = pb.EvaluateModelRequest(name=name, version=version)
+    return [stub.EvaluateModel(request, timeout=options.timeout_seconds).evaluation]
+
+
+def _promote(stub: Any, options: Namespace) -> Iterable[Answer]:
+    name, version = _name_and_version(options)
+    request = pb.PromoteModelRequest(name=name, version=version, force_reason=options.force)
+    answer: pb.PromoteModelResponse = stub.PromoteModel(request, timeout=options.timeout_seconds)
+    return [answer.evaluation, answer.model] if answer.HasField("evaluation") else [answer.model]
+
+
+def _rollback(stub: Any, options: Namespace) -> Iterable[Answer]:
+    return [stub.RollbackModel(pb.RollbackModelRequest(name=options.model), timeout=options.timeout_seconds).model]
+
+
+def _canary(stub: Any, options: Namespace) -> Iterable[Answer]:
+    return _share(stub, options, canary_weight=options.share)
+
+
+def _shadow(stub: Any, options: Namespace) -> Iterable[Answer]:
+    return _share(stub, options, shadow_share=options.share)
+
+
+def _share(stub: Any, options: Namespace, **share: float) -> Iterable[Answer]:
+    name, version = _name_and_version(options)
+    request = pb.SetModelTrafficRequest(name=name, version=version, **share)
+    return [stub.SetModelTraffic(request, timeout=options.timeout_seconds).model]
+
+
+_BAD_ANSWERS: Mapping[str, Callable[[Any], object]] = {
+    "reload": lambda model: model.refusal_reasons,
+    "evaluate": lambda evaluation: not evaluation.passed,
+}
+"""By command, the answers that are reported by the exit status."""
+
 _COMMANDS: tuple[tuple[str, Command, str, str], ...] = (
     ("list", _list, "", "show the versions that are loaded or in the folder of the models"),
     ("load", _load, "NAME[/VERSION]", "load a version from the folder, the highest unless one is given"),
@@ -118,6 +167,11 @@ _COMMANDS: tuple[tuple[str, Command, str, str], ...] = (
     ("reload", _reload, "", "load what is new in the folder, unload what is gone"),
     ("pin", _pin, "NAME/VERSION", "let a version answer requests that name none"),
     ("unpin", _unpin, "NAME", "let the highest version answer requests that name none"),
+    ("evaluate", _evaluate, "NAME/VERSION", "judge a version by its certificate, golden set and agreement"),
+    ("promote", _promote, "NAME/VERSION [--force]", "let a version go live if it is judged good enough"),
+    ("rollback", _rollback, "NAME", "let the version go live again that was live before"),
+    ("canary", _canary, "NAME/VERSION SHARE", "let a version answer a share of the requests that name none"),
+    ("shadow", _shadow, "NAME/VERSION SHARE", "compare a version with the live one on a share of its requests"),
 )
 
 
@@ -126,17 +180,35 @@ def _name_and_version(options: Namespace) -> tuple[str, str]:
     return name, version
 
 
-def _table(models: Iterable[pb.Model]) -> Iterable[str]:
-    """Yield a line of columns for each version, followed by the reasons for which it is refused."""
-    for model in models:
-        state = pb.ModelState.Name(model.state).removeprefix("MODEL_STATE_").lower()
-        marks = [word for word, holds in (("default", model.is_default), ("pinned", model.is_pinned)) if holds]
-        facts = (
-            f"{model.name}/{model.version}",
-            state,
-            ",".join(marks) or "-",
-            model.precision or "-",
-            model.manifest_sha256[:12] or "-",
-        )
-        yield "\t".join(facts)
-        yield from (f"  refused: {reason}" for reason in model.refusal_reasons)
+def _lines(answers: Iterable[Answer]) -> Iterator[str]:
+    for answer in answers:
+        yield from _version_lines(answer) if isinstance(answer, pb.Model) else _check_lines(answer)
+
+
+def _version_lines(model: pb.Model) -> Iterator[str]:
+    """Yield a line of columns, followed by the reasons for which the version is refused."""
+    state = pb.ModelState.Name(model.state).removeprefix("MODEL_STATE_").lower()
+    facts = (
+        f"{model.name}/{model.version}",
+        state,
+        ",".join(_marks(model)) or "-",
+        model.precision or "-",
+        model.manifest_sha256[:12] or "-",
+    )
+    yield "\t".join(facts)
+    yield from (f"  refused: {reason}" for reason in model.refusal_reasons)
+    yield from (f"  not to go live: {reason}" for reason in model.promotion_refusals)
+
+
+def _marks(model: pb.Model) -> Iterator[str]:
+    marks = {"default": model.is_default, "pinned": model.is_pinned, "previous": model.is_previous}
+    yield from (word for word, holds in marks.items() if holds)
+    shares = {"canary": model.canary_weight, "shadow": model.shadow_share}
+    yield from (f"{word}={share:g}" for word, share in shares.items() if share)
+
+
+def _check_lines(evaluation: pb.Evaluation) -> Iterator[str]:
+    """Yield a line of columns for each measured value, followed by the reasons for which a version is not let live."""
+    for check in evaluation.checks:
+        yield f"{check.name}\t{check.measured:.4g}\tbound {check.bound:.4g}\t{'ok' if check.passed else 'missed'}"
+    yield from (f"  not to go live: {reason}" for reason in evaluation.reasons)

@@ -27,6 +27,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
 from xuanzang.server.access.settings import AccessSettings
+from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
@@ -119,7 +120,7 @@ class Locations(BaseModel):
 
 
 # --help lists the flags of the last base first.
-class Settings(BaseSettings, AccessSettings, RpcLimits, EngineSettings, Locations):
+class Settings(BaseSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations):
     """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
 
     `xuanzang-server keys --help` describes the command for API keys.

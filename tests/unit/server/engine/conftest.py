@@ -16,6 +16,7 @@ from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -34,9 +35,13 @@ class Script:
     """Raised by steps."""
     wrong_versions: Collection[int] = ()
     """Versions of the model that translate wrongly."""
+    worse_versions: Collection[int] = ()
+    """Versions that translate as certified, and callers' texts wrongly."""
     batches: list[list[int]] = field(default_factory=list)
     """Source lengths of the batches that were admitted."""
     discarded: list[Sentence] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    """Versions whose decoders made a step."""
 
     def allow(self, steps: float) -> None:
         with self.changed:
@@ -68,7 +73,9 @@ class EchoDecoder(Decoder):
 
     def __init__(self, script: Script, version: int) -> None:
         self._script = script
-        self._wrong = version in script.wrong_versions
+        self._version = version
+        serves = threading.current_thread().name.startswith("worker")
+        self._wrong = version in script.wrong_versions or (serves and version in script.worse_versions)
         self._left: dict[Sentence, int] = {}
 
     @property
@@ -85,6 +92,7 @@ class EchoDecoder(Decoder):
 
     def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
         self._script.step()
+        self._script.steps.append(self._version)
         self._left = {sentence: left - 1 for sentence, left in self._left.items()}
         finished = [sentence for sentence, left in self._left.items() if not left]
         for sentence in finished:
@@ -127,8 +135,16 @@ class EchoModel(LoadedModel):
 
 
 class EchoEngine(Engine):
-    def __init__(self, models: Path, script: Script, *, settings: EngineSettings, metrics: Metrics) -> None:
-        super().__init__(models, settings=settings, metrics=metrics)
+    def __init__(
+        self,
+        models: Path,
+        script: Script,
+        *,
+        settings: EngineSettings,
+        metrics: Metrics,
+        promotion: PromotionSettings | None = None,
+    ) -> None:
+        super().__init__(models, settings=settings, metrics=metrics, promotion=promotion)
         self._script = script
 
     def _load_model(self, directory: Path) -> LoadedModel:
@@ -152,7 +168,7 @@ def script() -> Script:
     return Script()
 
 
-MakeEngine = Callable[[EngineSettings], EchoEngine]
+MakeEngine = Callable[..., EchoEngine]
 
 
 @pytest.fixture
@@ -160,8 +176,8 @@ async def make_engine(repository: Path, script: Script, metrics: Metrics) -> Asy
     """Makes engines over the model "small", to be started by the test; their threads end with it."""
     engines = []
 
-    def make(settings: EngineSettings) -> EchoEngine:
-        engines.append(EchoEngine(repository, script, settings=settings, metrics=metrics))
+    def make(settings: EngineSettings, promotion: PromotionSettings | None = None) -> EchoEngine:
+        engines.append(EchoEngine(repository, script, settings=settings, metrics=metrics, promotion=promotion))
         return engines[-1]
 
     yield make

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dxuanzang/admin/v1/admin.proto\x12\x11xuanzang.admin.v1\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.xuanzang.admin.v1.Model\"0\n\x0fGetModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\";\n\x10GetModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"1\n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"<\n\x11LoadModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"3\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x15\n\x13UnloadModelResponse\"\x15\n\x13ReloadModelsRequest\"@\n\x14ReloadModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.xuanzang.admin.v1.Model\"0\n\x0fPinModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\";\n\x10PinModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"!\n\x11UnpinModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"=\n\x12UnpinModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"\xda\x01\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12,\n\x05state\x18\x03 \x01(\x0e\x32\x1d.xuanzang.admin.v1.ModelState\x12\x12\n\nis_default\x18\x04 \x01(\x08\x12\x11\n\tis_pinned\x18\x05 \x01(\x08\x12\x17\n\x0fmanifest_sha256\x18\x06 \x01(\t\x12\x11\n\tprecision\x18\x07 \x01(\t\x12\x18\n\x10running_requests\x18\x08 \x01(\x05\x12\x17\n\x0frefusal_reasons\x18\t \x03(\t*\xa8\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MODEL_STATE_SERVING\x10\x01\x12\x17\n\x13MODEL_STATE_LOADING\x10\x02\x12\x18\n\x14MODEL_STATE_RETIRING\x10\x03\x12\x18\n\x14MODEL_STATE_UNLOADED\x10\x04\x12\x17\n\x13MODEL_STATE_REFUSED\x10\x05\x32\x85\x05\n\x0cModelService\x12Y\n\nListModels\x12$.xuanzang.admin.v1.ListModelsRequest\x1a%.xuanzang.admin.v1.ListModelsResponse\x12S\n\x08GetModel\x12\".xuanzang.admin.v1.GetModelRequest\x1a#.xuanzang.admin.v1.GetModelResponse\x12V\n\tLoadModel\x12#.xuanzang.admin.v1.LoadModelRequest\x1a$.xuanzang.admin.v1.LoadModelResponse\x12\\\n\x0bUnloadModel\x12%.xuanzang.admin.v1.UnloadModelRequest\x1a&.xuanzang.admin.v1.UnloadModelResponse\x12_\n\x0cReloadModels\x12&.xuanzang.admin.v1.ReloadModelsRequest\x1a\'.xuanzang.admin.v1.ReloadModelsResponse\x12S\n\x08PinModel\x12\".xuanzang.admin.v1.PinModelRequest\x1a#.xuanzang.admin.v1.PinModelResponse\x12Y\n\nUnpinModel\x12$.xuanzang.admin.v1.UnpinModelRequest\x1a%.xuanzang.admin.v1.UnpinModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dxuanzang/admin/v1/admin.proto\x12\x11xuanzang.admin.v1\"\x13\n\x11ListModelsRequest\">\n\x12ListModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.xuanzang.admin.v1.Model\"0\n\x0fGetModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\";\n\x10GetModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"1\n\x10LoadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"<\n\x11LoadModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"3\n\x12UnloadModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"\x15\n\x13UnloadModelResponse\"\x15\n\x13ReloadModelsRequest\"@\n\x14ReloadModelsResponse\x12(\n\x06models\x18\x01 \x03(\x0b\x32\x18.xuanzang.admin.v1.Model\"0\n\x0fPinModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\";\n\x10PinModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"!\n\x11UnpinModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"=\n\x12UnpinModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"5\n\x14\x45valuateModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\"J\n\x15\x45valuateModelResponse\x12\x31\n\nevaluation\x18\x01 \x01(\x0b\x32\x1d.xuanzang.admin.v1.Evaluation\"J\n\x13PromoteModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x14\n\x0c\x66orce_reason\x18\x03 \x01(\t\"r\n\x14PromoteModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\x12\x31\n\nevaluation\x18\x02 \x01(\x0b\x32\x1d.xuanzang.admin.v1.Evaluation\"$\n\x14RollbackModelRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"@\n\x15RollbackModelResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"\x91\x01\n\x16SetModelTrafficRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x1a\n\rcanary_weight\x18\x03 \x01(\x01H\x00\x88\x01\x01\x12\x19\n\x0cshadow_share\x18\x04 \x01(\x01H\x01\x88\x01\x01\x42\x10\n\x0e_canary_weightB\x0f\n\r_shadow_share\"B\n\x17SetModelTrafficResponse\x12\'\n\x05model\x18\x01 \x01(\x0b\x32\x18.xuanzang.admin.v1.Model\"\x7f\n\nEvaluation\x12\x0e\n\x06passed\x18\x01 \x01(\x08\x12\x32\n\x06\x63hecks\x18\x02 \x03(\x0b\x32\".xuanzang.admin.v1.EvaluationCheck\x12\x0f\n\x07reasons\x18\x03 \x03(\t\x12\x1c\n\x14golden_set_sentences\x18\x04 \x01(\x05\"P\n\x0f\x45valuationCheck\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08measured\x18\x02 \x01(\x01\x12\r\n\x05\x62ound\x18\x03 \x01(\x01\x12\x0e\n\x06passed\x18\x04 \x01(\x08\"\xb8\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12,\n\x05state\x18\x03 \x01(\x0e\x32\x1d.xuanzang.admin.v1.ModelState\x12\x12\n\nis_default\x18\x04 \x01(\x08\x12\x11\n\tis_pinned\x18\x05 \x01(\x08\x12\x17\n\x0fmanifest_sha256\x18\x06 \x01(\t\x12\x11\n\tprecision\x18\x07 \x01(\t\x12\x18\n\x10running_requests\x18\x08 \x01(\x05\x12\x17\n\x0frefusal_reasons\x18\t \x03(\t\x12\x13\n\x0bis_previous\x18\n \x01(\x08\x12\x15\n\rcanary_weight\x18\x0b \x01(\x01\x12\x14\n\x0cshadow_share\x18\x0c \x01(\x01\x12\x1a\n\x12promotion_refusals\x18\r \x03(\t*\xa8\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13MODEL_STATE_SERVING\x10\x01\x12\x17\n\x13MODEL_STATE_LOADING\x10\x02\x12\x18\n\x14MODEL_STATE_RETIRING\x10\x03\x12\x18\n\x14MODEL_STATE_UNLOADED\x10\x04\x12\x17\n\x13MODEL_STATE_REFUSED\x10\x05\x32\x98\x08\n\x0cModelService\x12Y\n\nListModels\x12$.xuanzang.admin.v1.ListModelsRequest\x1a%.xuanzang.admin.v1.ListModelsResponse\x12S\n\x08GetModel\x12\".xuanzang.admin.v1.GetModelRequest\x1a#.xuanzang.admin.v1.GetModelResponse\x12V\n\tLoadModel\x12#.xuanzang.admin.v1.LoadModelRequest\x1a$.xuanzang.admin.v1.LoadModelResponse\x12\\\n\x0bUnloadModel\x12%.xuanzang.admin.v1.UnloadModelRequest\x1a&.xuanzang.admin.v1.UnloadModelResponse\x12_\n\x0cReloadModels\x12&.xuanzang.admin.v1.ReloadModelsRequest\x1a\'.xuanzang.admin.v1.ReloadModelsResponse\x12S\n\x08PinModel\x12\".xuanzang.admin.v1.PinModelRequest\x1a#.xuanzang.admin.v1.PinModelResponse\x12Y\n\nUnpinModel\x12$.xuanzang.admin.v1.UnpinModelRequest\x1a%.xuanzang.admin.v1.UnpinModelResponse\x12\x62\n\rEvaluateModel\x12\'.xuanzang.admin.v1.EvaluateModelRequest\x1a(.xuanzang.admin.v1.EvaluateModelResponse\x12_\n\x0cPromoteModel\x12&.xuanzang.admin.v1.PromoteModelRequest\x1a\'.xuanzang.admin.v1.PromoteModelResponse\x12\x62\n\rRollbackModel\x12\'.xuanzang.admin.v1.RollbackModelRequest\x1a(.xuanzang.admin.v1.RollbackModelResponse\x12h\n\x0fSetModelTraffic\x12).xuanzang.admin.v1.SetModelTrafficRequest\x1a*.xuanzang.admin.v1.SetModelTrafficResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'xuanzang.admin.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODELSTATE']._serialized_start=957
-  _globals['_MODELSTATE']._serialized_end=1125
+  _globals['_MODELSTATE']._serialized_start=1905
+  _globals['_MODELSTATE']._serialized_end=2073
   _globals['_LISTMODELSREQUEST']._serialized_start=52
   _globals['_LISTMODELSREQUEST']._serialized_end=71
   _globals['_LISTMODELSRESPONSE']._serialized_start=73
@@ -61,8 +61,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNPINMODELREQUEST']._serialized_end=670
   _globals['_UNPINMODELRESPONSE']._serialized_start=672
   _globals['_UNPINMODELRESPONSE']._serialized_end=733
-  _globals['_MODEL']._serialized_start=736
-  _globals['_MODEL']._serialized_end=954
-  _globals['_MODELSERVICE']._serialized_start=1128
-  _globals['_MODELSERVICE']._serialized_end=1773
+  _globals['_EVALUATEMODELREQUEST']._serialized_start=735
+  _globals['_EVALUATEMODELREQUEST']._serialized_end=788
+  _globals['_EVALUATEMODELRESPONSE']._serialized_start=790
+  _globals['_EVALUATEMODELRESPONSE']._serialized_end=864
+  _globals['_PROMOTEMODELREQUEST']._serialized_start=866
+  _globals['_PROMOTEMODELREQUEST']._serialized_end=940
+  _globals['_PROMOTEMODELRESPONSE']._serialized_start=942
+  _globals['_PROMOTEMODELRESPONSE']._serialized_end=1056
+  _globals['_ROLLBACKMODELREQUEST']._serialized_start=1058
+  _globals['_ROLLBACKMODELREQUEST']._serialized_end=1094
+  _globals['_ROLLBACKMODELRESPONSE']._serialized_start=1096
+  _globals['_ROLLBACKMODELRESPONSE']._serialized_end=1160
+  _globals['_SETMODELTRAFFICREQUEST']._serialized_start=1163
+  _globals['_SETMODELTRAFFICREQUEST']._serialized_end=1308
+  _globals['_SETMODELTRAFFICRESPONSE']._serialized_start=1310
+  _globals['_SETMODELTRAFFICRESPONSE']._serialized_end=1376
+  _globals['_EVALUATION']._serialized_start=1378
+  _globals['_EVALUATION']._serialized_end=1505
+  _globals['_EVALUATIONCHECK']._serialized_start=1507
+  _globals['_EVALUATIONCHECK']._serialized_end=1587
+  _globals['_MODEL']._serialized_start=1590
+  _globals['_MODEL']._serialized_end=1902
+  _globals['_MODELSERVICE']._serialized_start=2076
+  _globals['_MODELSERVICE']._serialized_end=3124
 # @@protoc_insertion_point(module_scope)

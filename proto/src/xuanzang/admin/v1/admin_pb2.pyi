@@ -322,6 +322,264 @@ class UnpinModelResponse(google.protobuf.message.Message):
 global___UnpinModelResponse = UnpinModelResponse
 
 @typing.final
+class EvaluateModelRequest(google.protobuf.message.Message):
+    """Request to judge a version."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    version: builtins.str
+    """Version, a positive integer as text."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "version", b"version"]) -> None: ...
+
+global___EvaluateModelRequest = EvaluateModelRequest
+
+@typing.final
+class EvaluateModelResponse(google.protobuf.message.Message):
+    """What the gate found of a version."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    EVALUATION_FIELD_NUMBER: builtins.int
+    @property
+    def evaluation(self) -> global___Evaluation:
+        """What was measured."""
+
+    def __init__(
+        self,
+        *,
+        evaluation: global___Evaluation | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["evaluation", b"evaluation"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["evaluation", b"evaluation"]) -> None: ...
+
+global___EvaluateModelResponse = EvaluateModelResponse
+
+@typing.final
+class PromoteModelRequest(google.protobuf.message.Message):
+    """Request to let a version go live."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    FORCE_REASON_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    version: builtins.str
+    """Version, a positive integer as text."""
+    force_reason: builtins.str
+    """Why it goes live without being judged, at most 500 characters, for the server's log. Empty: it is judged."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+        force_reason: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["force_reason", b"force_reason", "name", b"name", "version", b"version"]) -> None: ...
+
+global___PromoteModelRequest = PromoteModelRequest
+
+@typing.final
+class PromoteModelResponse(google.protobuf.message.Message):
+    """A version that went live."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: builtins.int
+    EVALUATION_FIELD_NUMBER: builtins.int
+    @property
+    def model(self) -> global___Model:
+        """The version, which is the default now."""
+
+    @property
+    def evaluation(self) -> global___Evaluation:
+        """What was measured; not set if it was not judged."""
+
+    def __init__(
+        self,
+        *,
+        model: global___Model | None = ...,
+        evaluation: global___Evaluation | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["evaluation", b"evaluation", "model", b"model"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["evaluation", b"evaluation", "model", b"model"]) -> None: ...
+
+global___PromoteModelResponse = PromoteModelResponse
+
+@typing.final
+class RollbackModelRequest(google.protobuf.message.Message):
+    """Request to go back to the version that was live before."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___RollbackModelRequest = RollbackModelRequest
+
+@typing.final
+class RollbackModelResponse(google.protobuf.message.Message):
+    """State after a rollback."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: builtins.int
+    @property
+    def model(self) -> global___Model:
+        """The version that is the default now."""
+
+    def __init__(
+        self,
+        *,
+        model: global___Model | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["model", b"model"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["model", b"model"]) -> None: ...
+
+global___RollbackModelResponse = RollbackModelResponse
+
+@typing.final
+class SetModelTrafficRequest(google.protobuf.message.Message):
+    """Request to change the share of a version. One of the two shares must be set."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    CANARY_WEIGHT_FIELD_NUMBER: builtins.int
+    SHADOW_SHARE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the model."""
+    version: builtins.str
+    """Version, a positive integer as text."""
+    canary_weight: builtins.float
+    """Share of the requests that it answers, 0 to 1; 0 ends it. Unset: as it is."""
+    shadow_share: builtins.float
+    """Share of the live version's requests that it translates unseen, 0 to 1; 0 ends it. Unset: as it is."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        version: builtins.str = ...,
+        canary_weight: builtins.float | None = ...,
+        shadow_share: builtins.float | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_canary_weight", b"_canary_weight", "_shadow_share", b"_shadow_share", "canary_weight", b"canary_weight", "shadow_share", b"shadow_share"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_canary_weight", b"_canary_weight", "_shadow_share", b"_shadow_share", "canary_weight", b"canary_weight", "name", b"name", "shadow_share", b"shadow_share", "version", b"version"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_canary_weight", b"_canary_weight"]) -> typing.Literal["canary_weight"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_shadow_share", b"_shadow_share"]) -> typing.Literal["shadow_share"] | None: ...
+
+global___SetModelTrafficRequest = SetModelTrafficRequest
+
+@typing.final
+class SetModelTrafficResponse(google.protobuf.message.Message):
+    """State after a change of shares."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: builtins.int
+    @property
+    def model(self) -> global___Model:
+        """The version."""
+
+    def __init__(
+        self,
+        *,
+        model: global___Model | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["model", b"model"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["model", b"model"]) -> None: ...
+
+global___SetModelTrafficResponse = SetModelTrafficResponse
+
+@typing.final
+class Evaluation(google.protobuf.message.Message):
+    """What the gate measured of a version, and the bounds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    PASSED_FIELD_NUMBER: builtins.int
+    CHECKS_FIELD_NUMBER: builtins.int
+    REASONS_FIELD_NUMBER: builtins.int
+    GOLDEN_SET_SENTENCES_FIELD_NUMBER: builtins.int
+    passed: builtins.bool
+    """Whether the version may go live."""
+    golden_set_sentences: builtins.int
+    """Sentences of the golden set."""
+    @property
+    def checks(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___EvaluationCheck]:
+        """Measured values."""
+
+    @property
+    def reasons(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Reasons for which the version may not go live: missed bounds, and what no number says."""
+
+    def __init__(
+        self,
+        *,
+        passed: builtins.bool = ...,
+        checks: collections.abc.Iterable[global___EvaluationCheck] | None = ...,
+        reasons: collections.abc.Iterable[builtins.str] | None = ...,
+        golden_set_sentences: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checks", b"checks", "golden_set_sentences", b"golden_set_sentences", "passed", b"passed", "reasons", b"reasons"]) -> None: ...
+
+global___Evaluation = Evaluation
+
+@typing.final
+class EvaluationCheck(google.protobuf.message.Message):
+    """One value that the gate measured."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    MEASURED_FIELD_NUMBER: builtins.int
+    BOUND_FIELD_NUMBER: builtins.int
+    PASSED_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name: "certified_chrf_loss" and "golden_set_chrf" (points of chrF, 0 to 100), "agreement_chrf" (the same, with the
+    live version's translations as references), "agreement_exact_match" (share of equal translations, 0 to 1), or
+    "agreement_length_change" (change of the length in characters, as a share of the live version's).
+    """
+    measured: builtins.float
+    """Measured value."""
+    bound: builtins.float
+    """Bound: a minimum for "golden_set_chrf", "agreement_chrf" and "agreement_exact_match", else a maximum."""
+    passed: builtins.bool
+    """Whether the measured value is within the bound."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        measured: builtins.float = ...,
+        bound: builtins.float = ...,
+        passed: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bound", b"bound", "measured", b"measured", "name", b"name", "passed", b"passed"]) -> None: ...
+
+global___EvaluationCheck = EvaluationCheck
+
+@typing.final
 class Model(google.protobuf.message.Message):
     """One version of a model."""
 
@@ -336,6 +594,10 @@ class Model(google.protobuf.message.Message):
     PRECISION_FIELD_NUMBER: builtins.int
     RUNNING_REQUESTS_FIELD_NUMBER: builtins.int
     REFUSAL_REASONS_FIELD_NUMBER: builtins.int
+    IS_PREVIOUS_FIELD_NUMBER: builtins.int
+    CANARY_WEIGHT_FIELD_NUMBER: builtins.int
+    SHADOW_SHARE_FIELD_NUMBER: builtins.int
+    PROMOTION_REFUSALS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the model, such as "zh-en"."""
     version: builtins.str
@@ -352,11 +614,21 @@ class Model(google.protobuf.message.Message):
     """Number format of the weights: "float32", "float16" or "int8". Empty if the version is not loaded."""
     running_requests: builtins.int
     """Requests in progress: calls of one answer, and texts of streams."""
+    is_previous: builtins.bool
+    """Whether it was live before, so that RollbackModel lets it go live again."""
+    canary_weight: builtins.float
+    """Share of the requests that name no version which it answers as the canary, 0 to 1."""
+    shadow_share: builtins.float
+    """Share of the live version's requests which it translates as the shadow, 0 to 1."""
     @property
     def refusal_reasons(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Reasons for which the bundle in the folder is refused, at most 21. With MODEL_STATE_SERVING the version that is
         served was loaded before the bundle in the folder was changed.
         """
+
+    @property
+    def promotion_refusals(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Reasons for which the gate did not let it go live when it was last judged; empty if it did, or was not asked."""
 
     def __init__(
         self,
@@ -370,7 +642,11 @@ class Model(google.protobuf.message.Message):
         precision: builtins.str = ...,
         running_requests: builtins.int = ...,
         refusal_reasons: collections.abc.Iterable[builtins.str] | None = ...,
+        is_previous: builtins.bool = ...,
+        canary_weight: builtins.float = ...,
+        shadow_share: builtins.float = ...,
+        promotion_refusals: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["is_default", b"is_default", "is_pinned", b"is_pinned", "manifest_sha256", b"manifest_sha256", "name", b"name", "precision", b"precision", "refusal_reasons", b"refusal_reasons", "running_requests", b"running_requests", "state", b"state", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["canary_weight", b"canary_weight", "is_default", b"is_default", "is_pinned", b"is_pinned", "is_previous", b"is_previous", "manifest_sha256", b"manifest_sha256", "name", b"name", "precision", b"precision", "promotion_refusals", b"promotion_refusals", "refusal_reasons", b"refusal_reasons", "running_requests", b"running_requests", "shadow_share", b"shadow_share", "state", b"state", "version", b"version"]) -> None: ...
 
 global___Model = Model

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Loads, unloads and pins models while the server translates. Served on a listener of its own (`--admin-address`);
+    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
     nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
@@ -75,10 +75,30 @@ class ModelServiceStub(object):
                 request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.UnpinModelRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.UnpinModelResponse.FromString,
                 _registered_method=True)
+        self.EvaluateModel = channel.unary_unary(
+                '/xuanzang.admin.v1.ModelService/EvaluateModel',
+                request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.EvaluateModelRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.EvaluateModelResponse.FromString,
+                _registered_method=True)
+        self.PromoteModel = channel.unary_unary(
+                '/xuanzang.admin.v1.ModelService/PromoteModel',
+                request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.PromoteModelRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.PromoteModelResponse.FromString,
+                _registered_method=True)
+        self.RollbackModel = channel.unary_unary(
+                '/xuanzang.admin.v1.ModelService/RollbackModel',
+                request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelResponse.FromString,
+                _registered_method=True)
+        self.SetModelTraffic = channel.unary_unary(
+                '/xuanzang.admin.v1.ModelService/SetModelTraffic',
+                request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer(object):
-    """Loads, unloads and pins models while the server translates. Served on a listener of its own (`--admin-address`);
+    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
     nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
@@ -141,6 +161,43 @@ class ModelServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EvaluateModel(self, request, context):
+        """Judges a loaded version that is not live as PromoteModel does, and changes nothing. FAILED_PRECONDITION if it is
+        live already or cannot be judged, as without a golden set; NOT_FOUND if it is not loaded.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PromoteModel(self, request, context):
+        """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
+        translations of the golden set and their agreement with those of the live version are within the bounds of the
+        server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+        stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
+        time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RollbackModel(self, request, context):
+        """Lets the version go live again that was live before the last change, at once and without being judged. No request
+        fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetModelTraffic(self, request, context):
+        """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
+        live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
+        two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
+        NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ModelServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -179,6 +236,26 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.UnpinModelRequest.FromString,
                     response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.UnpinModelResponse.SerializeToString,
             ),
+            'EvaluateModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.EvaluateModel,
+                    request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.EvaluateModelRequest.FromString,
+                    response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.EvaluateModelResponse.SerializeToString,
+            ),
+            'PromoteModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.PromoteModel,
+                    request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.PromoteModelRequest.FromString,
+                    response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.PromoteModelResponse.SerializeToString,
+            ),
+            'RollbackModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.RollbackModel,
+                    request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelRequest.FromString,
+                    response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelResponse.SerializeToString,
+            ),
+            'SetModelTraffic': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetModelTraffic,
+                    request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficRequest.FromString,
+                    response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'xuanzang.admin.v1.ModelService', rpc_method_handlers)
@@ -188,7 +265,7 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Loads, unloads and pins models while the server translates. Served on a listener of its own (`--admin-address`);
+    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
     nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
@@ -375,6 +452,114 @@ class ModelService(object):
             '/xuanzang.admin.v1.ModelService/UnpinModel',
             xuanzang_dot_admin_dot_v1_dot_admin__pb2.UnpinModelRequest.SerializeToString,
             xuanzang_dot_admin_dot_v1_dot_admin__pb2.UnpinModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EvaluateModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.admin.v1.ModelService/EvaluateModel',
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.EvaluateModelRequest.SerializeToString,
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.EvaluateModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PromoteModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.admin.v1.ModelService/PromoteModel',
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.PromoteModelRequest.SerializeToString,
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.PromoteModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RollbackModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.admin.v1.ModelService/RollbackModel',
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelRequest.SerializeToString,
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetModelTraffic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.admin.v1.ModelService/SetModelTraffic',
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficRequest.SerializeToString,
+            xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficResponse.FromString,
             options,
             channel_credentials,
             insecure,

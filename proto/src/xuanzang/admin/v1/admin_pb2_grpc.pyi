@@ -18,7 +18,7 @@ class _ServicerContext(grpc.ServicerContext, grpc.aio.ServicerContext):  # type:
     ...
 
 class ModelServiceStub:
-    """Loads, unloads and pins models while the server translates. Served on a listener of its own (`--admin-address`);
+    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
     nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
@@ -80,8 +80,45 @@ class ModelServiceStub:
     loaded.
     """
 
+    EvaluateModel: grpc.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.EvaluateModelRequest,
+        xuanzang.admin.v1.admin_pb2.EvaluateModelResponse,
+    ]
+    """Judges a loaded version that is not live as PromoteModel does, and changes nothing. FAILED_PRECONDITION if it is
+    live already or cannot be judged, as without a golden set; NOT_FOUND if it is not loaded.
+    """
+
+    PromoteModel: grpc.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.PromoteModelRequest,
+        xuanzang.admin.v1.admin_pb2.PromoteModelResponse,
+    ]
+    """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
+    translations of the golden set and their agreement with those of the live version are within the bounds of the
+    server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+    stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
+    time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+    """
+
+    RollbackModel: grpc.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.RollbackModelRequest,
+        xuanzang.admin.v1.admin_pb2.RollbackModelResponse,
+    ]
+    """Lets the version go live again that was live before the last change, at once and without being judged. No request
+    fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+    """
+
+    SetModelTraffic: grpc.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.SetModelTrafficRequest,
+        xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse,
+    ]
+    """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
+    live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
+    two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
+    NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
+    """
+
 class ModelServiceAsyncStub:
-    """Loads, unloads and pins models while the server translates. Served on a listener of its own (`--admin-address`);
+    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
     nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
@@ -142,8 +179,45 @@ class ModelServiceAsyncStub:
     loaded.
     """
 
+    EvaluateModel: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.EvaluateModelRequest,
+        xuanzang.admin.v1.admin_pb2.EvaluateModelResponse,
+    ]
+    """Judges a loaded version that is not live as PromoteModel does, and changes nothing. FAILED_PRECONDITION if it is
+    live already or cannot be judged, as without a golden set; NOT_FOUND if it is not loaded.
+    """
+
+    PromoteModel: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.PromoteModelRequest,
+        xuanzang.admin.v1.admin_pb2.PromoteModelResponse,
+    ]
+    """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
+    translations of the golden set and their agreement with those of the live version are within the bounds of the
+    server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+    stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
+    time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+    """
+
+    RollbackModel: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.RollbackModelRequest,
+        xuanzang.admin.v1.admin_pb2.RollbackModelResponse,
+    ]
+    """Lets the version go live again that was live before the last change, at once and without being judged. No request
+    fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+    """
+
+    SetModelTraffic: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.admin.v1.admin_pb2.SetModelTrafficRequest,
+        xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse,
+    ]
+    """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
+    live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
+    two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
+    NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
+    """
+
 class ModelServiceServicer(metaclass=abc.ABCMeta):
-    """Loads, unloads and pins models while the server translates. Served on a listener of its own (`--admin-address`);
+    """Loads, unloads, pins and promotes models while the server translates. Served on a listener of its own (`--admin-address`);
     nothing of it is reachable at the address of the translation service.
 
     A change of models fails no request: calls that have begun finish with the version that they began with. Changes are
@@ -216,6 +290,51 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.UnpinModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.UnpinModelResponse]]:
         """Lets the highest loaded version answer the requests that name no version. NOT_FOUND if no version of the model is
         loaded.
+        """
+
+    @abc.abstractmethod
+    def EvaluateModel(
+        self,
+        request: xuanzang.admin.v1.admin_pb2.EvaluateModelRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.admin.v1.admin_pb2.EvaluateModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.EvaluateModelResponse]]:
+        """Judges a loaded version that is not live as PromoteModel does, and changes nothing. FAILED_PRECONDITION if it is
+        live already or cannot be judged, as without a golden set; NOT_FOUND if it is not loaded.
+        """
+
+    @abc.abstractmethod
+    def PromoteModel(
+        self,
+        request: xuanzang.admin.v1.admin_pb2.PromoteModelRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.admin.v1.admin_pb2.PromoteModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.PromoteModelResponse]]:
+        """Lets a loaded version go live, so that it answers the requests that name no version, if its certificate, its
+        translations of the golden set and their agreement with those of the live version are within the bounds of the
+        server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
+        stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
+        time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+        """
+
+    @abc.abstractmethod
+    def RollbackModel(
+        self,
+        request: xuanzang.admin.v1.admin_pb2.RollbackModelRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.admin.v1.admin_pb2.RollbackModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.RollbackModelResponse]]:
+        """Lets the version go live again that was live before the last change, at once and without being judged. No request
+        fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
+        """
+
+    @abc.abstractmethod
+    def SetModelTraffic(
+        self,
+        request: xuanzang.admin.v1.admin_pb2.SetModelTrafficRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse]]:
+        """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
+        live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
+        two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
+        NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
         """
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

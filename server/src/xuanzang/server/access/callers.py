@@ -133,6 +133,8 @@ class KeyCaller(Caller):
     def limited(self, resolve: Resolve) -> Resolve:
         def resolved(*, model: str, source_language: str, target_language: str) -> Route:
             route = resolve(model=model, source_language=source_language, target_language=target_language)
+            if route.instead_of and not self.allows(route.model):
+                route = route.instead_of
             if not self.allows(route.model):
                 self._metrics.refusals["model"].inc()
                 raise ModelNotAllowedError(FieldViolation(field="model", description=self._denial(route.model)))

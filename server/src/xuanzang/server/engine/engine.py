@@ -14,17 +14,22 @@ from functools import partial
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DetectionUnavailableError, DrainingError, ModelNotFoundError
-from xuanzang.server.engine.hardware import memory_limit, usable_cores
+from xuanzang.server.engine.hardware import default_workers, memory_limit
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.promotion.canary import Canary
+from xuanzang.server.engine.promotion.promoter import Promoter
+from xuanzang.server.engine.promotion.settings import PromotionSettings
+from xuanzang.server.engine.promotion.shadow import Shadow
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
 from xuanzang.server.engine.scheduling.request import CallContext
@@ -57,7 +62,13 @@ class Engine:
     """
 
     def __init__(
-        self, models: Path, *, settings: EngineSettings, metrics: Metrics, trial_loader: TrialLoader | None = None
+        self,
+        models: Path,
+        *,
+        settings: EngineSettings,
+        metrics: Metrics,
+        trial_loader: TrialLoader | None = None,
+        promotion: PromotionSettings | None = None,
     ) -> None:
         """Make an engine that has loaded nothing yet.
 
@@ -66,10 +77,12 @@ class Engine:
             settings: Use of the machine, and limits.
             metrics: Metrics of the server.
             trial_loader: Trial loader of bundles in another process; None to trust them.
+            promotion: How versions go live; None for the defaults.
 
         Raises:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
+        promotion = promotion or PromotionSettings()
         self._repository = models
         self._settings = settings
         self._metrics = metrics
@@ -83,7 +96,7 @@ class Engine:
             onnxruntime_version=ONNXRUNTIME_VERSION,
         )
         """What runs the graphs."""
-        self._worker_count = settings.workers or _default_workers(self._provider, settings.intra_op_threads)
+        self._worker_count = settings.workers or default_workers(self._provider, settings.intra_op_threads)
         self._scheduler = Scheduler(settings, workers=self._worker_count)
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
         self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
@@ -95,9 +108,15 @@ class Engine:
             release=self._release,
             metrics=metrics,
             provider=self._provider,
+            holds=promotion.promotion != "direct",
         )
         """The models, and their changes while others are served."""
         self._detector: LanguageDetector | None = None
+        translate = BackgroundCalls(self._shared, self.live)
+        self.promoter = Promoter(self.live, translate=translate, settings=promotion, metrics=metrics)
+        """Which versions go live, and which have a share of the requests beside them."""
+        self._canary = Canary(self.live)
+        self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
         self._watching: asyncio.Task[None] | None = None
         self._draining = False
         self._active = 0
@@ -124,9 +143,9 @@ class Engine:
             ModelNotFoundError: No model fits.
             InvalidInputError: Several models fit.
         """
-        return routing.resolve(
-            self.models, model=model, source_language=source_language, target_language=target_language
-        )
+        languages = {"source_language": source_language, "target_language": target_language}
+        route = routing.resolve(self.models, model=model, **languages)
+        return route if "/" in model else self._canary.diverted(route, **languages)
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -167,6 +186,7 @@ class Engine:
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
         self._metrics.workers.set(self._worker_count)
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
+        self.promoter.start()
         if self._settings.watch_models:
             self._watching = asyncio.create_task(self._watch(watch))
 
@@ -390,11 +410,14 @@ class Engine:
                 if not self._active:
                     self._idle.set()
             count_answer(metrics, answer)
-            return answer
+        self._shadow.follow(texts, answer, context=context, options=options)
+        return answer
 
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
         self._draining = True
+        self.promoter.close()
+        self._shadow.close()
         if self._watching:
             self._watching.cancel()
         self.live.close()
@@ -422,8 +445,3 @@ class Engine:
         self._tokenizing.shutdown(wait=False)
         ended = await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self._workers))
         return done and all(ended)
-
-
-def _default_workers(provider: str, intra_op_threads: int) -> int:
-    # A GPU runs the steps of one worker after another anyway.
-    return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)

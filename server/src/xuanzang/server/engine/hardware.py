@@ -46,6 +46,20 @@ def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
         return cores
 
 
+def default_workers(provider: str, intra_op_threads: int) -> int:
+    """Return the number of workers that use all cores.
+
+    Args:
+        provider: Provider that the graphs run on, "cpu" or "cuda".
+        intra_op_threads: Threads that each worker uses inside one operation.
+
+    Returns:
+        At least 1.
+    """
+    # A GPU runs the steps of one worker after another anyway.
+    return 1 if provider == "cuda" else max(1, usable_cores() // intra_op_threads)
+
+
 def _cores_by_affinity() -> int:
     # macOS has no affinity.
     if hasattr(os, "sched_getaffinity"):

@@ -152,6 +152,8 @@ class Route:
     model: ServedModel
     target_language: str
     """Target language as the model spells it: the requested one, else its first."""
+    instead_of: Route | None = None
+    """What the request means if the model is not to be used, which is a canary in the place of the live version."""
 
 
 class ModelState(enum.Enum):
@@ -185,3 +187,9 @@ class ModelStatus:
     """Calls in progress."""
     refusal_reasons: tuple[str, ...] = ()
     """Reasons for which the bundle in the folder is refused; one that was loaded before may be serving."""
+    is_previous: bool = False
+    """Whether it was live before, so that a rollback goes back to it."""
+    canary_weight: float = 0.0
+    """Share of the requests that name no version which it answers in the place of the live version, 0 to 1."""
+    shadow_share: float = 0.0
+    """Share of the live version's requests that it translates unseen, 0 to 1."""

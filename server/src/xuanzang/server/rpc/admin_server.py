@@ -11,6 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.engine.models.live import LiveModels
+from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
@@ -32,11 +33,14 @@ _GRACE_SECONDS = 0.1
 class AdminServer:
     """Serves `xuanzang.admin.v1` once the models are loaded."""
 
-    def __init__(self, live: LiveModels, *, address: str, tls: ReloadedTLS | None, metrics: Metrics) -> None:
+    def __init__(
+        self, live: LiveModels, promoter: Promoter, *, address: str, tls: ReloadedTLS | None, metrics: Metrics
+    ) -> None:
         """Bind the address; call it inside a running event loop.
 
         Args:
             live: Models to change.
+            promoter: Changes of which of them is live.
             address: Address such as "127.0.0.1:50052"; port 0 for any free one.
             tls: Certificate and key; None for plain text.
             metrics: Metrics of the server.
@@ -48,7 +52,7 @@ class AdminServer:
         options = (*LISTENER_OPTIONS, ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES))
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", Listener(interceptors=interceptors, options=options))
-        admin_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(live), self._server)
+        admin_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(live, promoter), self._server)
         reflection.enable_server_reflection((MODEL_SERVICE, reflection.SERVICE_NAME), self._server)
         self.port = bind_address(self._server, address, tls)
         self._tls = tls

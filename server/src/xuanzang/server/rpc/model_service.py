@@ -10,6 +10,8 @@ from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.live import LiveModels
+from xuanzang.server.engine.promotion.gate import Evaluation
+from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.rpc.context import Context
 
@@ -17,31 +19,35 @@ MODEL_SERVICE = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 _MAX_NAME_CHARACTERS = 255
+_MAX_REASON_CHARACTERS = 500
 _STATES = {state: pb.ModelState.Value(f"MODEL_STATE_{state.name}") for state in ModelState}
 
 
 class ModelService(admin_pb2_grpc.ModelServiceServicer):
     """The RPCs of `xuanzang.admin.v1`."""
 
-    def __init__(self, live: LiveModels) -> None:
+    def __init__(self, live: LiveModels, promoter: Promoter) -> None:
         self._live = live
+        self._promoter = promoter
 
     @override
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
         """List the versions that are loaded or in the folder."""
-        return pb.ListModelsResponse(models=map(_model, await self._live.statuses()))
+        return pb.ListModelsResponse(models=map(self._message, await self._live.statuses()))
 
     @override
     async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
         """Return the state of one version."""
         name, version = _checked(request.name, request.version)
-        return pb.GetModelResponse(model=_model(await self._live.status(name, version)))
+        return pb.GetModelResponse(model=self._message(await self._live.status(name, version)))
 
     @override
     async def LoadModel(self, request: pb.LoadModelRequest, context: Context) -> pb.LoadModelResponse:
         """Load a version from the folder."""
         name, version = _checked(request.name, request.version or "1")
-        return pb.LoadModelResponse(model=_model(await self._live.load(name, version if request.version else None)))
+        return pb.LoadModelResponse(
+            model=self._message(await self._live.load(name, version if request.version else None))
+        )
 
     @override
     async def UnloadModel(self, request: pb.UnloadModelRequest, context: Context) -> pb.UnloadModelResponse:
@@ -52,18 +58,79 @@ class ModelService(admin_pb2_grpc.ModelServiceServicer):
     @override
     async def ReloadModels(self, request: pb.ReloadModelsRequest, context: Context) -> pb.ReloadModelsResponse:
         """Make the loaded versions those of the folder."""
-        return pb.ReloadModelsResponse(models=map(_model, await self._live.reload()))
+        return pb.ReloadModelsResponse(models=map(self._message, await self._live.reload()))
 
     @override
     async def PinModel(self, request: pb.PinModelRequest, context: Context) -> pb.PinModelResponse:
         """Make a version the default."""
-        return pb.PinModelResponse(model=_model(await self._live.pin(*_checked(request.name, request.version))))
+        return pb.PinModelResponse(model=self._message(await self._live.pin(*_checked(request.name, request.version))))
 
     @override
     async def UnpinModel(self, request: pb.UnpinModelRequest, context: Context) -> pb.UnpinModelResponse:
         """Make the highest version the default."""
         name, _ = _checked(request.name, "1")
-        return pb.UnpinModelResponse(model=_model(await self._live.pin(name, None)))
+        return pb.UnpinModelResponse(model=self._message(await self._live.pin(name, None)))
+
+    @override
+    async def EvaluateModel(self, request: pb.EvaluateModelRequest, context: Context) -> pb.EvaluateModelResponse:
+        """Judge a version."""
+        evaluation = await self._promoter.evaluate(*_checked(request.name, request.version))
+        return pb.EvaluateModelResponse(evaluation=_evaluation(evaluation))
+
+    @override
+    async def PromoteModel(self, request: pb.PromoteModelRequest, context: Context) -> pb.PromoteModelResponse:
+        """Let a version go live."""
+        name, version = _checked(request.name, request.version)
+        if len(request.force_reason) > _MAX_REASON_CHARACTERS:
+            description = f"must have at most {_MAX_REASON_CHARACTERS} characters, has {len(request.force_reason)}"
+            raise InvalidInputError([FieldViolation(field="force_reason", description=description)])
+        evaluation = None
+        if request.force_reason:
+            self._promoter.force(name, version, reason=request.force_reason)
+        else:
+            evaluation = _evaluation(await self._promoter.promote(name, version))
+        return pb.PromoteModelResponse(model=await self._model_of(name, version), evaluation=evaluation)
+
+    @override
+    async def RollbackModel(self, request: pb.RollbackModelRequest, context: Context) -> pb.RollbackModelResponse:
+        """Go back to the version that was live before."""
+        name, _ = _checked(request.name, "1")
+        return pb.RollbackModelResponse(model=await self._model_of(name, self._promoter.roll_back(name)))
+
+    @override
+    async def SetModelTraffic(self, request: pb.SetModelTrafficRequest, context: Context) -> pb.SetModelTrafficResponse:
+        """Change the share of a version."""
+        name, version = _checked(request.name, request.version)
+        shares = _shares(request)
+        self._promoter.share(name, version, canary=shares.get("canary_weight"), shadow=shares.get("shadow_share"))
+        return pb.SetModelTrafficResponse(model=await self._model_of(name, version))
+
+    async def _model_of(self, name: str, version: int) -> pb.Model:
+        return self._message(await self._live.status(name, version))
+
+    def _message(self, status: ModelStatus) -> pb.Model:
+        model = _model(status)
+        model.promotion_refusals.extend(self._promoter.refusals(status.name, status.version))
+        return model
+
+
+def _shares(request: pb.SetModelTrafficRequest) -> dict[str, float]:
+    """Return the shares that are set.
+
+    Raises:
+        InvalidInputError: None is set, or one is out of its range.
+    """
+    fields = ("canary_weight", "shadow_share")
+    shares = {field.name: value for field, value in request.ListFields() if field.name in fields}
+    if not shares:
+        raise InvalidInputError(FieldViolation(field=field, description="one of both must be set") for field in fields)
+    # NaN compares false with both bounds.
+    wrong = [field for field, share in shares.items() if not 0 <= share <= 1]
+    if wrong:
+        raise InvalidInputError(
+            FieldViolation(field=field, description=f"must be 0 to 1, is {shares[field]:g}") for field in wrong
+        )
+    return shares
 
 
 def _checked(name: str, version: str) -> tuple[str, int]:
@@ -95,4 +162,19 @@ def _model(status: ModelStatus) -> pb.Model:
         precision=served.precision if served else "",
         running_requests=status.running_requests,
         refusal_reasons=status.refusal_reasons,
+        is_previous=status.is_previous,
+        canary_weight=status.canary_weight,
+        shadow_share=status.shadow_share,
+    )
+
+
+def _evaluation(evaluation: Evaluation) -> pb.Evaluation:
+    return pb.Evaluation(
+        passed=not evaluation.reasons,
+        checks=[
+            pb.EvaluationCheck(name=check.name, measured=check.measured, bound=check.bound, passed=check.passed)
+            for check in evaluation.checks
+        ],
+        reasons=evaluation.reasons,
+        golden_set_sentences=evaluation.sentences,
     )

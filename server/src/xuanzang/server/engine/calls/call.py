@@ -102,14 +102,17 @@ class Call:
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
         answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
-        seconds = time.monotonic() - began
-        time_answer(self._context.model.metrics, source_tokens=_source_tokens(prepared), seconds=seconds)
+        if not self._context.in_background:
+            seconds = time.monotonic() - began
+            time_answer(self._context.model.metrics, source_tokens=_source_tokens(prepared), seconds=seconds)
         return answer
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context
-        # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
-        shared.scheduler.require_admission(context.caller, self._min_cost(texts), useful_until=context.useful_until)
+        if not context.in_background:
+            # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
+            min_cost = self._min_cost(texts)
+            shared.scheduler.require_admission(context.caller, min_cost, useful_until=context.useful_until)
         started = time.monotonic()
         work = partial(prepare, texts, context=context, options=self._options, settings=shared.settings)
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
@@ -130,7 +133,8 @@ class Call:
         """Return the hypotheses of each sentence."""
         if not prepared.searches:
             return []
-        self._count(prepared)
+        if not self._context.in_background:
+            self._count(prepared)
         if self._journal:
             self._journal.begin(prepared.texts)
         if self._options.return_alternatives:

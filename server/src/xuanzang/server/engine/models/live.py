@@ -19,6 +19,7 @@ from xuanzang.server.engine.models.folder import FolderWatch, VersionName, versi
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model
 from xuanzang.server.engine.models.retirement import ModelUsage, Release, Retirement
+from xuanzang.server.engine.models.traffic import Traffic
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
@@ -45,6 +46,7 @@ class LiveModels:
         release: Release,
         metrics: Metrics,
         provider: str,
+        holds: bool = False,
     ) -> None:
         """Begin with an empty catalog.
 
@@ -55,8 +57,9 @@ class LiveModels:
             release: Lets the workers drop a model.
             metrics: Metrics of the server.
             provider: Provider that the graphs run on, a label.
+            holds: Whether a live version stays live until another is promoted.
         """
-        self.catalog = Catalog()
+        self.catalog = Catalog(holds=holds)
         """What is served now."""
         self.usage = ModelUsage()
         """Calls in progress."""
@@ -65,6 +68,7 @@ class LiveModels:
         self._trial_loader = trial_loader
         self._metrics = metrics
         self._provider = provider
+        self._holds = holds
         self._refusals: dict[VersionName, BundleError] = {}
         self._loading: VersionName | None = None
         self._changing = asyncio.Lock()
@@ -90,7 +94,7 @@ class LiveModels:
         self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
         self._metrics.model_changes["loaded"].inc(len(models))
         self._metrics.model_changes["refused"].inc(len(refusals))
-        self._publish(Catalog(models, pins))
+        self._publish(Catalog(models, pins, holds=self._holds))
 
     def close(self) -> None:
         """Change nothing any more."""
@@ -170,6 +174,8 @@ class LiveModels:
             model = self._loaded(name, version)
             if self.catalog.pins.get(name) == version:
                 raise ModelStateError(f"{name}/{version} is pinned; unpin it or pin another version first")
+            if self._is_held(model, lambda _: False):
+                raise ModelStateError(f"{name}/{version} is live; promote another version first")
             retiring = await self._remove(model)
         # The version is gone for callers already: an impatient one ends only its own wait.
         await asyncio.shield(retiring)
@@ -221,6 +227,18 @@ class LiveModels:
             _LOGGER.info("default version", extra={"model": name, "version": default.version, "pinned": name in pins})
             return self._status(VersionName(name, default.version))
 
+    def switch(self, catalog: Catalog) -> None:
+        """Serve the same models in other shares, from the next request on.
+
+        Args:
+            catalog: What `catalog` becomes, made of it without a wait in between.
+
+        Raises:
+            DrainingError: The engine is stopping.
+        """
+        self._require_open()
+        self._publish(catalog)
+
     async def follow(self, watch: FolderWatch) -> None:
         """Take over what has changed in the folder.
 
@@ -242,6 +260,10 @@ class LiveModels:
         served = self.catalog.find(*version)
         if served is not None and await asyncio.to_thread(_is_unchanged, served, directory):
             return None
+        if served is not None and self._holds and served is self.catalog.live(version.name):
+            reason = "it has changed while it is live: give a bundle that is to be promoted a version of its own"
+            self._refuse(version, refusal := BundleError(directory, [reason]))
+            return refusal
         self._loading = version
         try:
             outcome = await self._load(directory)
@@ -287,8 +309,15 @@ class LiveModels:
         """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""
         self._keep_refusals({version: each for version, each in self._refusals.items() if not is_gone(version)})
         for model in self.catalog.models:
-            if is_gone(VersionName(model.name, model.version)) and self.catalog.pins.get(model.name) != model.version:
+            is_pinned = self.catalog.pins.get(model.name) == model.version
+            if is_gone(VersionName(model.name, model.version)) and not (is_pinned or self._is_held(model, is_gone)):
                 await self._remove(model)
+
+    def _is_held(self, model: LoadedModel, is_gone: Callable[[VersionName], bool]) -> bool:
+        """Whether a version must stay because it is live, and none that remains has been promoted in its place."""
+        others = (other for other in self.catalog.models if other.name == model.name and other is not model)
+        remain = any(not is_gone(VersionName(other.name, other.version)) for other in others)
+        return self._holds and remain and model is self.catalog.live(model.name)
 
     async def _remove(self, model: LoadedModel) -> asyncio.Task[None]:
         self._require_open()
@@ -307,6 +336,7 @@ class LiveModels:
         model = self.catalog.find(*version)
         refusal = self._refusals.get(version)
         described = {served: loaded for served, loaded in self.catalog.served.items() if loaded is model}
+        traffic = self.catalog.traffic.get(version.name, Traffic())
         return ModelStatus(
             name=version.name,
             version=version.version,
@@ -315,6 +345,9 @@ class LiveModels:
             is_pinned=model is not None and self.catalog.pins.get(version.name) == version.version,
             running_requests=self.usage.calls(model) if model else 0,
             refusal_reasons=refusal.reasons if refusal else (),
+            is_previous=traffic.previous == version.version,
+            canary_weight=traffic.canary_weight(version.version),
+            shadow_share=traffic.shadow_share(version.version),
         )
 
     def _state(self, version: VersionName) -> ModelState:
@@ -331,10 +364,14 @@ class LiveModels:
         before, self.catalog = self.catalog, catalog
         for model in set(before.models) - set(catalog.models):
             model.metrics.model_ready.set(0)
+            for gauge in model.metrics.traffic_share.values():
+                gauge.set(0)
             self._metrics.model_info.remove(*self._facts(model))
         for model in catalog.models:
             self._metrics.model_info.labels(*self._facts(model)).set(1)
             model.metrics.model_ready.set(1)
+            for role, share in catalog.shares(model).items():
+                model.metrics.traffic_share[role].set(share)
 
     def _facts(self, model: LoadedModel) -> tuple[str, ...]:
         return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)

@@ -40,6 +40,23 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
     return _route(_only_one([served for fit, served in fits if fit == best]), target_language)
 
 
+def route_to(served: ServedModel, *, source_language: str, target_language: str) -> Route | None:
+    """Find the way through one model.
+
+    Args:
+        served: Served model.
+        source_language: BCP-47 code or empty.
+        target_language: BCP-47 code or empty.
+
+    Returns:
+        The model and its target language; None if it needs one that is not given, or does not translate them.
+    """
+    lacks_target = served.needs_target_language and not target_language
+    if lacks_target or _fit(served, source_language, target_language) is None:
+        return None
+    return _route(served, target_language)
+
+
 def _has_name(served: ServedModel, model: str) -> bool:
     name, _, version = model.partition("/")
     if version:

@@ -59,10 +59,21 @@ class ModelRunner:
         self._steps = 0
         self._metrics = model.metrics
         self._counted_cache_bytes = 0
+        # Most never have any, and these are asked at each step.
+        self._had_background = False
 
     def __len__(self) -> int:
         """Return the number of running sentences."""
         return len(self._running)
+
+    @property
+    def in_background(self) -> int:
+        """Number of running sentences that nobody waits for."""
+        if not self._had_background:
+            return 0
+        count = sum(running.queued.request.in_background for running in self._running.values())
+        self._had_background = count > 0
+        return count
 
     def admit(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join.
@@ -75,6 +86,7 @@ class ModelRunner:
         self._metrics.source_tokens.inc(tokens)
         if self._running:
             self._metrics.rows_joined.inc(len(newcomers))
+        self._had_background |= any(queued.request.in_background for queued in newcomers)
         joining = self._joining(newcomers)
         self._running.update({running.queued.sentence: running for running in joining})
         with self._metrics.encode_duration_seconds.time():

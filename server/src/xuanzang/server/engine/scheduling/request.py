@@ -122,6 +122,8 @@ class CallContext:
     """Time at which the best found so far is the answer, on the same clock."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation."""
+    in_background: bool = False
+    """Whether nobody waits for it: it is worked on while no caller has to wait, and given up when one has."""
 
     @property
     def useful_until(self) -> float:
@@ -186,6 +188,11 @@ class Request:
     def caller(self) -> str:
         """Identity of the caller."""
         return self.context.caller
+
+    @property
+    def in_background(self) -> bool:
+        """Whether it is given up when a caller has to wait."""
+        return self.context.in_background
 
     @property
     def has_listener(self) -> bool:

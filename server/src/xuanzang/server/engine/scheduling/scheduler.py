@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
+from xuanzang.server.engine.scheduling.background import Background, busy
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
@@ -45,6 +46,7 @@ class Scheduler:
         self._settings = settings
         self._changed = threading.Condition()
         self._queue = FairQueue()
+        self._background = Background(workers=workers, max_batch_sentences=settings.max_batch_sentences)
         # Half of the workers begin with the shortest sentences, half with the longest.
         self._sweeps = [Sweep(upward=worker % 2 == 0) for worker in range(workers)]
         self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
@@ -96,6 +98,9 @@ class Scheduler:
         with self._changed:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
+            if request.in_background:
+                self._submit_in_background(request)
+                return
             self._estimate(request)
             if not follows:
                 self._admission.request_sizes.record(request.cost)
@@ -108,7 +113,15 @@ class Scheduler:
             request.model.metrics.requests_waiting.inc()
             request.model.metrics.queue_tokens.inc(request.cost)
             self._publish_wait(request.model)
+            if self._is_crowded():
+                self._background.give_up()
             self._changed.notify_all()
+
+    def _submit_in_background(self, request: Request) -> None:
+        if self._is_crowded():
+            raise busy()
+        self._background.add(request)
+        self._changed.notify_all()
 
     def _require(self, caller: str, cost: int, *, longest: int, useful_until: float) -> None:
         self._admission.require_room(caller, cost)
@@ -125,7 +138,12 @@ class Scheduler:
             request.estimate = estimate
 
     def _is_idle(self) -> bool:
-        return not self._queue.count and not any(self._running)
+        return not self._queue.count and sum(self._running) == self._background.running
+
+    def _is_crowded(self) -> bool:
+        """Whether more sentences of callers wait than fit into the batches, all workers together."""
+        running = sum(self._running) - self._background.running
+        return running + self._queue.count > self._settings.max_batch_sentences * len(self._running)
 
     def _set_urgency(self, request: Request) -> None:
         """Set the time from which each sentence goes first."""
@@ -145,6 +163,9 @@ class Scheduler:
         """
         request.abandoned = abandoned
         with self._changed:
+            if request.in_background:
+                self._background.remove(request)
+                return
             self._forget(self._queue.remove(request.sentences))
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).dec()
@@ -164,7 +185,7 @@ class Scheduler:
             vain; None when the scheduler has been stopped and the worker has none.
         """
         running = self._running[worker]
-        if running and self._room(worker) <= 0:
+        if running and self._room(worker) <= 0 and not self._has_background(worker):
             return []
         with self._changed:
             while True:
@@ -175,14 +196,15 @@ class Scheduler:
                 if worker in self._woken:
                     self._woken.remove(worker)
                     return []
-                taken = self._take_hopeful(worker)
+                taken = self._take_hopeful(worker) or self._take_from_background(worker)
                 if taken or running:
                     self._running[worker] += len(taken)
                     self._start(taken)
                     return taken
 
     def _has_news(self, worker: int) -> bool:
-        return self._stopped or self._queue.count > 0 or worker in self._woken
+        has_work = self._queue.count > 0 or self._has_background(worker)
+        return self._stopped or has_work or worker in self._woken
 
     def wake(self, worker: int) -> None:
         """Let a worker look after its models, even if it waits for sentences.
@@ -208,6 +230,18 @@ class Scheduler:
             if not queued.request.abandoned and self._is_hopeless(queued, now):
                 self._give_up(queued.request)
         return [queued for queued in taken if not queued.request.abandoned]
+
+    def _has_background(self, worker: int) -> bool:
+        """Whether a worker has nothing to do for callers, and something that nobody waits for."""
+        is_free = not self._queue.count and self._running[worker] == self._background.running_of(worker)
+        return is_free and self._background.room(worker) > 0
+
+    def _take_from_background(self, worker: int) -> list[QueuedSentence]:
+        if not self._has_background(worker):
+            return []
+        max_tokens = self._settings.max_join_source_tokens
+        sweep = self._sweeps[worker]
+        return self._background.take(worker, sweep, max_source_tokens=max_tokens, now=time.monotonic())
 
     def _is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
         context = queued.request.context
@@ -235,14 +269,16 @@ class Scheduler:
         crowded = running + waiting > limit * len(self._running)
         return 0 if crowded and room < limit * _GROUP_SHARE and self._running[worker] else room
 
-    def report(self, worker: int, *, running: int) -> None:
+    def report(self, worker: int, *, running: int, in_background: int = 0) -> None:
         """Take the number of sentences that a worker decodes.
 
         Args:
             worker: Number of the worker, which reports itself.
             running: Number of sentences.
+            in_background: Number of them that nobody waits for.
         """
         self._running[worker] = running
+        self._background.report(worker, in_background)
 
     def record(self, done: Sequence[DoneSentence], *, seconds: float) -> None:
         """Measure the work that a worker has done.
@@ -275,6 +311,8 @@ class Scheduler:
     def _start(self, sentences: Iterable[QueuedSentence]) -> None:
         now = time.monotonic()
         for queued in sentences:
+            if queued.request.in_background:
+                continue
             metrics = queued.request.model.metrics
             metrics.queue_duration_seconds.observe(now - queued.queued_at)
             if not queued.request.started:

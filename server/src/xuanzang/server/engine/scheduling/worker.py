@@ -20,6 +20,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # An idle worker keeps its memory for so long, because fresh memory is slow at first.
 _IDLE_SECONDS = 10.0
+# While callers wait for a worker, models that it runs for nobody have one step in so many rounds.
+_BACKGROUND_ROUNDS = 8
 
 
 class Worker:
@@ -37,6 +39,7 @@ class Worker:
         self._runners: dict[LoadedModel, ModelRunner] = {}
         self._dropping: deque[tuple[LoadedModel, Future[None]]] = deque()
         self._busy_since = 0.0
+        self._rounds = 0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
 
@@ -121,17 +124,25 @@ class Worker:
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
-        running = [model for model, runner in self._runners.items() if runner]
         done = [
             sentence
-            for model in dict.fromkeys((*running, *joining))
+            for model in dict.fromkeys((*self._due(), *joining))
             for sentence in self._advance(model, joining.get(model, ()))
         ]
-        self._scheduler.report(self._number, running=sum(map(len, self._runners.values())))
+        in_background = sum(runner.in_background for runner in self._runners.values())
+        running = sum(map(len, self._runners.values()))
+        self._scheduler.report(self._number, running=running, in_background=in_background)
         if done:
             now = time.perf_counter()
             self._scheduler.record(done, seconds=now - self._busy_since)
             self._busy_since = now
+
+    def _due(self) -> list[LoadedModel]:
+        """Return the models that have sentences, without those that nobody waits for unless it is their round."""
+        self._rounds += 1
+        running = [model for model, runner in self._runners.items() if runner]
+        awaited = [model for model in running if self._runners[model].in_background < len(self._runners[model])]
+        return running if not awaited or self._rounds % _BACKGROUND_ROUNDS == 0 else awaited
 
     def _advance(self, model: LoadedModel, newcomers: Sequence[QueuedSentence]) -> list[DoneSentence]:
         """Take one step of a model; return the sentences that are done."""

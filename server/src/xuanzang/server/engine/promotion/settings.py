@@ -1,0 +1,64 @@
+"""Settings of promotion: which versions go live, and within what bounds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
+
+Promotion = Literal["direct", "gate", "manual"]
+"""How a version goes live: as soon as it is loaded, if it passes the gate, or by command."""
+
+
+class PromotionSettings(BaseModel):
+    """How versions of a model go live."""
+
+    model_config = ConfigDict(frozen=True)
+
+    promotion: Promotion = Field(
+        default="direct",
+        description="How a new version goes live, so that it answers requests that name none: direct, as soon as it is "
+        "loaded, if it is the highest; gate, once it has passed the gate; manual, by `xuanzang-server models promote`, "
+        "which asks the gate.",
+    )
+    golden_sets: DirectoryPath | None = Field(
+        default=None,
+        description="Folder of the golden sets, MODEL.tsv with lines of source, tab and reference, by which the gate "
+        "judges; a model without one passes no gate.",
+    )
+    gate_max_chrf_loss: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        description="Maximum points of chrF by which a version may be worse than the live one on its golden set.",
+    )
+    gate_max_certified_loss: float = Field(
+        default=1.0,
+        ge=0,
+        le=100,
+        description="Maximum points of chrF that the certificate of a version may state to be lost by its precision.",
+    )
+    gate_min_agreement: float = Field(
+        default=50.0,
+        ge=0,
+        le=100,
+        description="Minimum chrF of the translations of a version with the live version's as references.",
+    )
+    gate_min_exact_match: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Minimum share of the golden set that a version translates exactly as the live version does.",
+    )
+    gate_max_length_change: float = Field(
+        default=0.15,
+        ge=0,
+        le=10,
+        description="Maximum change of the length of the translations, as a share of the live version's.",
+    )
+    gate_timeout_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        le=3600,
+        description="Maximum seconds that the gate takes to translate a golden set, beside the work of callers.",
+    )

@@ -1,0 +1,257 @@
+"""Versions that go live through the gate, beside it, and back, on a real server with real and with damaged weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.admin.v1 import admin_pb2 as pb
+from xuanzang.admin.v1 import admin_pb2_grpc
+from xuanzang.client import AsyncTranslationClient
+from xuanzang.server.models_command import run_models_command
+
+SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。", "你有五只鱼。", "我们有一只虎。", "你有七只牛。")
+LIMITS: dict[str, Any] = {"min_target_length": 8, "max_target_length": 24}
+
+
+@pytest.fixture(scope="session")
+def damaged_bundle(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Return a bundle of version 2 with damaged weights and a true certificate, so that nothing else refuses it."""
+    import torch
+
+    from xuanzang.export.exporter import export
+    from xuanzang.export.settings import ExportSettings
+    from xuanzang.model.checkpoint import load_checkpoint, save_weights
+
+    root = tmp_path_factory.mktemp("damaged")
+    checkpoint = Path(shutil.copytree(tiny_checkpoint, root / "checkpoint"))
+    model = load_checkpoint(checkpoint).model
+    torch.manual_seed(2)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.startswith("decoder") and parameter.dim() > 1:
+                parameter.add_(torch.randn_like(parameter) * parameter.std() * 2)
+    save_weights(checkpoint / "model.safetensors", dict(model.named_parameters()))
+    settings = ExportSettings(
+        checkpoint=checkpoint,
+        repository=root / "models",
+        model="tiny",
+        version=2,
+        precision="float32",
+        valid=toy_files[1],
+        parity_sentences=5,
+        evaluation_sentences=8,
+    )
+    export(settings)
+    return root / "models" / "tiny" / "2"
+
+
+def add_good_version(repository: Path, version: int) -> None:
+    """Write version 1 under another number: it translates as well."""
+    path = Path(shutil.copytree(repository / "tiny" / "1", repository / "tiny" / str(version))) / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
+
+
+@pytest.fixture
+def repository(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
+
+
+class Running:
+    """A server, its client, its administrator and the command."""
+
+    def __init__(self, running: Any, client: AsyncTranslationClient, admin: Any, capsys: Any) -> None:
+        self.scrape = running.scrape
+        self.client = client
+        self.admin = admin
+        self._port = running.server.admin.port
+        self._capsys = capsys
+
+    async def models(self, *arguments: str) -> tuple[int, str]:
+        """Run `xuanzang-server models`; return its status and what it writes."""
+        environment = {"XUANZANG_ADMIN_ADDRESS": str(self._port)}
+        self._capsys.readouterr()
+        status = await asyncio.to_thread(run_models_command, arguments, environment=environment)
+        captured = self._capsys.readouterr()
+        return status, " ".join((captured.out + captured.err).split())
+
+    async def versions(self, count: int) -> Counter[str]:
+        """Count the versions that answer requests that name none."""
+        answers = [await self.client.translate_one(SENTENCES[0], **LIMITS) for _ in range(count)]
+        return Counter(answer.model_version for answer in answers)
+
+    async def until(self, version: str, holds: Callable[[pb.Model], object]) -> pb.Model:
+        while True:
+            answer: pb.ListModelsResponse = await self.admin.ListModels(pb.ListModelsRequest())
+            for model in answer.models:
+                if model.version == version and holds(model):
+                    return model
+
+
+@pytest.fixture
+def start(start_server: Any, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Starts a server whose golden set is what version 1 translates: `async with start(promotion="gate") as run`."""
+    golden = tmp_path / "golden"
+    golden.mkdir()
+
+    @asynccontextmanager
+    async def started(**settings: Any) -> AsyncIterator[Running]:
+        chosen = {"models": repository, "golden_sets": golden, "admin_address": "0", **settings}
+        async with start_server(**chosen) as running:
+            address = f"127.0.0.1:{running.server.admin.port}"
+            async with AsyncTranslationClient(running.address) as client, grpc.aio.insecure_channel(address) as channel:
+                answers = await client.translate(SENTENCES, model="tiny/1")
+                lines = (f"{source}\t{answer.text}\n" for source, answer in zip(SENTENCES, answers, strict=True))
+                (golden / "tiny.tsv").write_text("".join(lines), encoding="utf-8")
+                yield Running(running, client, admin_pb2_grpc.ModelServiceStub(channel), capsys)
+
+    return started
+
+
+async def test_a_damaged_model_is_refused_by_the_gate_and_the_live_version_stays(
+    start: Any, repository: Path, damaged_bundle: Path
+) -> None:
+    async with start(promotion="gate", watch_models=0.02) as running:
+        shutil.copytree(damaged_bundle, repository.parent / "writing")
+        (repository.parent / "writing").rename(repository / "tiny" / "2")
+        refused = await running.until("2", lambda model: model.promotion_refusals)
+        # Digests, trial and replay find nothing wrong with it: it is loaded, and answers who names it.
+        assert (refused.state, list(refused.refusal_reasons)) == (pb.MODEL_STATE_SERVING, [])
+        assert (await running.client.translate_one(SENTENCES[0], model="tiny/2", **LIMITS)).model_version == "2"
+        assert await running.versions(5) == {"1": 5}
+        assert any(reason.startswith("golden_set_chrf is ") for reason in refused.promotion_refusals)
+        status, written = await running.models("promote", "tiny/2")
+        assert status == 1
+        assert "FAILED_PRECONDITION: tiny/2 may not go live: golden_set_chrf is " in written
+        assert "the minimum is 99" in written
+        assert (await running.scrape()).value("nmt_promotions_total", result="refused") == 2
+        # A sound one goes live by itself.
+        add_good_version(repository, 3)
+        await running.until("3", lambda model: model.is_default)
+        assert await running.versions(5) == {"3": 5}
+
+
+async def test_the_command_judges_promotes_shares_and_goes_back(
+    start: Any, repository: Path, damaged_bundle: Path
+) -> None:
+    shutil.copytree(damaged_bundle, repository / "tiny" / "2")
+    add_good_version(repository, 3)
+    async with start(promotion="manual") as running:
+        status, written = await running.models("evaluate", "tiny/2")
+        assert status == 1
+        assert "not to go live: golden_set_chrf is " in written
+        status, written = await running.models("evaluate", "tiny/3")
+        assert status == 0
+        assert "agreement_exact_match 1 bound 0 ok" in written
+        assert await running.versions(3) == {"1": 3}
+        assert (await running.models("canary", "tiny/3", "1"))[1].startswith("tiny/3 serving canary=1")
+        assert await running.versions(3) == {"3": 3}
+        assert (await running.models("shadow", "tiny/2", "0.25"))[1].startswith("tiny/2 serving shadow=0.25")
+        status, written = await running.models("promote", "tiny/3")
+        assert (status, "tiny/3 serving default" in written) == (0, True)
+        assert (await running.models("canary", "tiny/2", "2"))[1].endswith("canary_weight: must be 0 to 1, is 2")
+        status, written = await running.models("list")
+        assert "tiny/1 serving previous float32" in written
+        assert "tiny/2 serving - float32" in written
+        status, written = await running.models("rollback", "tiny")
+        assert (status, written.startswith("tiny/1 serving default")) == (0, True)
+        assert await running.versions(3) == {"1": 3}
+        assert (await running.models("rollback", "tiny"))[0] == 1
+        status, written = await running.models("promote", "tiny/2", "--force", "to see what happens")
+        assert (status, written.startswith("tiny/2 serving default")) == (0, True)
+
+
+async def test_a_rollback_under_load_fails_no_call_and_mixes_no_versions(
+    start: Any, repository: Path, damaged_bundle: Path
+) -> None:
+    shutil.copytree(damaged_bundle, repository / "tiny" / "2")
+    async with start(workers=2) as running:
+        expected = {
+            version: [
+                each.text for each in await running.client.translate(SENTENCES, model=f"tiny/{version}", **LIMITS)
+            ]
+            for version in ("1", "2")
+        }
+        assert expected["1"] != expected["2"]
+        status, _ = await running.models("promote", "tiny/1", "--force", "begin with the sound one")
+        assert status == 0
+        assert (await running.models("promote", "tiny/2", "--force", "a mistake"))[0] == 0
+        answers: list[str] = []
+        back = asyncio.Event()
+
+        async def call_again_and_again() -> None:
+            after = 0
+            while after < 5:
+                found = await running.client.translate(SENTENCES, timeout=60, **LIMITS)
+                assert [each.text for each in found] == expected[found[0].model_version]
+                answers.append(found[0].model_version)
+                after += back.is_set()
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(4):
+                group.create_task(call_again_and_again())
+            status, _ = await running.models("rollback", "tiny")
+            back.set()
+        assert status == 0
+        assert answers[-4:] == ["1"] * 4
+
+
+async def test_a_shadow_shows_in_the_metrics_that_a_damaged_model_diverges(
+    start: Any, repository: Path, damaged_bundle: Path
+) -> None:
+    shutil.copytree(damaged_bundle, repository / "tiny" / "2")
+    add_good_version(repository, 3)
+    async with start(promotion="manual") as running:
+        exact = {}
+        for version in ("2", "3"):
+            assert (await running.models("shadow", f"tiny/{version}", "1"))[0] == 0
+            labels = {"model": "tiny", "live": "1", "shadow": version}
+            compared = 0.0
+            while compared < 3:
+                await running.client.translate(SENTENCES, **LIMITS)
+                compared = (await running.scrape()).value("nmt_shadow_requests_total", **labels, result="compared")
+            scrape = await running.scrape()
+            texts = scrape.value("nmt_shadow_texts_total", **labels)
+            exact[version] = scrape.value("nmt_shadow_exact_matches_total", **labels) / texts
+            assert scrape.value("nmt_shadow_requests_total", **labels, result="failed") == 0
+        assert exact["3"] == 1
+        assert exact["2"] < 0.5
+
+
+@pytest.mark.parametrize(
+    ("method", "request_", "message"),
+    [
+        ("PromoteModel", pb.PromoteModelRequest(name="tiny", version="x"), "version: must be a whole number"),
+        (
+            "PromoteModel",
+            pb.PromoteModelRequest(name="tiny", version="2", force_reason="x" * 501),
+            "force_reason: must have at most 500 characters, has 501",
+        ),
+        ("SetModelTraffic", pb.SetModelTrafficRequest(name="tiny", version="2"), "one of both must be set"),
+        (
+            "SetModelTraffic",
+            pb.SetModelTrafficRequest(name="tiny", version="2", canary_weight=float("nan"), shadow_share=-1),
+            "canary_weight: must be 0 to 1, is nan; shadow_share: must be 0 to 1, is -1",
+        ),
+        ("RollbackModel", pb.RollbackModelRequest(), "name: must have 1 to 255 characters, has 0"),
+    ],
+)
+async def test_requests_out_of_range_are_refused_with_the_field(
+    start: Any, method: str, request_: Any, message: str
+) -> None:
+    async with start() as running:
+        with pytest.raises(grpc.aio.AioRpcError) as refusal:
+            await getattr(running.admin, method)(request_)
+        assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert message in str(refusal.value.details())

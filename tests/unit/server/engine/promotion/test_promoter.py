@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
+from xuanzang.server.engine.models.folder import FolderWatch
+from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.metrics import Metrics
+
+Script = Any
+Start = Any
+
+
+def live_version(engine: Engine) -> int:
+    return engine.resolve(model="small", source_language="", target_language="").model.version
+
+
+def promotions(metrics: Metrics) -> dict[str, float]:
+    return {result: series._value.get() for result, series in metrics.promotions.items() if series._value.get()}
+
+
+async def until_live(engine: Engine, version: int) -> None:
+    while live_version(engine) != version:  # noqa: ASYNC110 - the catalog has no event
+        await asyncio.sleep(0)
+
+
+async def until_judged(engine: Engine, version: int) -> None:
+    while not engine.promoter.refusals("small", version):  # noqa: ASYNC110 - as above
+        await asyncio.sleep(0)
+
+
+async def test_a_version_that_translates_as_well_goes_live(start: Start, metrics: Metrics) -> None:
+    async with start() as engine:
+        assert live_version(engine) == 1
+        evaluation = await engine.promoter.promote("small", 2)
+        assert live_version(engine) == 2
+        assert evaluation.reasons == ()
+        assert evaluation.sentences == 9
+        assert {check.name: check.measured for check in evaluation.checks} == {
+            "certified_chrf_loss": 0.5,
+            "golden_set_chrf": 100,
+            "agreement_chrf": 100,
+            "agreement_exact_match": 1,
+            "agreement_length_change": 0,
+        }
+        assert promotions(metrics) == {"promoted": 1}
+
+
+async def test_a_version_that_translates_worse_is_refused_with_both_numbers(
+    start: Start, script: Script, metrics: Metrics
+) -> None:
+    script.worse_versions = (2,)
+    async with start(gate_min_exact_match=0.9) as engine:
+        with pytest.raises(ModelStateError) as refusal:
+            await engine.promoter.promote("small", 2)
+        message = str(refusal.value)
+        assert message.startswith("small/2 may not go live: golden_set_chrf is ")
+        for bound in (
+            "the minimum is 99",
+            "agreement_chrf is ",
+            "the minimum is 50",
+            "agreement_exact_match is 0",
+            "the minimum is 0.9",
+        ):
+            assert bound in message
+        assert live_version(engine) == 1
+        assert engine.promoter.refusals("small", 2)[0].startswith("golden_set_chrf")
+        assert promotions(metrics) == {"refused": 1}
+
+
+async def test_a_version_is_judged_without_going_live(start: Start, script: Script, metrics: Metrics) -> None:
+    async with start() as engine:
+        assert (await engine.promoter.evaluate("small", 2)).reasons == ()
+        assert (live_version(engine), promotions(metrics)) == (1, {})
+
+
+async def test_the_gate_counts_in_no_metric_of_requests(start: Start, metrics: Metrics) -> None:
+    async with start() as engine:
+        await engine.promoter.evaluate("small", 2)
+        sample = metrics.registry.get_sample_value
+        for version in ("1", "2"):
+            labels = {"model": "small", "version": version}
+            assert sample("nmt_sentences_total", labels) == 9
+            assert sample("nmt_request_duration_seconds_count", labels) == 0
+            assert sample("nmt_queue_duration_seconds_count", labels) == 0
+            assert sample("nmt_answer_duration_seconds_count", {**labels, "length": "short"}) == 0
+            assert sample("nmt_requests_total", {**labels, "finish_reason": "eos"}) == 0
+            assert sample("nmt_requests_running", labels) == sample("nmt_requests_waiting", labels) == 0
+
+
+async def test_a_certificate_that_loses_too_much_or_says_nothing_is_refused(
+    start: Start, repository: Path, edit_manifest: Any, list_files: Any
+) -> None:
+    path = repository / "small" / "1" / "certificate.json"
+    stated = json.loads(path.read_text())
+    async with start() as engine:
+        for quality, reason in (
+            (
+                {"torch_float32": {"chrf": 50}, "onnx_float32": {"chrf": 45}},
+                "certified_chrf_loss is 5, the maximum is 1",
+            ),
+            ({"torch_float32": {"chrf": math.inf}, "onnx_float32": {"chrf": 45}}, "certificate.json states no quality"),
+            ({}, "certificate.json states no quality"),
+        ):
+            folder = repository / "small" / "2"
+            (folder / "certificate.json").write_text(json.dumps(stated | {"quality": quality}))
+            edit_manifest(folder, lambda manifest, folder=folder: list_files(manifest, folder))
+            await engine.live.load("small", 2)
+            with pytest.raises(ModelStateError, match=reason):
+                await engine.promoter.promote("small", 2)
+        (folder / "certificate.json").write_text(json.dumps(stated))
+        with pytest.raises(ModelStateError, match=r"certificate\.json was changed after the bundle was loaded"):
+            await engine.promoter.promote("small", 2)
+
+
+async def test_a_version_that_can_do_less_is_refused(start: Start, add_version: Any) -> None:
+    async with start() as engine:
+        add_version(3, source_language_codes=["en"])
+        await engine.live.load("small", 3)
+        with pytest.raises(ModelStateError, match="source_languages lack zh, which the live version has"):
+            await engine.promoter.promote("small", 3)
+
+
+async def test_a_version_goes_live_in_spite_of_the_gate_by_force_and_the_reason_is_logged(
+    start: Start, script: Script, metrics: Metrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    script.worse_versions = (2,)
+    async with start() as engine:
+        engine.promoter.force("small", 2, reason="the golden set is wrong")
+        assert (live_version(engine), promotions(metrics)) == (2, {"forced": 1})
+        [line] = [record for record in caplog.records if record.message == "version is live"]
+        assert vars(line)["reason"] == "the golden set is wrong"
+
+
+async def test_a_rollback_goes_back_once_and_without_the_gate(start: Start, metrics: Metrics) -> None:
+    async with start() as engine:
+        await engine.promoter.promote("small", 2)
+        assert engine.promoter.roll_back("small") == 1
+        assert (live_version(engine), promotions(metrics)) == (1, {"promoted": 1, "rolled_back": 1})
+        with pytest.raises(ModelStateError, match="no other version was live before"):
+            engine.promoter.roll_back("small")
+
+
+async def test_a_rollback_goes_back_from_a_version_that_went_live_by_itself(start: Start, add_version: Any) -> None:
+    async with start(promotion="direct") as engine:
+        assert live_version(engine) == 2
+        add_version(3)
+        await engine.live.load("small", 3)
+        assert live_version(engine) == 3
+        engine.promoter.roll_back("small")
+        assert live_version(engine) == 2
+        # The next one is a new start.
+        add_version(4)
+        await engine.live.load("small", 4)
+        assert live_version(engine) == 4
+
+
+async def test_no_version_is_gone_back_to_that_was_unloaded(start: Start) -> None:
+    async with start() as engine:
+        await engine.promoter.promote("small", 2)
+        await engine.live.unload("small", 1)
+        with pytest.raises(ModelStateError, match="or it is loaded no more"):
+            engine.promoter.roll_back("small")
+
+
+async def test_a_rollback_under_load_fails_no_request(start: Start, options: DecodingOptions) -> None:
+    async with start() as engine:
+        await engine.promoter.promote("small", 2)
+        versions: list[int] = []
+        rolled_back = asyncio.Event()
+
+        async def call_again_and_again() -> None:
+            after = 0
+            while after < 5:
+                model = engine.resolve(model="", source_language="", target_language="").model
+                [[found]] = await engine.translate(["hello world"], model=model, options=options, deadline=None)
+                assert found.text == "hello world"
+                versions.append(model.version)
+                after += rolled_back.is_set()
+
+        callers = [asyncio.create_task(call_again_and_again()) for _ in range(8)]
+        while len(versions) < 20:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0)
+        engine.promoter.roll_back("small")
+        # Nothing was awaited: the very next request has the other version.
+        before = len(versions)
+        assert live_version(engine) == 1
+        rolled_back.set()
+        await asyncio.gather(*callers)
+        assert set(versions[:before]) == {2}
+        assert versions[-8:] == [1] * 8
+
+
+async def test_a_pin_keeps_every_other_version_from_going_live(start: Start) -> None:
+    async with start() as engine:
+        await engine.promoter.promote("small", 2)
+        await engine.live.pin("small", 2)
+        with pytest.raises(ModelStateError, match="small/2 is pinned; unpin small first"):
+            engine.promoter.force("small", 1, reason="x")
+        with pytest.raises(ModelStateError, match="small/2 is pinned; unpin small first"):
+            engine.promoter.roll_back("small")
+        with pytest.raises(ModelStateError, match="small/2 is pinned"):
+            await engine.promoter.promote("small", 1)
+
+
+async def test_what_cannot_be_promoted_is_told(start: Start, golden_sets: Path) -> None:
+    async with start() as engine:
+        with pytest.raises(ModelStateError, match="small/1 is live already"):
+            await engine.promoter.promote("small", 1)
+        with pytest.raises(ModelNotFoundError, match="small/3 is not loaded"):
+            await engine.promoter.promote("small", 3)
+        with pytest.raises(ModelNotFoundError, match="no version of other is loaded"):
+            engine.promoter.roll_back("other")
+        (golden_sets / "small.tsv").write_text("x" * 2000 + "\tx\n")
+        with pytest.raises(ModelStateError, match=r"the golden set cannot be translated: contents\[0\]"):
+            await engine.promoter.promote("small", 2)
+        (golden_sets / "small.tsv").unlink()
+        with pytest.raises(ModelStateError, match=r"small\.tsv is missing"):
+            await engine.promoter.promote("small", 2)
+        assert engine.promoter.refusals("small", 2) == ("the golden set cannot be used: small.tsv is missing",)
+
+
+async def test_a_version_that_changes_while_it_is_judged_does_not_go_live(start: Start, script: Script) -> None:
+    async with start() as engine:
+        script.allow(0)
+        promoting = asyncio.create_task(engine.promoter.promote("small", 2))
+        await script.until(lambda script: script.blocked)
+        engine.promoter.force("small", 2, reason="no time")
+        engine.promoter.roll_back("small")
+        engine.promoter.force("small", 2, reason="no time")
+        script.allow(math.inf)
+        with pytest.raises(ModelStateError, match="small has changed while small/2 was judged"):
+            await promoting
+
+
+async def test_a_gate_for_which_callers_leave_no_time_refuses(start: Start, script: Script) -> None:
+    async with start(gate_timeout_seconds=0.01) as engine:
+        script.allow(0)
+        with pytest.raises(ModelStateError, match="callers left no time to translate the golden set within --gate-tim"):
+            await engine.promoter.promote("small", 2)
+
+
+async def test_new_versions_go_through_the_gate_by_themselves(
+    start: Start, script: Script, add_version: Any, repository: Path
+) -> None:
+    script.worse_versions = (3,)
+    async with start(promotion="gate") as engine:
+        await until_live(engine, 2)
+        watch = FolderWatch(repository)
+        add_version(3)
+        for _ in range(2):
+            await engine.live.follow(watch)
+        await until_judged(engine, 3)
+        assert live_version(engine) == 2
+        add_version(4)
+        await engine.live.load("small", 4)
+        await until_live(engine, 4)
+
+
+async def test_the_highest_version_is_judged_first_and_none_below_the_live_one(start: Start, metrics: Metrics) -> None:
+    async with start(2, 3, promotion="gate") as engine:
+        await until_live(engine, 3)
+        assert promotions(metrics) == {"promoted": 1}
+        engine.promoter.roll_back("small")
+        # What was gone back from is not tried again; what was passed over may be, with the next change.
+        waiting = engine.promoter._next()
+        assert waiting is not None
+        assert waiting.version == 2
+
+
+async def test_a_live_version_stays_until_another_is_promoted(
+    start: Start, repository: Path, edit_manifest: Any
+) -> None:
+    async with start() as engine:
+        with pytest.raises(ModelStateError, match="small/1 is live; promote another version first"):
+            await engine.live.unload("small", 1)
+        edit_manifest(repository / "small" / "1", lambda manifest: manifest["generation_defaults"].update(beam_size=3))
+        with pytest.raises(ModelStateError, match="it has changed while it is live"):
+            await engine.live.load("small", 1)
+        shutil.rmtree(repository / "small" / "1")
+        await engine.live.reload()
+        assert live_version(engine) == 1
+        await engine.promoter.promote("small", 2)
+        await engine.live.reload()
+        assert [model.version for model in engine.models] == [2]
+        # The last one may go.
+        await engine.live.unload("small", 2)
+        assert engine.models == ()
+
+
+async def test_a_stopping_engine_promotes_nothing(start: Start) -> None:
+    async with start() as engine:
+        await engine.promoter.promote("small", 2)
+        engine.drain()
+        with pytest.raises(DrainingError):
+            engine.promoter.roll_back("small")
+        with pytest.raises(DrainingError):
+            await engine.promoter.promote("small", 1)
+        assert live_version(engine) == 2
