@@ -11,6 +11,7 @@ from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.calls.results import joined
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.scheduling.request import SentenceResult
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
@@ -25,7 +26,10 @@ def hypothesis(text: str) -> list[Hypothesis]:
 
 
 def result(text: str) -> SentenceResult:
-    return SentenceResult([], hypothesis(text))
+    timeline = SentenceTimeline(
+        queued_at=1.0, taken_at=2.0, encoded_at=3.0, finished_at=4.0, worker=0, batch_size=1, steps=5
+    )
+    return SentenceResult([], hypothesis(text), timeline)
 
 
 def segments_of(parts: Sequence[str]) -> list[Segment]:

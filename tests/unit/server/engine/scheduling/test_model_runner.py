@@ -52,7 +52,7 @@ class Bench:
         self.registry = CollectorRegistry()
         self.model = copy.copy(model)
         self.model.metrics = Metrics(self.registry).of(model.labels)
-        self.runner = ModelRunner(self.model)
+        self.runner = ModelRunner(self.model, worker=3)
 
     def request(
         self,
@@ -146,6 +146,18 @@ async def test_joining_is_counted_and_the_cache_is_measured(bench: Bench) -> Non
     assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
 
 
+async def test_a_result_says_when_and_in_what_company_its_sentence_was_decoded(bench: Bench) -> None:
+    first, second = bench.request(SOURCES[3], {"min_target_length": 12}), bench.request(SOURCES[0], {})
+    bench.run([(0, first), (2, second)])
+    [early], [late] = await first.done, await second.done
+    assert (early.timeline.worker, early.timeline.batch_size, late.timeline.batch_size) == (3, 1, 2)
+    assert early.timeline.steps >= len(early.found[0].target_ids)
+    for timeline in (early.timeline, late.timeline):
+        times = (timeline.queued_at, timeline.taken_at, timeline.encoded_at, timeline.finished_at)
+        assert list(times) == sorted(times)
+    assert late.timeline.taken_at > early.timeline.encoded_at
+
+
 async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None:
     running = bench.request(SOURCES[0], {})
     bench.runner.admit(running.sentences)
@@ -204,7 +216,7 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
         bench.runner.step()
     request.context = dataclasses.replace(request.context, cutoff=time.monotonic())
     bench.runner.step()
-    [([best], [rendered])] = await request.done
+    [([best], [rendered], _)] = await request.done
     assert rendered.finish_reason is FinishReason.DEADLINE
     assert (len(best.target_ids), best.finished) == (3, False)
     assert bench.value("rows_retired_total", reason="deadline") == 1
@@ -247,7 +259,7 @@ async def test_reported_prefixes_are_beginnings_of_the_best_hypothesis(bench: Be
     listener = Listening()
     request = bench.request(SOURCES[3], options, listener=listener)
     bench.run([(0, request)])
-    [([best, *_], _)] = await request.done
+    [([best, *_], *_)] = await request.done
     text = bench.model.codec.decode(best.target_ids)
     assert all(text.startswith(beginning.rstrip("\ufffd")) for beginning in listener.beginnings)
     assert listener.beginnings == sorted(set(listener.beginnings), key=len)

@@ -15,8 +15,13 @@ from xuanzang.server.engine.scheduling.request import (
     SentenceListener,
     SentenceResult,
 )
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.types import DecodingOptions, FinishReason
 from xuanzang.server.metrics import Metrics
+
+TIMELINE = SentenceTimeline(
+    queued_at=1.0, taken_at=2.0, encoded_at=3.0, finished_at=4.0, worker=0, batch_size=1, steps=5
+)
 
 
 @pytest.fixture
@@ -26,7 +31,7 @@ def model(repository: Path, metrics: Metrics) -> LoadedModel:
 
 def result(*target_ids: int) -> SentenceResult:
     found = TargetHypothesis(target_ids=list(target_ids), score=0.0, token_count=1, finished=True)
-    return SentenceResult([found], [])
+    return SentenceResult([found], [], TIMELINE)
 
 
 async def make_request(
@@ -57,7 +62,7 @@ async def test_the_first_error_is_the_answer(model: LoadedModel, options: Decodi
 async def test_a_sentence_is_rendered_with_the_reason_of_its_cut(model: LoadedModel, options: DecodingOptions) -> None:
     [queued] = (await make_request(model, options, 1)).sentences
     found = TargetHypothesis(target_ids=model.codec.encode_target("hello"), score=-1.0, token_count=1, finished=False)
-    rendered = queued.render([found], cut=FinishReason.DEADLINE)
+    rendered = queued.render([found], cut=FinishReason.DEADLINE, timeline=TIMELINE)
     assert rendered.found == [found]
     assert [(h.text, h.finish_reason) for h in rendered.hypotheses] == [("hello", FinishReason.DEADLINE)]
 

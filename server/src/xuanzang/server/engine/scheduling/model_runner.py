@@ -4,35 +4,55 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.repetition import retry_of
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class _RunningSentence:
     queued: QueuedSentence
     first_step: int
-    since: float = field(default_factory=time.monotonic)
+    """Number of the first step of this search."""
+    joined_step: int
+    """Number of its first step in the batch, which is earlier if it is searched again."""
+    batch_size: int
+    taken_at: float
+    encoded_at: float = 0.0
     reported_tokens: int = 0
     """Target tokens that the caller has already."""
+
+    def timeline(self, *, worker: int, step: int) -> SentenceTimeline:
+        """Return when it was worked on, now that a step was its last."""
+        return SentenceTimeline(
+            queued_at=self.queued.queued_at,
+            taken_at=self.taken_at,
+            encoded_at=self.encoded_at,
+            finished_at=time.monotonic(),
+            worker=worker,
+            batch_size=self.batch_size,
+            steps=step - self.joined_step,
+        )
 
 
 class ModelRunner:
     """Lets sentences join and leave between steps; a sentence that leaves is answered, or its caller has gone."""
 
-    def __init__(self, model: LoadedModel) -> None:
+    def __init__(self, model: LoadedModel, *, worker: int) -> None:
         """Start without sentences.
 
         Args:
             model: Model with open graphs.
+            worker: Number of the worker, from 0.
         """
         self._model = model
+        self._worker = worker
         self._decoder = model.new_decoder()
         self._running: dict[Sentence, _RunningSentence] = {}
         self._steps = 0
@@ -54,10 +74,21 @@ class ModelRunner:
         self._metrics.source_tokens.inc(tokens)
         if self._running:
             self._metrics.rows_joined.inc(len(newcomers))
-        self._running.update({queued.sentence: _RunningSentence(queued, self._steps) for queued in newcomers})
+        joining = self._joining(newcomers)
+        self._running.update({running.queued.sentence: running for running in joining})
         with self._metrics.encode_duration_seconds.time():
             self._decoder.admit([queued.sentence for queued in newcomers])
+        encoded_at = time.monotonic()
+        for running in joining:
+            running.encoded_at = encoded_at
         self._count_cache()
+
+    def _joining(self, newcomers: Sequence[QueuedSentence]) -> list[_RunningSentence]:
+        now, step, batch_size = time.monotonic(), self._steps, len(self._running) + len(newcomers)
+        return [
+            _RunningSentence(queued=queued, first_step=step, joined_step=step, batch_size=batch_size, taken_at=now)
+            for queued in newcomers
+        ]
 
     def step(self) -> list[DoneSentence]:
         """Extend every sentence by one token, after abandoned ones and those at their cutoff have left.
@@ -131,7 +162,8 @@ class ModelRunner:
         best = [] if reason else self._decoder.partial(queued.sentence)
         if best:
             self._count_translated(best)
-            queued.request.deliver(queued.position, queued.render(best, cut=FinishReason.DEADLINE))
+            timeline = running.timeline(worker=self._worker, step=self._steps)
+            queued.request.deliver(queued.position, queued.render(best, cut=FinishReason.DEADLINE, timeline=timeline))
             return
         self._metrics.wasted_decode_tokens.inc(self._steps - running.first_step)
         if not reason:
@@ -146,13 +178,14 @@ class ModelRunner:
         if retry:
             self._search_again(running, retry, hypotheses[0])
             return None
-        seconds = time.monotonic() - running.since
+        timeline = running.timeline(worker=self._worker, step=self._steps)
+        seconds = timeline.finished_at - timeline.taken_at
         self._metrics.decode_duration_seconds.observe(seconds)
         # Counted before it is delivered, so that a caller who has the answer finds it counted.
         self._count_translated(hypotheses)
         self._count_retired("eos" if hypotheses[0].finished else "length")
         with self._metrics.detokenize_duration_seconds.time():
-            result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH)
+            result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH, timeline=timeline)
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
         return DoneSentence(queued, queued.cost, seconds)
@@ -162,7 +195,7 @@ class ModelRunner:
         del self._running[running.queued.sentence]
         self._metrics.wasted_decode_tokens.inc(repetition.token_count)
         running.queued.sentence = retry
-        self._running[retry] = _RunningSentence(running.queued, self._steps, running.since)
+        self._running[retry] = replace(running, first_step=self._steps)
         self._decoder.admit([retry])
 
     def _report_prefixes(self) -> None:

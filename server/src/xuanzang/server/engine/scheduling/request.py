@@ -15,6 +15,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesi
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 
@@ -34,10 +35,11 @@ class PlannedSearch(NamedTuple):
 
 
 class SentenceResult(NamedTuple):
-    """Hypotheses of one sentence, best first, as ids and as text."""
+    """Hypotheses of one sentence, best first, as ids and as text, and when they were found."""
 
     found: Sequence[TargetHypothesis]
     hypotheses: Sequence[Hypothesis]
+    timeline: SentenceTimeline
 
 
 class SentenceListener(Protocol):
@@ -81,15 +83,18 @@ class QueuedSentence:
         decoded = self.cost - self.source_tokens
         return self.source_tokens + decoded * min(steps, self.target_tokens) // self.target_tokens
 
-    def render(self, found: Sequence[TargetHypothesis], *, cut: FinishReason) -> SentenceResult:
+    def render(
+        self, found: Sequence[TargetHypothesis], *, cut: FinishReason, timeline: SentenceTimeline
+    ) -> SentenceResult:
         """Make the result of the sentence, in the thread of a worker.
 
         Args:
             found: Hypotheses, best first.
             cut: Why those of them ended that the model did not end.
+            timeline: When they were found.
         """
         hypotheses = [self.renderer.render(self.sentence, hypothesis, cut=cut) for hypothesis in found]
-        return SentenceResult(found, hypotheses)
+        return SentenceResult(found, hypotheses, timeline)
 
 
 class DoneSentence(NamedTuple):

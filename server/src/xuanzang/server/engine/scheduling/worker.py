@@ -138,7 +138,7 @@ class Worker:
         try:
             # Made with the first sentence, because models come and go.
             if model not in self._runners:
-                self._runners[model] = ModelRunner(model)
+                self._runners[model] = ModelRunner(model, worker=self._number)
             runner = self._runners[model]
             if newcomers:
                 runner.admit(newcomers)

@@ -1,0 +1,24 @@
+"""The times of a sentence on its way through the queue and a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceTimeline:
+    """When a sentence was worked on, and in what company. Times are on the clock of `time.monotonic`."""
+
+    queued_at: float
+    taken_at: float
+    """Time at which a worker had taken it from the queue and began to encode it."""
+    encoded_at: float
+    """Time at which it had joined the batch: encoded, with all that joined at the same step."""
+    finished_at: float
+    """Time after its last step."""
+    worker: int
+    """Number of the worker, from 0."""
+    batch_size: int
+    """Sentences of the model that the worker decoded when it had joined, itself counted."""
+    steps: int
+    """Decoder steps, those of a discarded repetition counted."""
