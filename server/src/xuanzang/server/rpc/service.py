@@ -12,8 +12,9 @@ from typing_extensions import override
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, InvalidInputError
 from xuanzang.server.rpc import errors, requests, responses
-from xuanzang.server.rpc.context import Context, caller_of, deadline_of
+from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
 from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.request_ids import request_id_of
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -40,6 +41,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 caller=caller.name,
                 target_language=checked.target_language,
                 hold_sentences=caller.hold_sentences,
+                observer=observer_of(context),
             )
         return responses.unary_response(checked, translations)
 
@@ -77,6 +79,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             caller=caller.name,
             target_language=checked.target_language,
             hold_sentences=caller.hold_sentences,
+            observer=observer_of(context),
         )
         sent = 0
         try:
@@ -110,9 +113,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         try:
             response = await self._translated(request, stream)
         except InvalidInputError as error:
-            response = _error_response(request, requests.for_single_text(error))
+            response = _error_response(request, requests.for_single_text(error), stream.context)
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
-            response = _error_response(request, error)
+            response = _error_response(request, error, stream.context)
         await stream.write(response)
 
     async def _translated(
@@ -129,6 +132,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 caller=caller.name,
                 target_language=checked.target_language,
                 hold_sentences=caller.hold_sentences,
+                observer=observer_of(stream.context),
             )
         return responses.stream_response(request.id, checked, hypotheses)
 
@@ -154,5 +158,8 @@ class _Stream:
         self.permits.release()
 
 
-def _error_response(request: pb.StreamTranslateTextRequest, error: Exception) -> pb.StreamTranslateTextResponse:
-    return pb.StreamTranslateTextResponse(id=request.id, error=errors.status_of(error))
+def _error_response(
+    request: pb.StreamTranslateTextRequest, error: Exception, context: Context
+) -> pb.StreamTranslateTextResponse:
+    status = errors.status_of(error, request_id=request_id_of(context))
+    return pb.StreamTranslateTextResponse(id=request.id, error=status)

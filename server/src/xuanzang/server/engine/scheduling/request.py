@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
@@ -122,6 +123,13 @@ class CallContext:
     """Time at which the best found so far is the answer, on the same clock."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation."""
+    observer: CallObserver | None = None
+    """Who asks for the record of the call; None for no record."""
+
+    @property
+    def exemplar(self) -> dict[str, str] | None:
+        """Labels of the exemplars of histograms; None for no exemplars."""
+        return None if self.observer is None else self.observer.exemplar
 
     @property
     def useful_until(self) -> float:
@@ -186,6 +194,11 @@ class Request:
     def caller(self) -> str:
         """Identity of the caller."""
         return self.context.caller
+
+    @property
+    def timelines(self) -> list[SentenceTimeline]:
+        """Timelines of the sentences with a result, in the order of the text."""
+        return [self._results[position].timeline for position in sorted(self._results)]
 
     @property
     def has_listener(self) -> bool:
