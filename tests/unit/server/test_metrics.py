@@ -13,7 +13,7 @@ ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
 }
-OF_THE_SERVER = {"nmt_workers", "nmt_workers_stopped", "nmt_memory_limit_bytes"}
+OF_THE_SERVER = {"nmt_access_log_dropped", "nmt_workers", "nmt_workers_stopped", "nmt_memory_limit_bytes"}
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, OverloadedError
+from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
@@ -77,6 +78,7 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        observer: CallObserver | None = None,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
@@ -95,6 +97,7 @@ class FakeEngine:
         caller: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
+        observer: CallObserver | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()
