@@ -63,7 +63,7 @@ def collecting() -> Iterator[Collector]:
     """Run a collector on a free port."""
     collector = Collector()
     server = grpc.server(ThreadPoolExecutor(2))
-    services.add_TraceServiceServicer_to_server(collector, server)
+    services.add_TraceServiceServicer_to_server(collector, server)  # type: ignore[no-untyped-call]
     port = server.add_insecure_port("127.0.0.1:0")
     collector.endpoint = f"http://127.0.0.1:{port}"
     server.start()
