@@ -3,8 +3,10 @@
     PYTHONPATH=tests/benchmark python tests/benchmark/observation.py --rounds 6 --seconds 8
 
 Servers with other settings run side by side and are loaded in turn, in another order each round; traces go to a
-collector that reads nothing. Each figure is the median of the rounds' ratios to the server with neither. `--before`
-adds a server of another checkout, whose ratio shows what the code costs when it is off.
+collector that reads nothing. Figures are medians of the rounds, ratios medians of the rounds' ratios to the server with
+neither. All of the cost is outside the workers, whose own time varies more, with batches and neighbours, than what is
+to be measured: the last column is the difference outside of them, in percent of the whole time per sentence. `--before`
+adds a server of another checkout, which shows what the code costs when it is off.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ from load import Load
 from processes import ServerProcess
 from served import CALLERS, HERE, Callers, ServedModel, our_server, single_sentences
 
+from xuanzang.server.engine.hardware import usable_cores
+
 ROOT = HERE.parents[1]
 EXPORT = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 ROOMS = ("proto", "kernels", "model", "export", "server", "client")
@@ -48,8 +52,10 @@ class Mode:
 class Figures(NamedTuple):
     """Result of one load."""
 
-    cpu_milliseconds: float
-    """CPU time of the server per sentence."""
+    cpu: float
+    """CPU time of the server per sentence, milliseconds."""
+    outside: float
+    """That outside of the workers: event loop, gRPC, exporter, log, milliseconds."""
     rate: float
     """Sentences per second."""
 
@@ -83,45 +89,56 @@ def started(mode: Mode, model: ServedModel, endpoint: str) -> Iterator[ServerPro
         yield server
 
 
-def collect() -> str:
-    """Start a collector that takes exports without reading them; return its endpoint."""
+@contextmanager
+def collecting() -> Iterator[str]:
+    """Run a collector that takes exports without reading them, and yield its endpoint."""
     server = grpc.server(ThreadPoolExecutor(1))
     handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(lambda _request, _context: b"")
     _, service, method = EXPORT.split("/")
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
-    return f"http://127.0.0.1:{port}"
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.stop(grace=None).wait()
 
 
 def measure(server: ServerProcess, callers: Callers, *, seconds: float, seed: int) -> Figures:
-    """Put a closed loop on a server."""
-    before = cpu_seconds(server)
+    """Put a closed loop on a server; with the seed 0, a warm-up, requests may fail."""
+    before = cpu_seconds(server.pid)
     load = Load(address=server.address, rate=None, callers=CALLERS, seconds=seconds, warm_up_seconds=0.0, seed=seed)
     result = callers.call(load)
-    if result.errors:
+    if result.errors and seed:
         raise ValueError(f"{result.errors} requests failed")
     time.sleep(FLUSH_SECONDS)
-    return Figures(1000 * (cpu_seconds(server) - before) / result.requests, result.sentences_per_second)
+    used = {thread: seconds - before.get(thread, 0.0) for thread, seconds in cpu_seconds(server.pid).items()}
+    # The main thread has the event loop; of the others those that work most are the workers.
+    workers = sorted((used[thread] for thread in used if thread != server.pid), reverse=True)[: usable_cores()]
+    total = sum(used.values())
+    cpu, outside = (1000 * seconds / result.requests for seconds in (total, total - sum(workers)))
+    return Figures(cpu, outside, result.sentences_per_second)
 
 
-def cpu_seconds(server: ServerProcess) -> float:
-    """Return the CPU time that a process has used so far."""
-    fields = Path(f"/proc/{server.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(process: int) -> dict[int, float]:
+    """Return the CPU time that each thread of a process has used so far."""
+    seconds = {}
+    for folder in Path(f"/proc/{process}/task").iterdir():
+        fields = (folder / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        seconds[int(folder.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def ratios(found: Mapping[str, Sequence[Figures]]) -> Iterator[str]:
     """Yield a line of a table for each mode."""
     base = found["off"]
-    yield f"{'':28}{'CPU ms per sentence':>20}{'of off':>9}{'sentences/s':>13}{'of off':>9}"
+    yield f"{'':28}{'CPU ms/sentence':>17}{'of off':>9}{'sentences/s':>13}{'of off':>9}{'outside ms':>12}{'cost':>8}"
     for name, figures in found.items():
-        cpu = statistics.median(each.cpu_milliseconds for each in figures)
-        rate = statistics.median(each.rate for each in figures)
+        cpu, outside, rate = (statistics.median(values) for values in zip(*figures, strict=True))
         pairs = list(zip(figures, base, strict=True))
-        cpu_ratio = statistics.median(each.cpu_milliseconds / off.cpu_milliseconds for each, off in pairs)
-        rate_ratio = statistics.median(each.rate / off.rate for each, off in pairs)
-        yield f"{name:28}{cpu:20.3f}{cpu_ratio:9.3f}{rate:13.1f}{rate_ratio:9.3f}"
+        cpu_ratio, rate_ratio = (statistics.median(each[place] / off[place] for each, off in pairs) for place in (0, 2))
+        cost = statistics.median((each.outside - off.outside) / off.cpu for each, off in pairs)
+        yield f"{name:28}{cpu:17.3f}{cpu_ratio:9.3f}{rate:13.1f}{rate_ratio:9.3f}{outside:12.3f}{cost:8.2%}"
 
 
 def main() -> None:
@@ -137,13 +154,13 @@ def main() -> None:
     model = ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=texts)
     with ExitStack() as stack:
         callers = Callers(stack, texts, Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        endpoint = collect()
+        endpoint = stack.enter_context(collecting())
         compared = modes(arguments.before)
         servers = {mode.name: stack.enter_context(started(mode, model, endpoint)) for mode in compared}
         found: dict[str, list[Figures]] = {name: [] for name in servers}
         for server in servers.values():
             measure(server, callers, seconds=2.0, seed=0)
-        for seed in range(arguments.rounds):
+        for seed in range(1, arguments.rounds + 1):
             names = list(servers)
             for name in names[seed % len(names) :] + names[: seed % len(names)]:
                 found[name].append(measure(servers[name], callers, seconds=arguments.seconds, seed=seed))
