@@ -12,6 +12,7 @@ import grpc
 from prometheus_client import Counter
 
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc, grpc_type
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
@@ -91,15 +92,20 @@ class TelemetryInterceptor(Interceptor):
                 code = _code_of_cancellation(context, timeout)
                 raise
             finally:
-                seconds = time.perf_counter() - started
-                metrics.handling_seconds.observe(seconds, None if record is None else record.exemplar)
-                self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
-                self._log.write(rpc, code, seconds, request_id=request_id_of(context))
-                if record is not None:
-                    self._observation.end(record, code, seconds)
+                self._end(rpc, context, record, code=code, seconds=time.perf_counter() - started)
             return response
 
         return with_function(handler, observed)
+
+    def _end(
+        self, rpc: Rpc, context: Context, record: RpcRecord | None, *, code: grpc.StatusCode, seconds: float
+    ) -> None:
+        exemplar = None if record is None else record.exemplar
+        self._metrics.of_rpc(rpc).handling_seconds.observe(seconds, exemplar)
+        self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
+        self._log.write(rpc, code, seconds, request_id=request_id_of(context))
+        if record is not None:
+            self._observation.end(record, code, seconds)
 
 
 class _CountedContext:
