@@ -10,14 +10,14 @@ import threading
 from collections.abc import Mapping
 from importlib.metadata import version
 
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider, export
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from xuanzang.server.observation.span_exporter import SpanExporter
 from xuanzang.server.observation.spans import Part, RpcSpan
 
 _NAME = "xuanzang-server"
@@ -30,7 +30,7 @@ _CLOSE_SECONDS = 5.0
 class Tracing:
     """Begins the spans of RPCs, and exports them in a thread of the SDK."""
 
-    def __init__(self, exporter: SpanExporter | None = None) -> None:
+    def __init__(self, exporter: export.SpanExporter | None = None) -> None:
         """Start the SDK.
 
         Args:
@@ -39,7 +39,7 @@ class Tracing:
         Raises:
             ValueError: An environment variable of OpenTelemetry is not valid.
         """
-        self._processor = BatchSpanProcessor(OTLPSpanExporter() if exporter is None else exporter)
+        self._processor = BatchSpanProcessor(SpanExporter() if exporter is None else exporter)
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._provider.add_span_processor(self._processor)
         self._scope = InstrumentationScope(_NAME, version(_NAME))
