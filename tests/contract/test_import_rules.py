@@ -34,6 +34,10 @@ BREAKING = {
     ),
     "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.service"),
     "The engine knows neither the wire nor the messages": (f"{ENGINE}.calls.call", "grpc"),
+    "Observation's floors: lines and spans are made of records": (
+        "xuanzang.server.observation.callers",
+        "xuanzang.server.observation.rpc_record",
+    ),
     "Access's floors: who calls, what the key allows, what the file holds": (
         "xuanzang.server.access.keys",
         "xuanzang.server.access.callers",

@@ -91,7 +91,9 @@ def test_each_code_becomes_its_error_with_the_grpc_error_as_cause(
     with pytest.raises(sdk.TranslationError) as caught:
         client.translate(["a"], timeout=2)
     assert type(caught.value) is EXPECTED[code]
-    assert (caught.value.code, str(caught.value), caught.value.message) == (code, "the reason", "the reason")
+    assert (caught.value.code, caught.value.message) == (code, "the reason")
+    assert caught.value.request_id == script.metadata[-1]["x-request-id"]
+    assert str(caught.value) == f"the reason [request {caught.value.request_id}]"
     assert isinstance(caught.value.__cause__, grpc.RpcError)
     assert caught.value.retryable == (code is StatusCode.UNAVAILABLE)
 

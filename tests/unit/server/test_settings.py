@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from xuanzang.server import settings as settings_module
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 
@@ -139,3 +140,27 @@ def test_anonymous_callers_are_answered_on_loopback_or_if_asked_for(
 
 def test_a_probe_needs_no_say_on_who_may_call(tmp_path: Path) -> None:
     assert read_settings([f"--models={tmp_path}", "--address=0.0.0.0:1", "--probe"]).probe
+
+
+def test_tracing_without_its_packages_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def find_nothing(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(settings_module, "find_spec", find_nothing)
+    with pytest.raises(SystemExit) as caught:
+        read_settings(["--tracing"])
+    assert caught.value.code == 2
+    assert "--tracing needs OpenTelemetry" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("variable", ["OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"])
+def test_tracing_over_another_protocol_than_grpc_is_refused(
+    variable: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, "http/protobuf")
+    with pytest.raises(SystemExit):
+        read_settings(["--tracing"])
+    assert f"{variable} must be grpc" in capsys.readouterr().err
+    assert not read_settings([]).tracing

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except TranslationError as error:
-        _report(error.message)
+        _report(str(error))
         return 3 if error.retryable or isinstance(error, DeadlineExceededError) else 1
     except (OSError, ValueError) as error:
         _report(str(error))

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 import grpc
 
 from xuanzang.client._aio_errors import cancelled_calls
+from xuanzang.client._call_metadata import CallMetadata
 from xuanzang.client._calls import SessionState, shared
 from xuanzang.client._channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._errors import CallCancelledError, StatusCode
@@ -75,7 +76,9 @@ class AsyncCalls:
         """
         deadline = self.shared.clock() + timeout
         plan = CallPlan(self.shared, deadline=deadline, size=size)
-        return await _UnaryCall(self, method, request, plan, deadline).run()
+        call = _UnaryCall(self, method, request, plan, deadline)
+        with call.metadata.naming_errors():
+            return await call.run()
 
     def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
         """Begin a try.
@@ -129,6 +132,7 @@ class _UnaryCall(Generic[Request, Response]):
         plan: CallPlan,
         deadline: float,
     ) -> None:
+        self.metadata = CallMetadata.of(calls.metadata)
         self._calls = calls
         self._method = method
         self._request = request
@@ -174,7 +178,7 @@ class _UnaryCall(Generic[Request, Response]):
 
     def _start(self, stub: Stub) -> grpc.aio.UnaryUnaryCall[Request, Response]:
         seconds = max(0.0, self._deadline - self._calls.shared.clock())
-        return self._method(stub)(self._request, timeout=seconds, metadata=self._calls.metadata)
+        return self._method(stub)(self._request, timeout=seconds, metadata=self.metadata.pairs)
 
     def _ended(self, number: int, _: Any) -> None:
         self._events.put_nowait(number)

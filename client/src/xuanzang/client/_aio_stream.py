@@ -10,6 +10,7 @@ import grpc
 
 from xuanzang.client._aio_calls import AsyncCalls, AsyncSession, Stub
 from xuanzang.client._aio_errors import cancelled_calls
+from xuanzang.client._call_metadata import CallMetadata
 from xuanzang.client._errors import DeadlineExceededError, ServerFaultError, ServerUnavailableError, StatusCode
 from xuanzang.client._status import WRITE_MET_THE_END
 from xuanzang.client._stream_state import StreamState
@@ -44,7 +45,8 @@ class AsyncStream:
         self._timeout = timeout
         self._room = asyncio.Semaphore(max_in_flight)
         self._calls = calls
-        self._metadata = calls.metadata
+        self._metadata = CallMetadata.of(calls.metadata)
+        state.request_id = self._metadata.request_id
         self._session: AsyncSession[_Call] = AsyncSession(calls, self._start)
         self._call: _Call | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -58,20 +60,21 @@ class AsyncStream:
     async def run(self) -> AsyncGenerator[StreamedTranslation, None]:
         """Open the stream and yield results until every text has one."""
         feeder = asyncio.create_task(self._feed())
-        try:
-            ended = False
-            while not ended:
-                ended = await self._read()
-                for result in self._state.take():
-                    self._wait_ends = None
-                    self._room.release()
-                    yield result
-            self._state.finish()
-        finally:
-            feeder.cancel()
-            await asyncio.wait([feeder])
-            await self._abandon()
-            self._session.close()
+        with self._metadata.naming_errors():
+            try:
+                ended = False
+                while not ended:
+                    ended = await self._read()
+                    for result in self._state.take():
+                        self._wait_ends = None
+                        self._room.release()
+                        yield result
+                self._state.finish()
+            finally:
+                feeder.cancel()
+                await asyncio.wait([feeder])
+                await self._abandon()
+                self._session.close()
 
     async def _feed(self) -> None:
         with self._state.feeding():
@@ -137,7 +140,7 @@ class AsyncStream:
             self._writer = None
 
     def _start(self, stub: Stub) -> _Call:
-        return stub.StreamTranslateText(metadata=self._metadata)
+        return stub.StreamTranslateText(metadata=self._metadata.pairs)
 
     async def _write_all(self, call: _Call) -> None:
         while True:

@@ -11,6 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 
 import grpc
 
+from xuanzang.client._call_metadata import CallMetadata
 from xuanzang.client._channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
@@ -102,8 +103,9 @@ class BlockingCalls:
         deadline = self.shared.clock() + timeout
         plan = CallPlan(self.shared, deadline=deadline, size=size)
         call = _UnaryCall(self, method, request, plan, deadline)
-        # Only one try at a time has an address; waiting for it directly takes a third of the processor time.
-        return call.run_in_turn() if len(self.shared.addresses) == 1 else call.run()
+        with call.metadata.naming_errors():
+            # Only one try at a time has an address; waiting for it directly takes a third of the processor time.
+            return call.run_in_turn() if len(self.shared.addresses) == 1 else call.run()
 
     def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
         """Begin a try.
@@ -156,6 +158,7 @@ class _UnaryCall(Generic[Request, Response]):
         plan: CallPlan,
         deadline: float,
     ) -> None:
+        self.metadata = CallMetadata.of(calls.metadata)
         self._calls = calls
         self._method = method
         self._request = request
@@ -214,10 +217,10 @@ class _UnaryCall(Generic[Request, Response]):
             call.add_done_callback(partial(self._ended, number))
 
     def _start(self, stub: Stub) -> _Future[Response]:
-        return self._method(stub).future(self._request, timeout=self._seconds(), metadata=self._calls.metadata)
+        return self._method(stub).future(self._request, timeout=self._seconds(), metadata=self.metadata.pairs)
 
     def _wait(self, stub: Stub) -> tuple[Response, Ended]:
-        return self._method(stub).with_call(self._request, timeout=self._seconds(), metadata=self._calls.metadata)
+        return self._method(stub).with_call(self._request, timeout=self._seconds(), metadata=self.metadata.pairs)
 
     def _seconds(self) -> float:
         return max(0.0, self._deadline - self._calls.shared.clock())

@@ -1,6 +1,6 @@
 """Errors of the package.
 
-    TranslationError                 every error of this package; .code .message .retryable .retry_after .violations
+    TranslationError                 every error of this package
     ├── InvalidRequestError          the request itself is wrong; .violations names the fields
     ├── ModelNotFoundError           no such model, or none for the language pair
     ├── AccessDeniedError            a server or proxy wants credentials that this client lacks
@@ -10,7 +10,8 @@
     ├── CallCancelledError           the client was closed, or a server ended the call, before the answer came
     └── ServerFaultError             the server failed, or does not speak this protocol
 
-The gRPC error, where there was one, is the `__cause__`.
+All have .code, .message, .retryable, .retry_after, .violations and .request_id. The gRPC error, where there was one, is
+the `__cause__`.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class TranslationError(Exception):
         code: StatusCode = StatusCode.UNKNOWN,
         retry_after: float | None = None,
         violations: tuple[FieldViolation, ...] = (),
+        request_id: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -68,6 +70,11 @@ class TranslationError(Exception):
         """Delay in seconds that the server asks for before a retry; None: it gave none."""
         self.violations = violations
         """Faulty fields, if the server named them."""
+        self.request_id = request_id
+        """Id by which the server's operator finds the call in logs and traces; None if nothing was sent."""
+
+    def __str__(self) -> str:
+        return self.message if self.request_id is None else f"{self.message} [request {self.request_id}]"
 
     @property
     def retryable(self) -> bool:

@@ -12,6 +12,7 @@ import grpc
 from xuanzang.client._aio_calls import AsyncCalls, AsyncSession
 from xuanzang.client._aio_calls import Stub as AsyncStub
 from xuanzang.client._aio_errors import cancelled_calls
+from xuanzang.client._call_metadata import CallMetadata
 from xuanzang.client._calls import BlockingCalls, Session, Stub
 from xuanzang.client._errors import ServerFaultError, StatusCode
 from xuanzang.client._responses import progressive_translation
@@ -42,36 +43,38 @@ def read_parts(calls: BlockingCalls, request: _Request, *, timeout: float) -> It
         TranslationError: The call failed.
     """
     deadline = calls.shared.clock() + timeout
+    metadata = CallMetadata.of(calls.metadata)
 
     def remaining() -> float:
         return max(0.0, deadline - calls.shared.clock())
 
     def start(stub: Stub) -> _Call:
-        return stub.TranslateTextProgressively(request, timeout=remaining(), metadata=calls.metadata)
+        return stub.TranslateTextProgressively(request, timeout=remaining(), metadata=metadata.pairs)
 
     session: Session[_Call] = Session(calls, start)
     last: ProgressiveTranslation | None = None
-    call = session.open(seconds=remaining())
-    try:
-        while True:
-            try:
-                response = next(call, None)
-            except grpc.RpcError as error:
-                if last is not None:
-                    raise mapped_error(error) from error
-                session.failed(error, seconds=remaining())
-                call = session.open(seconds=remaining())
-                continue
-            if response is None:
-                break
-            session.answered()
-            last = progressive_translation(response, request)
-            yield last
-        calls.report_usage(call)
-        _check_end(last)
-    finally:
-        call.cancel()
-        session.close()
+    with metadata.naming_errors():
+        call = session.open(seconds=remaining())
+        try:
+            while True:
+                try:
+                    response = next(call, None)
+                except grpc.RpcError as error:
+                    if last is not None:
+                        raise mapped_error(error) from error
+                    session.failed(error, seconds=remaining())
+                    call = session.open(seconds=remaining())
+                    continue
+                if response is None:
+                    break
+                session.answered()
+                last = progressive_translation(response, request)
+                yield last
+            calls.report_usage(call)
+            _check_end(last)
+        finally:
+            call.cancel()
+            session.close()
 
 
 async def aio_read_parts(
@@ -83,37 +86,39 @@ async def aio_read_parts(
         TranslationError: The call failed.
     """
     deadline = calls.shared.clock() + timeout
+    metadata = CallMetadata.of(calls.metadata)
 
     def remaining() -> float:
         return max(0.0, deadline - calls.shared.clock())
 
     def start(stub: AsyncStub) -> _AsyncCall:
-        return stub.TranslateTextProgressively(request, timeout=remaining(), metadata=calls.metadata)
+        return stub.TranslateTextProgressively(request, timeout=remaining(), metadata=metadata.pairs)
 
     session: AsyncSession[_AsyncCall] = AsyncSession(calls, start)
     last: ProgressiveTranslation | None = None
-    call = await session.open(seconds=remaining())
-    try:
-        while True:
-            try:
-                with cancelled_calls():
-                    response = await call.read()
-            except grpc.RpcError as error:
-                if last is not None:
-                    raise mapped_error(error) from error
-                session.failed(error, seconds=remaining())
-                call = await session.open(seconds=remaining())
-                continue
-            if not isinstance(response, pb.TranslateTextProgressivelyResponse):
-                break
-            session.answered()
-            last = progressive_translation(response, request)
-            yield last
-        await calls.report_usage(call)
-        _check_end(last)
-    finally:
-        call.cancel()
-        session.close()
+    with metadata.naming_errors():
+        call = await session.open(seconds=remaining())
+        try:
+            while True:
+                try:
+                    with cancelled_calls():
+                        response = await call.read()
+                except grpc.RpcError as error:
+                    if last is not None:
+                        raise mapped_error(error) from error
+                    session.failed(error, seconds=remaining())
+                    call = await session.open(seconds=remaining())
+                    continue
+                if not isinstance(response, pb.TranslateTextProgressivelyResponse):
+                    break
+                session.answered()
+                last = progressive_translation(response, request)
+                yield last
+            await calls.report_usage(call)
+            _check_end(last)
+        finally:
+            call.cancel()
+            session.close()
 
 
 def whole(parts: Iterable[ProgressiveTranslation]) -> Translation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -10,6 +10,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from xuanzang.client import _errors as errors
+from xuanzang.client._call_metadata import REQUEST_ID
 from xuanzang.client._errors import StatusCode
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.translation.v1 import status_pb2
@@ -66,7 +67,9 @@ def mapped_errors() -> Iterator[None]:
 
 def mapped_error(error: grpc.RpcError) -> errors.TranslationError:
     """Return the error of this package that a gRPC error becomes."""
-    return error_from_status(_status_of(error))
+    mapped = error_from_status(_status_of(error))
+    mapped.request_id = next((str(value) for key, value in _trailers(error) if key == REQUEST_ID), None)
+    return mapped
 
 
 def fault_of(error: grpc.RpcError) -> Fault:
@@ -110,7 +113,7 @@ def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes |
 
 def _delay_of(error: grpc.RpcError, status: status_pb2.Status) -> float | None:
     """Return the seconds after which an overloaded server wants to be asked again; None: not at all."""
-    for key, value in error.trailing_metadata() or () if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else ():
+    for key, value in _trailers(error):
         if key == _PUSHBACK_KEY and isinstance(value, str):
             # gRFC A6: whatever is no number of milliseconds forbids a retry.
             return int(value) / 1000 if value.isdecimal() else None
@@ -121,13 +124,17 @@ def _status_of(error: grpc.RpcError) -> status_pb2.Status:
     if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
         return status_pb2.Status(code=StatusCode.UNKNOWN.value, message=str(error))
     status = status_pb2.Status(code=error.code().value[0], message=error.details() or "")
-    for key, value in error.trailing_metadata() or ():
+    for key, value in _trailers(error):
         if key == _DETAILS_KEY and isinstance(value, bytes):
             try:
                 status.details.extend(status_pb2.Status.FromString(value).details)
             except DecodeError:
                 break  # a proxy may have replaced it; code and message are valid without it
     return status
+
+
+def _trailers(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
+    return error.trailing_metadata() or () if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else ()
 
 
 def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.FieldViolation, ...]]:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import grpc
 
+from xuanzang.client._call_metadata import CallMetadata
 from xuanzang.client._calls import BlockingCalls, Session, Stub
 from xuanzang.client._errors import DeadlineExceededError, StatusCode
 from xuanzang.client._stream_state import StreamState
@@ -92,7 +93,8 @@ class BlockingStream:
         self._outbox = _Outbox(state)
         self._calls = calls
         self._session: Session[_Call] = Session(calls, self._start)
-        self._metadata = calls.metadata
+        self._metadata = CallMetadata.of(calls.metadata)
+        state.request_id = self._metadata.request_id
         self._call: _Call | None = None
         # Times that the watchdog reads, each written by one thread: start of the caller's current wait for an answer,
         # however often the stream breaks meanwhile (None: it is not waiting), and when the oldest run of unanswered
@@ -105,17 +107,18 @@ class BlockingStream:
         """Open the stream and yield results until every text has one."""
         for name, target in (("feeder", self._feed), ("watchdog", self._watch)):
             threading.Thread(target=target, name=f"xuanzang-stream-{name}", daemon=True).start()
-        try:
-            ended = False
-            while not ended:
-                ended = self._read()
-                for result in self._state.take():
-                    self._waiting_since = None
-                    self._room.release()
-                    yield result
-            self._state.finish()
-        finally:
-            self._close()
+        with self._metadata.naming_errors():
+            try:
+                ended = False
+                while not ended:
+                    ended = self._read()
+                    for result in self._state.take():
+                        self._waiting_since = None
+                        self._room.release()
+                        yield result
+                self._state.finish()
+            finally:
+                self._close()
 
     def _close(self) -> None:
         self._closed.set()
@@ -170,7 +173,7 @@ class BlockingStream:
         self._state.interrupt(self._session.failed(error, seconds=self._remaining()))
 
     def _start(self, stub: Stub) -> _Call:
-        return stub.StreamTranslateText(self._outbox.reopen(), metadata=self._metadata)
+        return stub.StreamTranslateText(self._outbox.reopen(), metadata=self._metadata.pairs)
 
     def _watch(self) -> None:
         # gRPC's own deadline covers the whole stream; this one restarts with every answer.

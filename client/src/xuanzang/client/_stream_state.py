@@ -49,6 +49,8 @@ class StreamState:
         self._refused: deque[StreamedTranslation] = deque()  # never sent, because they cannot be encoded
         self._done: dict[int, StreamedTranslation] = {}
         self._taken = 0
+        self.request_id: str | None = None
+        """Id of the stream, for the errors of its texts."""
 
     @property
     def waits_for_answer(self) -> bool:
@@ -136,4 +138,6 @@ class StreamState:
 
     def _finish_text(self, key: str, result: Translation | TranslationError) -> None:
         each = self._pending.pop(key)
+        if isinstance(result, TranslationError):
+            result.request_id = self.request_id
         self._done[each.index] = StreamedTranslation(index=each.index, source=each.text, result=result)

@@ -15,7 +15,9 @@ from xuanzang.server.engine.models.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
+from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.rpc.admin_server import AdminServer
+from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.server import RpcServer
 from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.settings import Settings, is_loopback, split_address
@@ -33,7 +35,8 @@ def bootstrap(settings: Settings) -> Server:
         A server without models; `run` loads them.
 
     Raises:
-        OSError: An address is taken, or the keys file or a certificate is not valid.
+        OSError: An address is taken, the access log cannot be written, or the keys file, a certificate or a setting of
+            OpenTelemetry is not valid.
     """
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -42,6 +45,7 @@ def bootstrap(settings: Settings) -> Server:
     trial_loader = _trial_loader(settings)
     engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=trial_loader, promotion=settings)
     access_metrics = AccessMetrics(registry)
+    observation = _observation(settings, metrics)
     rpc = RpcServer(
         engine,
         address=settings.address,
@@ -49,14 +53,31 @@ def bootstrap(settings: Settings) -> Server:
         tls=_tls(settings, access_metrics),
         limits=settings,
         metrics=metrics,
+        observation=observation,
     )
     return Server(
         rpc=rpc,
+        observation=observation,
         admin=_admin_server(settings, engine, metrics, access_metrics),
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
     )
+
+
+def _observation(settings: Settings, metrics: Metrics) -> Observation:
+    tracing = None
+    if settings.tracing:
+        # Its imports take a tenth of a second, and are there only with the extra.
+        from xuanzang.server.observation.tracing import Tracing  # noqa: PLC0415
+
+        try:
+            tracing = Tracing()
+        except ValueError as error:
+            raise OSError(f"a setting of OpenTelemetry is not valid: {error}") from error
+    target = settings.access_log
+    access_log = None if target is None else AccessLog(target, dropped=metrics.access_log_dropped)
+    return Observation(tracing=tracing, access_log=access_log)
 
 
 def _admin_server(

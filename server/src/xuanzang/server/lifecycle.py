@@ -16,6 +16,7 @@ from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.listener import ListenerEndedError
+from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.server import RpcServer
 
 _LOGGER = logging.getLogger(__name__)
@@ -35,11 +36,13 @@ class Server:
         metrics_endpoint: MetricsEndpoint,
         drain_timeout_seconds: float,
         admin: AdminServer | None = None,
+        observation: Observation | None = None,
     ) -> None:
         self.rpc = rpc
         self.admin = admin
         self.metrics_endpoint = metrics_endpoint
         self._engine = engine
+        self._observation = observation or Observation()
         self._drain_timeout_seconds = drain_timeout_seconds
 
     async def run(self) -> None:
@@ -96,6 +99,7 @@ class Server:
             async with asyncio.timeout(_SENDING_SECONDS):
                 await self.rpc.join()
         unsent = await self.rpc.stop()
+        await asyncio.to_thread(self._observation.close)
         self.metrics_endpoint.stop()
         gc.unfreeze()
         facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}

@@ -313,6 +313,11 @@ class Metrics:
             "Memory that the server may take: the limit of its control group, or else all of the machine's.",
             registry=registry,
         )
+        self.access_log_dropped = Counter(
+            "nmt_access_log_dropped",
+            "Lines of the access log that were lost because they could not be written, or not fast enough.",
+            registry=registry,
+        )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)
 

@@ -7,10 +7,12 @@ and limits on RPCs are declared beside the code that they govern, in `engine/set
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 import sys
 from argparse import Action, ArgumentParser
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -29,6 +31,7 @@ from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsC
 from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.observation.settings import ObservationSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang-server"
@@ -120,7 +123,9 @@ class Locations(BaseModel):
 
 
 # --help lists the flags of the last base first.
-class Settings(BaseSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations):
+class Settings(
+    BaseSettings, ObservationSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations
+):
     """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
 
     `xuanzang-server keys --help` describes the command for API keys.
@@ -164,6 +169,17 @@ class Settings(BaseSettings, AccessSettings, RpcLimits, PromotionSettings, Engin
             raise ValueError("--tls-certificate and --tls-key must be given together")
         if self.tls_client_ca is not None and self.tls_certificate is None:
             raise ValueError("--tls-client-ca needs --tls-certificate and --tls-key")
+        return self
+
+    @model_validator(mode="after")
+    def _check_tracing(self) -> Self:
+        if not self.tracing or self.probe:
+            return self
+        if not _is_installed("opentelemetry.sdk") or not _is_installed("opentelemetry.exporter.otlp.proto.grpc"):
+            raise ValueError("--tracing needs OpenTelemetry, the extra otel: pip install -e 'server[otel]' in a clone")
+        for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+            if os.environ.get(variable, "grpc") != "grpc":
+                raise ValueError(f"--tracing sends OTLP over gRPC: {variable} must be grpc or unset")
         return self
 
     @model_validator(mode="after")
@@ -225,6 +241,13 @@ def _add_argument(parser: ArgumentParser, *names: str, **options: Any) -> Action
     if kind in _VALUES_BY_TYPE:
         options["metavar"] = next(by_name, _VALUES_BY_TYPE[kind])
     return parser.add_argument(*names, **options)
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that it is in
+        return False
 
 
 def _fault_line(location: tuple[int | str, ...], message: str, value: object) -> str:

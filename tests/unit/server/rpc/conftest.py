@@ -26,6 +26,7 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (
     DecodingOptions,
@@ -104,6 +105,7 @@ class FakeEngine:
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
+        observer: CallObserver | None = None,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
@@ -124,6 +126,7 @@ class FakeEngine:
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
+        observer: CallObserver | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()

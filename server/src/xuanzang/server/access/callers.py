@@ -26,6 +26,8 @@ class Caller:
 
     is_authenticated = False
     """Whether nobody else can have the caller's name."""
+    key_id: str | None = None
+    """Id of the caller's key in the keys file."""
 
     def __init__(self, name: str) -> None:
         """Name a caller.
@@ -95,6 +97,7 @@ class KeyCaller(Caller):
         """
         # No x-client-id can hold the control character.
         super().__init__(f"key\0{key.id}")
+        self.key_id = key.id
         self._metrics = metrics
         self._requests = Bucket(key.requests_per_minute, clock)
         self._characters = Bucket(key.characters_per_minute, clock)

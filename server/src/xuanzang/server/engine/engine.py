@@ -32,6 +32,7 @@ from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.shadow import Shadow
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
+from xuanzang.server.engine.scheduling.call_record import CallObserver, CallRecord
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
@@ -256,6 +257,7 @@ class Engine:
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
+        observer: CallObserver | None = None,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -268,6 +270,7 @@ class Engine:
             target_language: One of the model's, or empty for its first.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
+            observer: Who asks for the record of the call; None for no record.
 
         Returns:
             Hypotheses of each text, best first.
@@ -286,6 +289,7 @@ class Engine:
             caller=caller,
             target_language=target_language,
             hold_sentences=hold_sentences,
+            observer=observer,
         )
         with self.live.usage.of(context.model):
             return await self._run(texts, context, options, journal=journal)
@@ -301,6 +305,7 @@ class Engine:
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
+        observer: CallObserver | None = None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -313,6 +318,7 @@ class Engine:
             target_language: One of the model's, or empty for its first.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
+            observer: Who asks for the record of the call; None for no record.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -332,6 +338,7 @@ class Engine:
             caller=caller,
             target_language=target_language,
             hold_sentences=hold_sentences,
+            observer=observer,
         )
         with self.live.usage.of(context.model):
             async with aclosing(self._emitted(text, context, options, journal)) as parts:
@@ -349,7 +356,9 @@ class Engine:
         try:
             while (more := await emitted.get()) is not None:
                 if started is not None:
-                    context.model.metrics.first_text_duration_seconds.observe(time.monotonic() - started)
+                    context.model.metrics.first_text_duration_seconds.observe(
+                        time.monotonic() - started, context.exemplar
+                    )
                     started = None
                 yield more
             [hypotheses] = await running
@@ -368,6 +377,7 @@ class Engine:
         caller: str,
         target_language: str,
         hold_sentences: HoldSentences,
+        observer: CallObserver | None,
     ) -> CallContext:
         # By name and version: whether it is the default may have changed since it was resolved.
         loaded = self.live.catalog.find(model.name, model.version)
@@ -385,6 +395,7 @@ class Engine:
             deadline=deadline,
             cutoff=cutoff,
             hold_sentences=hold_sentences,
+            observer=observer,
         )
 
     async def _run(
@@ -397,19 +408,27 @@ class Engine:
         journal: Journal | None = None,
     ) -> list[list[Hypothesis]]:
         """Translate, and count the call from its beginning to its end."""
-        metrics = context.model.metrics
-        with count_outcome(metrics):
+        metrics, observer = context.model.metrics, context.observer
+        record = None if observer is None else _new_record(context.model, texts)
+        with count_outcome(metrics, exemplar=context.exemplar):
             if self._draining:
                 raise DrainingError("the server is stopping")
             self._active += 1
             self._idle.clear()
             try:
-                answer = await Call(self._shared, context, options, emit=emit, journal=journal).run(texts)
+                answer = await Call(self._shared, context, options, emit=emit, journal=journal, record=record).run(
+                    texts
+                )
+                target_tokens = count_answer(metrics, answer)
+                if record is not None:
+                    record.target_tokens = target_tokens
             finally:
                 self._active -= 1
                 if not self._active:
                     self._idle.set()
-            count_answer(metrics, answer)
+                if observer is not None and record is not None:
+                    record.ended_at = time.monotonic()
+                    observer.call_ended(record)
         self._shadow.follow(texts, answer, context=context, options=options)
         return answer
 
@@ -445,3 +464,7 @@ class Engine:
         self._tokenizing.shutdown(wait=False)
         ended = await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self._workers))
         return done and all(ended)
+
+
+def _new_record(model: LoadedModel, texts: Sequence[str]) -> CallRecord:
+    return CallRecord(model=model.name, version=model.version, texts=len(texts), characters=sum(map(len, texts)))

@@ -9,6 +9,7 @@ import grpc
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.scheduling.call_record import CallObserver
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -18,6 +19,11 @@ MAX_CLIENT_ID_CHARACTERS = 128
 
 class IdentifiedContext:
     """The context of an RPC whose caller is known, or the error that refuses the caller."""
+
+    request_id: str | None = None
+    """Id of the RPC; None before it is counted."""
+    observer: CallObserver | None = None
+    """Who asks for the records of its calls."""
 
     def __init__(self, context: Context, identity: Caller | Exception) -> None:
         self.identity = identity
@@ -41,6 +47,15 @@ def caller_of(context: Context) -> Caller:
     if isinstance(identity, Exception):
         raise identity
     return identity
+
+
+def observer_of(context: Context) -> CallObserver | None:
+    """Return who asks for the records of an RPC's calls, or None.
+
+    Args:
+        context: Context of an RPC.
+    """
+    return cast("IdentifiedContext", context).observer
 
 
 def has_caller(context: Context) -> bool:

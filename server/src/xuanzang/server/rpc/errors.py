@@ -48,18 +48,19 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
 _CODES_BY_NUMBER = MappingProxyType({code.value[0]: code for code in grpc.StatusCode})
 
 
-def status_of(error: Exception) -> status_pb2.Status:
+def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:
     """Describe an error to the caller; log it with its traceback if it is unexpected.
 
     Args:
         error: Error of any class.
+        request_id: Id of the RPC that it ended, for the log.
 
     Returns:
         Code, message and details; INTERNAL without particulars if the error's class is not in the table.
     """
     code = _CODES.get(type(error))
     if code is None:
-        _LOGGER.error("unexpected error", exc_info=error)
+        _LOGGER.error("unexpected error", exc_info=error, extra={"request_id": request_id})
         return status_pb2.Status(
             code=_number(grpc.StatusCode.INTERNAL), message="internal error; the server's log has the reason"
         )
@@ -76,7 +77,9 @@ async def abort(context: grpc.aio.ServicerContext[object, object], status: statu
     Raises:
         AbortError: Always; gRPC requires it.
     """
-    await context.abort(code_of(status), status.message, trailers_of(status))
+    # They would replace those that are set already.
+    trailers = (*context.trailing_metadata(), *trailers_of(status))
+    await context.abort(code_of(status), status.message, trailers)
 
 
 def code_of(status: status_pb2.Status) -> grpc.StatusCode:

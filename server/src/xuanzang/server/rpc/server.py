@@ -22,6 +22,7 @@ from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.listener import Listener, Option
+from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.server.rpc.tls import ReloadedTLS
@@ -63,6 +64,7 @@ class RpcServer:
         tls: ReloadedTLS | None,
         limits: RpcLimits,
         metrics: Metrics,
+        observation: Observation | None = None,
     ) -> None:
         """Bind the address; call it inside a running event loop.
 
@@ -73,6 +75,7 @@ class RpcServer:
             tls: Certificate and key; None for plain text.
             limits: Limits on messages, RPCs and streams.
             metrics: Metrics of the server.
+            observation: What is recorded of single RPCs; None for nothing but their ids.
 
         Raises:
             OSError: The address cannot be bound.
@@ -80,7 +83,7 @@ class RpcServer:
         self._gate = RpcGate(limits)
         self._health = Health()
         self._reloading: asyncio.Task[None] | None = None
-        telemetry = TelemetryInterceptor(metrics)
+        telemetry = TelemetryInterceptor(metrics, observation)
         identities = Identities(authenticator)
         screen = Screen(self._gate, engine, identities, count=telemetry.count_unread)
         self._listener = Listener(

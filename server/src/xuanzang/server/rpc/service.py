@@ -13,9 +13,10 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, requests, responses
-from xuanzang.server.rpc.context import Context, caller_of, deadline_of
+from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
 from xuanzang.server.rpc.gate import RpcGate
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.request_ids import request_id_of
 from xuanzang.server.rpc.usage import Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -46,6 +47,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
+                observer=observer_of(context),
             )
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
@@ -90,6 +92,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                     target_language=checked.target_language,
                     hold_sentences=used.hold_sentences,
                     journal=recorder.journal,
+                    observer=observer_of(context),
                 )
                 async with aclosing(parts):
                     async for part in parts:
@@ -134,9 +137,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             stream.permits.release()
             return
         except InvalidInputError as error:
-            response = _error_response(request, requests.for_single_text(error))
+            response = _error_response(request, requests.for_single_text(error), stream.context)
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
-            response = _error_response(request, error)
+            response = _error_response(request, error, stream.context)
         await stream.write(response)
 
     async def _translated(
@@ -155,6 +158,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
+                observer=observer_of(stream.context),
             )
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 
@@ -182,5 +186,8 @@ class _Stream:
         self.permits.release()
 
 
-def _error_response(request: pb.StreamTranslateTextRequest, error: Exception) -> pb.StreamTranslateTextResponse:
-    return pb.StreamTranslateTextResponse(id=request.id, error=errors.status_of(error))
+def _error_response(
+    request: pb.StreamTranslateTextRequest, error: Exception, context: Context
+) -> pb.StreamTranslateTextResponse:
+    status = errors.status_of(error, request_id=request_id_of(context))
+    return pb.StreamTranslateTextResponse(id=request.id, error=status)

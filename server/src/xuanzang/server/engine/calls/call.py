@@ -17,6 +17,7 @@ from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
+from xuanzang.server.engine.scheduling.call_record import CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
@@ -55,6 +56,7 @@ class Call:
         *,
         emit: Emit | None = None,
         journal: Journal | None = None,
+        record: CallRecord | None = None,
     ) -> None:
         """Make a call that has not begun.
 
@@ -64,12 +66,14 @@ class Call:
             options: Options within the ranges of the API.
             emit: Receiver of the translation bit by bit, for a call with one text.
             journal: Receiver of records of the searches.
+            record: Record to fill in; None if nobody asks for one.
         """
         self._shared = shared
         self._context = context
         self._options = options
         self._emit = emit
         self._journal = journal
+        self._record = record
         self._timeout = asyncio.Timeout(None)
         self._started = False
 
@@ -103,8 +107,12 @@ class Call:
             raise DeadlineExceededError(message, in_queue=not self._started) from None
         answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
         if not self._context.in_background:
-            seconds = time.monotonic() - began
-            time_answer(self._context.model.metrics, source_tokens=_source_tokens(prepared), seconds=seconds)
+            time_answer(
+                self._context.model.metrics,
+                source_tokens=_source_tokens(prepared),
+                seconds=time.monotonic() - began,
+                exemplar=self._context.exemplar,
+            )
         return answer
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
@@ -119,7 +127,12 @@ class Call:
             prepared = work()
         else:
             prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
-        context.model.metrics.tokenize_duration_seconds.observe(time.monotonic() - started)
+        now = time.monotonic()
+        context.model.metrics.tokenize_duration_seconds.observe(now - started)
+        if self._record is not None:
+            self._record.tokenized_at = now
+            self._record.sentences = len(prepared.searches)
+            self._record.source_tokens = _source_tokens(prepared)
         return prepared
 
     def _min_cost(self, texts: Sequence[str]) -> int:
@@ -185,6 +198,9 @@ class Call:
             shared.requests.discard(request)
             shared.scheduler.close(request, abandoned)
             self._started |= request.started
+            if self._record is not None:
+                search = SearchRecord(request.submitted_at, time.monotonic(), len(request.sentences), request.timelines)
+                self._record.searches.append(search)
         return results
 
     def _count(self, prepared: PreparedTexts) -> None:

@@ -16,11 +16,12 @@ _CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length")
 
 
 @contextmanager
-def count_outcome(metrics: ModelMetrics) -> Iterator[None]:
+def count_outcome(metrics: ModelMetrics, *, exemplar: dict[str, str] | None = None) -> Iterator[None]:
     """Count a request that fails, and the time of any.
 
     Args:
         metrics: Metrics of the model that the request is for.
+        exemplar: Labels of the exemplar of its time, or None.
 
     Yields:
         Control while the request is worked on.
@@ -37,7 +38,7 @@ def count_outcome(metrics: ModelMetrics) -> Iterator[None]:
         metrics.requests[finish_reason].inc()
         raise
     finally:
-        metrics.request_duration_seconds.observe(time.monotonic() - started)
+        metrics.request_duration_seconds.observe(time.monotonic() - started, exemplar)
 
 
 def _failure_reason(error: BaseException) -> str:
@@ -55,27 +56,34 @@ def _failure_reason(error: BaseException) -> str:
     return "backend"
 
 
-def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> None:
+def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) -> int:
     """Count a request that is answered.
 
     Args:
         metrics: Metrics of the model that translated.
         answer: Hypotheses of each text, best first.
+
+    Returns:
+        Target tokens of the best hypotheses, end tokens counted.
     """
     best = [hypotheses[0] for hypotheses in answer]
     reasons = {hypothesis.finish_reason for hypothesis in best}
     metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
     tokens = sum(hypothesis.token_count for hypothesis in best)
     metrics.request_target_tokens.observe(tokens)
+    return tokens
 
 
-def time_answer(metrics: ModelMetrics, *, source_tokens: int, seconds: float) -> None:
+def time_answer(
+    metrics: ModelMetrics, *, source_tokens: int, seconds: float, exemplar: dict[str, str] | None = None
+) -> None:
     """Time a request that is answered, among those of its length.
 
     Args:
         metrics: Metrics of the model that translated.
         source_tokens: Source tokens of all its sentences, end tokens included.
         seconds: Time since it was accepted.
+        exemplar: Labels of the exemplar of this time, or None.
     """
     length = next(length for length, maximum in LENGTH_CLASSES.items() if source_tokens <= maximum)
-    metrics.answer_duration_seconds[length].observe(seconds)
+    metrics.answer_duration_seconds[length].observe(seconds, exemplar)

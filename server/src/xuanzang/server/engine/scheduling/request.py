@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
@@ -124,6 +125,13 @@ class CallContext:
     """Places of the caller for sentences in translation."""
     in_background: bool = False
     """Whether nobody waits for it: it is worked on while no caller has to wait, and given up when one has."""
+    observer: CallObserver | None = None
+    """Who asks for the record of the call; None for no record."""
+
+    @property
+    def exemplar(self) -> dict[str, str] | None:
+        """Labels of the exemplars of histograms; None for no exemplars."""
+        return None if self.observer is None else self.observer.exemplar
 
     @property
     def useful_until(self) -> float:
@@ -193,6 +201,11 @@ class Request:
     def in_background(self) -> bool:
         """Whether it is given up when a caller has to wait."""
         return self.context.in_background
+
+    @property
+    def timelines(self) -> list[SentenceTimeline]:
+        """Timelines of the sentences with a result, in the order of the text."""
+        return [self._results[position].timeline for position in sorted(self._results)]
 
     @property
     def has_listener(self) -> bool:

@@ -12,6 +12,7 @@ from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+from xuanzang.server.rpc.request_ids import request_id_of
 
 
 class ErrorInterceptor(Interceptor):
@@ -39,6 +40,6 @@ class ErrorInterceptor(Interceptor):
                 # There is a status, or nobody to send it to: gRPC could not write an answer.
                 raise
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes a status
-                await errors.abort(context, errors.status_of(error))
+                await errors.abort(context, errors.status_of(error, request_id=request_id_of(context)))
 
         return with_function(handler, guarded, decodes_requests=False)

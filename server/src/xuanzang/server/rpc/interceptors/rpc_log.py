@@ -22,15 +22,18 @@ class RpcLog:
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
 
-    def write(self, rpc: Rpc, code: grpc.StatusCode, seconds: float) -> None:
+    def write(self, rpc: Rpc, code: grpc.StatusCode, seconds: float, *, request_id: str | None = None) -> None:
         """Log the end of an RPC.
 
         Args:
             rpc: Identity of the RPC.
             code: Its status.
             seconds: Its duration.
+            request_id: Its id; None if it has none.
         """
         facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}
+        if request_id is not None:
+            facts["request_id"] = request_id
         # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
         if rpc.grpc_service != TRANSLATION_SERVICE or code is grpc.StatusCode.OK:
             _LOGGER.debug("rpc", extra=facts)

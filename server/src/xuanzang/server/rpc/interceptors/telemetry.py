@@ -1,4 +1,4 @@
-"""The interceptor that counts, times and logs RPCs."""
+"""The interceptor that counts, times, logs and traces RPCs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ import grpc
 from prometheus_client import Counter
 
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc, grpc_type
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
 from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
+from xuanzang.server.rpc.observation import Observation
+from xuanzang.server.rpc.request_ids import request_id_of
 from xuanzang.translation.v1 import translation_pb2
 
 # RPCs that are not read are counted together, after this time.
@@ -23,11 +26,12 @@ _UNREAD_SECONDS = 0.1
 
 
 class TelemetryInterceptor(Interceptor):
-    """Counts, times and logs each RPC with the status that it ended with."""
+    """Counts, times, logs and traces each RPC with the status that it ended with."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, observation: Observation | None = None) -> None:
         super().__init__()
         self._metrics = metrics
+        self._observation = observation or Observation()
         self._log = RpcLog()
         self._rpcs: dict[str, Rpc] = {}
         self._unread: collections.Counter[tuple[str, grpc.StatusCode]] = collections.Counter()
@@ -55,6 +59,7 @@ class TelemetryInterceptor(Interceptor):
             self._metrics.grpc_server_handled.labels(*rpc, code.name).inc(number)
             for _ in range(number):
                 self._log.write(rpc, code, 0.0)
+            self._observation.end_unread(method, code, number)
         self._unread.clear()
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
@@ -66,6 +71,7 @@ class TelemetryInterceptor(Interceptor):
             metrics.started.inc()
             started = time.perf_counter()
             timeout = context.time_remaining()
+            record = self._observation.begin(rpc, context)
             code = grpc.StatusCode.UNKNOWN
             try:
                 if handler.request_streaming:
@@ -86,13 +92,20 @@ class TelemetryInterceptor(Interceptor):
                 code = _code_of_cancellation(context, timeout)
                 raise
             finally:
-                seconds = time.perf_counter() - started
-                metrics.handling_seconds.observe(seconds)
-                self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
-                self._log.write(rpc, code, seconds)
+                self._end(rpc, context, record, code=code, seconds=time.perf_counter() - started)
             return response
 
         return with_function(handler, observed)
+
+    def _end(
+        self, rpc: Rpc, context: Context, record: RpcRecord | None, *, code: grpc.StatusCode, seconds: float
+    ) -> None:
+        exemplar = None if record is None else record.exemplar
+        self._metrics.of_rpc(rpc).handling_seconds.observe(seconds, exemplar)
+        self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
+        self._log.write(rpc, code, seconds, request_id=request_id_of(context))
+        if record is not None:
+            self._observation.end(record, code, seconds)
 
 
 class _CountedContext:

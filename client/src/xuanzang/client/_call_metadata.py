@@ -1,0 +1,60 @@
+"""Metadata of one call: those of the client, an id, and the trace that the caller is in."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from xuanzang.client._errors import TranslationError
+
+REQUEST_ID = "x-request-id"
+"""Name in the metadata of call and answer."""
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallMetadata:
+    """Metadata of one call, the same for all its tries."""
+
+    request_id: str
+    """Random id, by which the server's operator finds the call."""
+    pairs: Metadata
+    """Names and values to send."""
+
+    @classmethod
+    def of(cls, metadata: Metadata) -> Self:
+        """Return the metadata of a new call.
+
+        Args:
+            metadata: Metadata of every call of the client.
+        """
+        request_id = secrets.token_hex(16)
+        return cls(request_id=request_id, pairs=(*metadata, (REQUEST_ID, request_id), *_trace_headers()))
+
+    @contextmanager
+    def naming_errors(self) -> Iterator[None]:
+        """Give errors of the call its id, unless the server, or a proxy, has given it another."""
+        try:
+            yield
+        except TranslationError as error:
+            error.request_id = error.request_id or self.request_id
+            raise
+
+
+def _trace_headers() -> Metadata:
+    """Return the headers of the current trace, in the formats that the program has chosen; none outside of traces."""
+    # A program that traces has imported OpenTelemetry; others need not have it.
+    if "opentelemetry.trace" not in sys.modules:
+        return ()
+    from opentelemetry import propagate, trace  # noqa: PLC0415
+
+    if not trace.get_current_span().get_span_context().is_valid:
+        return ()
+    headers: dict[str, str] = {}
+    propagate.inject(headers)
+    return tuple((name.lower(), value) for name, value in headers.items())

@@ -1,0 +1,1 @@
+"""What operators can see of single RPCs: traces and the access log."""

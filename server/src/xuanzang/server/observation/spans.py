@@ -1,0 +1,115 @@
+"""Spans of one RPC, made when its parts have ended, of times that were taken down meanwhile."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from opentelemetry.trace import Span, SpanContext, Status, StatusCode
+from opentelemetry.trace import format_span_id as span_hex
+from opentelemetry.trace import format_trace_id as trace_hex
+
+from xuanzang.server.engine.scheduling.call_record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+
+MAX_SENTENCES = 32
+"""Sentences of an RPC with spans of their own; the others of a call are one span together."""
+
+# Statuses that are faults of the server, as OpenTelemetry's conventions for RPCs have them.
+_SERVER_FAULTS = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"})
+
+Attributes = Mapping[str, str | int | float]
+
+
+class Part(NamedTuple):
+    """A part of an RPC. Times are on the clock of `time.monotonic`."""
+
+    name: str
+    began_at: float
+    ended_at: float
+    attributes: Attributes
+
+
+Export = Callable[[SpanContext, Part, int], None]
+"""Exports the span of a part, below a span; the last argument is the nanoseconds to add to its times."""
+
+
+class RpcSpan:
+    """The span of an RPC that is sampled, and those of its parts."""
+
+    def __init__(self, span: Span, export: Export) -> None:
+        """Take over a span that has begun.
+
+        Args:
+            span: Span of the RPC.
+            export: Exporter of the spans of its parts.
+        """
+        self._span = span
+        self._context = span.get_span_context()
+        self._export = export
+        self._offset = time.time_ns() - time.monotonic_ns()
+        self._sentences_left = MAX_SENTENCES
+        self.exemplar = {"trace_id": trace_hex(self._context.trace_id), "span_id": span_hex(self._context.span_id)}
+        """Labels of exemplars."""
+
+    def add_call(self, record: CallRecord) -> None:
+        """Export the spans of a call; of a stream, those of its first calls.
+
+        Args:
+            record: Call that has ended.
+        """
+        if not self._sentences_left:
+            return
+        for part in _parts(record, self._sentences_left):
+            self._export(self._context, part, self._offset)
+        self._sentences_left = max(0, self._sentences_left - max(1, record.sentences))
+
+    def end(self, code: str, number: int, attributes: Attributes) -> None:
+        """End the span of the RPC.
+
+        Args:
+            code: Name of its status code.
+            number: Number of the status code.
+            attributes: Further attributes.
+        """
+        self._span.set_attributes({"rpc.grpc.status_code": number, **attributes})
+        if code in _SERVER_FAULTS:
+            # The message of the status may quote the caller.
+            self._span.set_status(Status(StatusCode.ERROR, code))
+        self._span.end()
+
+
+def _parts(record: CallRecord, max_sentences: int) -> Iterator[Part]:
+    if record.tokenized_at is not None:
+        attributes = {"xuanzang.characters": record.characters, "xuanzang.sentences": record.sentences}
+        yield Part("tokenize", record.began_at, record.tokenized_at, attributes)
+    first = 0
+    for search in record.searches:
+        yield Part("queue", search.submitted_at, search.queue_ended_at, {"xuanzang.sentences": search.sentences})
+        yield from _sentence_parts(search, first, max_sentences)
+        first += search.sentences
+        max_sentences = max(0, max_sentences - search.sentences)
+
+
+def _sentence_parts(search: SearchRecord, first: int, max_sentences: int) -> Iterator[Part]:
+    for position, each in enumerate(search.timelines[:max_sentences], first):
+        place = {
+            "xuanzang.sentence": position,
+            "xuanzang.worker": each.worker,
+            "xuanzang.batch_size": each.batch_size,
+        }
+        yield Part("encode", each.taken_at, each.encoded_at, place)
+        yield Part("decode", each.encoded_at, each.finished_at, {**place, "xuanzang.steps": each.steps})
+    if others := search.timelines[max_sentences:]:
+        yield _summary(others)
+
+
+def _summary(timelines: Sequence[SentenceTimeline]) -> Part:
+    attributes = {
+        "xuanzang.sentences": len(timelines),
+        "xuanzang.max_batch_size": max(each.batch_size for each in timelines),
+        "xuanzang.steps": sum(each.steps for each in timelines),
+    }
+    began_at = min(each.taken_at for each in timelines)
+    return Part("other sentences", began_at, max(each.finished_at for each in timelines), attributes)
