@@ -125,6 +125,7 @@ class Engine:
         log_kernels(kernels)
         self._metrics.set_build_info(kernels=kernels.isa, reason=kernels.reason)
         self._metrics.memory_limit_bytes.set(memory_limit())
+        self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
@@ -149,6 +150,7 @@ class Engine:
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics)
         model.open(self._settings)
+        model.metrics.estimated_queue_wait_seconds.set_function(self._scheduler.estimated_wait)
         return model
 
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:

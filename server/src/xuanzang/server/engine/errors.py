@@ -5,6 +5,7 @@ EngineError
 ├── ModelNotFoundError      no served model fits
 ├── ModelStateError         the state of a model does not allow its change
 ├── OverloadedError         the queue is full: try again later
+├── MemoryLimitError        a sentence needs more memory than it can ever have
 ├── DrainingError           the engine is stopping: try another server
 └── DeadlineExceededError   the deadline has passed
 """
@@ -62,6 +63,10 @@ class OverloadedError(EngineError):
         """
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class MemoryLimitError(EngineError):
+    """A sentence may need more memory for keys and values than its model, or the server, may use."""
 
 
 class DrainingError(EngineError):

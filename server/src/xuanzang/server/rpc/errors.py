@@ -34,6 +34,7 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
         errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
         BundleError: grpc.StatusCode.FAILED_PRECONDITION,
+        errors.MemoryLimitError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
