@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from xuanzang.server.engine.settings import UNLIMITED, ModelLimits
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 
@@ -139,3 +140,17 @@ def test_anonymous_callers_are_answered_on_loopback_or_if_asked_for(
 
 def test_a_probe_needs_no_say_on_who_may_call(tmp_path: Path) -> None:
     assert read_settings([f"--models={tmp_path}", "--address=0.0.0.0:1", "--probe"]).probe
+
+
+def test_limits_of_models_are_read_by_name() -> None:
+    settings = read_settings(["--model-workers=zh-en=1, en-zh=2", "--model-memory-mb=zh-en=500"])
+    assert settings.limits_of("zh-en") == ModelLimits(workers=1, memory_bytes=500_000_000)
+    assert settings.limits_of("en-zh") == ModelLimits(workers=2)
+    assert settings.limits_of("de-en") == UNLIMITED
+
+
+@pytest.mark.parametrize("limits", ["zh-en", "zh-en=0", "zh-en=1,zh-en=2", "=3", "zh-en=1=2"])
+def test_limits_of_models_that_are_not_valid_are_refused(limits: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings([f"--model-workers={limits}"])
+    assert "--model-workers" in capsys.readouterr().err

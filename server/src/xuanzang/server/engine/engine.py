@@ -160,6 +160,8 @@ class Engine:
             raise BundleError(self._repository, [str(refusal) for refusal in refusals])
         self._require_shortlisted({model.name for model in models})
         self._require_pinned(models)
+        if unserved := self._settings.limited_models - {model.name for model in models}:
+            _LOGGER.warning("limits of models that are not served", extra={"models": sorted(unserved)})
         self.live.begin(models, refusals, self._settings.pins)
 
     def _require_shortlisted(self, served: AbstractSet[str]) -> None:
