@@ -154,3 +154,28 @@ def test_limits_of_models_that_are_not_valid_are_refused(limits: str, capsys: py
     with pytest.raises(SystemExit):
         read_settings([f"--model-workers={limits}"])
     assert "--model-workers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "admitted"),
+    [
+        (["--admin-address=50052"], True),
+        (["--admin-address=50052", "--no-admin-anonymous", "--keys-file={keys}"], False),
+        (["--admin-address=0.0.0.0:50052", "--keys-file={keys}"], False),
+        (["--admin-address=0.0.0.0:50052", "--admin-anonymous"], True),
+    ],
+)
+def test_who_may_administer_without_a_key(tmp_path: Path, flags: list[str], admitted: bool) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    settings = read_settings([flag.format(keys=keys) for flag in flags])
+    assert settings.admits_anonymous_administrators is admitted
+
+
+@pytest.mark.parametrize("flags", [["--admin-address=0.0.0.0:1"], ["--admin-address=1", "--no-admin-anonymous"]])
+def test_an_admin_address_that_nobody_may_use_ends_the_start(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(flags)
+    assert "keys of the role admin" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.admin_server import AdminServer
+from xuanzang.server.rpc.health_server import HealthServer
 from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
 
@@ -35,9 +36,11 @@ class Server:
         metrics_endpoint: MetricsEndpoint,
         drain_timeout_seconds: float,
         admin: AdminServer | None = None,
+        health: HealthServer | None = None,
     ) -> None:
         self.rpc = rpc
         self.admin = admin
+        self.health = health
         self.metrics_endpoint = metrics_endpoint
         self._engine = engine
         self._drain_timeout_seconds = drain_timeout_seconds
@@ -68,7 +71,11 @@ class Server:
     async def listen(self) -> None:
         """Answer health checks and scrapes; nothing is translated yet."""
         await self.rpc.start()
-        _LOGGER.info("listening", extra={"port": self.rpc.port, "metrics_port": self.metrics_endpoint.port})
+        ports = {"port": self.rpc.port, "metrics_port": self.metrics_endpoint.port}
+        if self.health:
+            await self.health.start()
+            ports["health_port"] = self.health.port
+        _LOGGER.info("listening", extra=ports)
 
     async def load(self) -> None:
         """Load and warm the models, then serve."""
@@ -96,6 +103,8 @@ class Server:
             async with asyncio.timeout(_SENDING_SECONDS):
                 await self.rpc.join()
         unsent = await self.rpc.stop()
+        if self.health:
+            await self.health.stop()
         self.metrics_endpoint.stop()
         gc.unfreeze()
         facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}

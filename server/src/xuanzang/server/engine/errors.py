@@ -5,6 +5,7 @@ EngineError
 ├── ModelNotFoundError      no served model fits
 ├── ModelStateError         the state of a model does not allow its change
 ├── OverloadedError         the queue is full: try again later
+│   └── ModelOverloadedError    the limits of one model keep it from more; others have room
 ├── MemoryLimitError        a sentence needs more memory than it can ever have
 ├── DrainingError           the engine is stopping: try another server
 └── DeadlineExceededError   the deadline has passed
@@ -63,6 +64,10 @@ class OverloadedError(EngineError):
         """
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class ModelOverloadedError(OverloadedError):
+    """A model with limits of its own has as much to do as it may; other models may have room."""
 
 
 class MemoryLimitError(EngineError):

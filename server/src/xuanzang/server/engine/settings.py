@@ -108,7 +108,7 @@ class EngineSettings(BaseModel):
         ge=0,
         le=10_000_000,
         description="Maximum megabytes for the keys and values of all sentences in translation; further sentences "
-        "wait; 0: a quarter of the memory that the process may take.",
+        "wait; 0: half of the memory that the process may take.",
     )
     model_workers: Limits = Field(
         default="",

@@ -10,8 +10,11 @@ import grpc
 from grpc_reflection.v1alpha import reflection
 
 from xuanzang.admin.v1 import admin_pb2_grpc
+from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.identities import Identities
+from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
@@ -32,19 +35,34 @@ _GRACE_SECONDS = 0.1
 class AdminServer:
     """Serves `xuanzang.admin.v1` once the models are loaded."""
 
-    def __init__(self, live: LiveModels, *, address: str, tls: ReloadedTLS | None, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        live: LiveModels,
+        *,
+        address: str,
+        authenticator: Authenticator,
+        tls: ReloadedTLS | None,
+        metrics: Metrics,
+    ) -> None:
         """Bind the address; call it inside a running event loop.
 
         Args:
             live: Models to change.
             address: Address such as "127.0.0.1:50052"; port 0 for any free one.
+            authenticator: Judge of who administers.
             tls: Certificate and key; None for plain text.
             metrics: Metrics of the server.
 
         Raises:
             OSError: The address cannot be bound.
         """
-        interceptors = (ReceptionInterceptor(_IDLE_SECONDS), TelemetryInterceptor(metrics), ErrorInterceptor())
+        interceptors = (
+            IdentityInterceptor(Identities(authenticator)),
+            ReceptionInterceptor(_IDLE_SECONDS),
+            TelemetryInterceptor(metrics),
+            ErrorInterceptor(),
+            AccessInterceptor(),
+        )
         options = (*LISTENER_OPTIONS, ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES))
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", Listener(interceptors=interceptors, options=options))

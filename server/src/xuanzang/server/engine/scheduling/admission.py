@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
 from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSizes, Throughput
 from xuanzang.server.engine.scheduling.request import FlowKey
@@ -64,7 +64,7 @@ class Admission:
         excess = waiting + cost - self._max_tokens // 2
         if model and cost and waiting and excess > 0:
             wait = self.throughput.seconds_for(excess)
-            raise OverloadedError(
+            raise ModelOverloadedError(
                 f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
                 f"already, of at most {self._max_tokens // 2}",
                 retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
@@ -90,7 +90,8 @@ class Admission:
         """
         estimate = self.seconds_until_done(flow, cost, longest=longest)
         if estimate is not None and self.calibration.safe(estimate) > seconds:
-            raise OverloadedError(
+            kind = ModelOverloadedError if flow.limited else OverloadedError
+            raise kind(
                 f"the deadline is in {seconds:.2f} s, and the request would be done in about "
                 f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(flow, cost)} tokens come first",
                 retry_after_seconds=max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS),

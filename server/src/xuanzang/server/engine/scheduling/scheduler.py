@@ -29,7 +29,7 @@ _PATIENT_SHARE = 0.7
 # A sentence is given up if even this share of its estimated time in a batch is more than is left.
 _HOPELESS_SHARE = 0.5
 # Part of the memory of the process that keys and values may take, unless a setting says it.
-_MEMORY_SHARE = 4
+_MEMORY_SHARE = 2
 
 
 class Scheduler:
