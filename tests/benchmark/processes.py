@@ -45,7 +45,7 @@ class AskedProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=environment() | variables,
+            env={**environment(), **variables},
         )
 
     def __enter__(self) -> Self:

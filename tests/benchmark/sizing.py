@@ -46,11 +46,11 @@ def measure(repository: Path, model: str, texts: list[str], workers: int, second
     """Measure a server with a number of workers."""
     address = free_address()
     flags = ("--models", str(repository), "--address", address, "--workers", str(workers), "--log-level", "warning")
-    flags = (*flags, "--metrics-address", "127.0.0.1:0", "--tried-bundles", str(scratch / "tried"))
+    more = ("--metrics-address", "127.0.0.1:0", "--tried-bundles", str(scratch / "tried"))
     request = translation_pb2.TranslateTextRequest(contents=[texts[0]], model=model).SerializeToString()
     with ExitStack() as stack:
         callers = Callers(stack, texts, scratch)
-        server = stack.enter_context(ServerProcess("-m", "xuanzang.server", *flags, address=address, request=request))
+        server = stack.enter_context(ServerProcess("-m", "xuanzang.server", *flags, *more, address=address, request=request))
         loaded = server.resident_megabytes()
         load = Load(
             address=address,
