@@ -50,7 +50,9 @@ def measure(repository: Path, model: str, texts: list[str], workers: int, second
     request = translation_pb2.TranslateTextRequest(contents=[texts[0]], model=model).SerializeToString()
     with ExitStack() as stack:
         callers = Callers(stack, texts, scratch)
-        server = stack.enter_context(ServerProcess("-m", "xuanzang.server", *flags, *more, address=address, request=request))
+        server = stack.enter_context(
+            ServerProcess("-m", "xuanzang.server", *flags, *more, address=address, request=request)
+        )
         loaded = server.resident_megabytes()
         load = Load(
             address=address,

@@ -131,10 +131,10 @@ PAGE = Page(
                 ),
                 Graph(
                     title="Limits of models",
-                    description="Workers that decode with a model, of those that may; only models with a limit.",
+                    description="Workers that decode with a model, of those that may; models without a limit are not shown.",
                     queries=(
                         Query(
-                            f"nmt_model_workers{{{_HERE}}} / (nmt_model_workers_limit < Inf)",
+                            f"nmt_model_workers{{{_HERE}}} / nmt_model_workers_limit > 0",
                             "{{model}}/{{version}}",
                         ),
                     ),
