@@ -131,7 +131,7 @@ PAGE = Page(
                 ),
                 Graph(
                     title="Limits of models",
-                    description="Workers that decode with a model, of those that may; models without a limit are not shown.",
+                    description="Workers that decode with a model, of those that may; only of models with a limit.",
                     queries=(
                         Query(
                             f"nmt_model_workers{{{_HERE}}} / nmt_model_workers_limit > 0",
