@@ -15,8 +15,8 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.admin_server import AdminServer
+from xuanzang.server.rpc.entry.listener import ListenerEndedError
 from xuanzang.server.rpc.health_server import HealthServer
-from xuanzang.server.rpc.listener import ListenerEndedError
 from xuanzang.server.rpc.server import RpcServer
 
 _LOGGER = logging.getLogger(__name__)

@@ -13,12 +13,12 @@ from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.identities import Identities
+from xuanzang.server.rpc.entry.identities import Identities
+from xuanzang.server.rpc.entry.listener import Listener
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
-from xuanzang.server.rpc.listener import Listener
 from xuanzang.server.rpc.model_service import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.server import LISTENER_OPTIONS, bind_address
 from xuanzang.server.rpc.tls import ReloadedTLS

@@ -7,11 +7,11 @@ from typing import cast
 import grpc
 
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.entry.listener import Listener
 from xuanzang.server.rpc.health import Health
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
-from xuanzang.server.rpc.listener import Listener
 from xuanzang.server.rpc.server import LISTENER_OPTIONS, bind_address
 
 # Requests have the name of a service.

@@ -12,17 +12,17 @@ from grpc_reflection.v1alpha import reflection
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.entry.identities import Identities
+from xuanzang.server.rpc.entry.listener import Listener, Option
+from xuanzang.server.rpc.entry.screen import Screen
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.identities import Identities
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.listener import Listener, Option
-from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.server.rpc.tls import ReloadedTLS
 from xuanzang.server.watched_files import reload_when_changed

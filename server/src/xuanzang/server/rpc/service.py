@@ -13,7 +13,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import EngineError, InvalidInputError
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 

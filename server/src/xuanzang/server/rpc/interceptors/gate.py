@@ -6,11 +6,11 @@ from typing import Any
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.rpc.context import Context
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.entry.screen import Screen
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
-from xuanzang.server.rpc.screen import Screen
 
 
 class GateInterceptor(Interceptor):
