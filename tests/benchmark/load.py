@@ -26,6 +26,8 @@ class Load:
     """Part of the duration at the start that does not count."""
     seed: int
     """Seed of the arrivals and of the order of sentences."""
+    key: str = ""
+    """API key of all callers; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import grpc
 from load import Answer, Load, LoadResult, arrival_times, summarize
-from processes import METHOD
+from processes import METHOD, metadata
 
 from xuanzang.translation.v1 import translation_pb2
 
@@ -83,7 +83,9 @@ class Callers:
 
     async def _call(self, due: float) -> None:
         try:
-            content = await self._translate(next(self._requests), timeout=TIMEOUT_SECONDS)
+            content = await self._translate(
+                next(self._requests), timeout=TIMEOUT_SECONDS, metadata=metadata(self._load.key)
+            )
         except grpc.aio.AioRpcError:
             self._failures += 1
             return

@@ -103,11 +103,28 @@ def write_models(
     """
     table = load_shortlist(shortlist, model.checkpoint.folder) if shortlist else None
     save_as_ctranslate2(model.checkpoint, folder / "ctranslate2", table)
-    bundles = {precision: _bundle(model, precision, sentences, folder, shortlist) for precision in precisions}
+    bundles = {precision: written_bundle(model, precision, sentences, folder, shortlist) for precision in precisions}
     return WrittenModel(bundles=bundles, ctranslate2=folder / "ctranslate2")
 
 
-def _bundle(model: BenchmarkModel, precision: str, sentences: Path, folder: Path, shortlist: Path | None) -> Path:
+def written_bundle(
+    model: BenchmarkModel, precision: str, sentences: Path, folder: Path, shortlist: Path | None = None
+) -> Path:
+    """Export a model, unless it is the shipped bundle itself.
+
+    Args:
+        model: Model to write.
+        precision: "int8" or "float32".
+        sentences: File of pairs for calibration and checks.
+        folder: Folder to write to.
+        shortlist: File of the shortlist; None for none.
+
+    Returns:
+        Folder of the bundle.
+
+    Raises:
+        ParityError: The results of the bundle differ from those of the checkpoint.
+    """
     if precision == "int8" and model.bundle and not shortlist:
         return model.bundle
     settings = ExportSettings.model_validate(

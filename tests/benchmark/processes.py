@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import grpc
@@ -19,18 +21,31 @@ RETRY_SECONDS = 0.01
 METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
 
 
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+
+def metadata(key: str) -> tuple[tuple[str, str], ...]:
+    """Return the metadata of a caller with an API key; none for an empty one."""
+    return (("authorization", f"Bearer {key}"),) if key else ()
+
+
 class AskedProcess:
     """Process that answers each line of JSON on its standard input with one on its standard output."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, variables: Mapping[str, str] = NO_VARIABLES) -> None:
         """Start the process.
 
         Args:
             command: Arguments of the Python interpreter.
+            variables: Environment variables beside those of this process.
         """
         self._command = command
         self._process = subprocess.Popen(
-            [sys.executable, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**environment(), **variables},
         )
 
     def __enter__(self) -> Self:
@@ -61,11 +76,20 @@ class AskedProcess:
 class ServerProcess(AskedProcess):
     """Process of our server or CTranslate2's."""
 
-    def __init__(self, *command: str, address: str, request: bytes) -> None:
+    def __init__(
+        self,
+        *command: str,
+        address: str,
+        request: bytes,
+        key: str = "",
+        variables: Mapping[str, str] = NO_VARIABLES,
+    ) -> None:
         """Start the process.
 
         Args:
             command: Arguments of the Python interpreter.
+            key: API key that the server asks for; empty for none.
+            variables: Environment variables beside those of this process.
             address: Host and port that the server will listen on.
             request: Serialised TranslateTextRequest that the server can answer.
         """
@@ -73,8 +97,9 @@ class ServerProcess(AskedProcess):
         self.start_seconds = 0.0
         """Time from the start to the first translation, set by `__enter__`."""
         self._request = request
+        self._metadata = metadata(key)
         self._started = time.perf_counter()
-        super().__init__(*command)
+        super().__init__(*command, variables=variables)
 
     def __enter__(self) -> Self:
         """Wait for the first translation.
@@ -115,7 +140,7 @@ class ServerProcess(AskedProcess):
             translate: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)
             while time.perf_counter() - self._started < START_SECONDS:
                 try:
-                    translate(self._request, timeout=START_SECONDS)
+                    translate(self._request, timeout=START_SECONDS, metadata=self._metadata)
                 except grpc.RpcError as error:
                     if self._process.poll() is not None:
                         status = self._process.returncode

@@ -48,6 +48,7 @@ BREAKING = {
         f"{ENGINE}.decoding.batch",
         f"{ENGINE}.scheduling.request",
     ),
+    "How an RPC comes in": ("xuanzang.server.rpc.entry.occupancy", "xuanzang.server.rpc.entry.gate"),
     "A call's floors": (f"{ENGINE}.calls.results", f"{ENGINE}.calls.call"),
     "The scheduler's floors: workers take from the queue, and requests know neither": (
         f"{ENGINE}.scheduling.request",

@@ -121,7 +121,7 @@ def test_sentences_reuse_the_memory_of_those_that_have_left(runtime: Sessions, t
     for _ in range(6):
         found = decode(decoder, [(step, Sentence(source_ids=ids, options=KINDS[0])) for step, ids in enumerate(texts)])
         assert len(found) == len(texts)
-        sizes.append(decoder.cache_bytes)
+        sizes.append(sum(decoder.held_bytes.values()))
     assert len(set(sizes[2:])) == 1
 
 

@@ -110,6 +110,6 @@ async def test_the_program_has_the_command(start_process: Any) -> None:
 async def test_an_administration_that_others_can_reach_is_warned_of(
     start_server: Any, caplog: pytest.LogCaptureFixture, host: str
 ) -> None:
-    async with start_server(load=False, admin_address=f"{host}:0"):
+    async with start_server(load=False, admin_address=f"{host}:0", admin_anonymous=True):
         warned = "anybody who reaches the admin address can unload models" in caplog.messages
     assert warned is (host == "0.0.0.0")

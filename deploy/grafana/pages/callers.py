@@ -92,14 +92,14 @@ PAGE = Page(
             ),
         ),
         Row(
-            title="API keys",
+            title="API keys and certificates",
             panels=(
                 Graph(
                     title="Requests by key",
                     description="Keys by their ids.",
                     queries=(Query(rate("nmt_key_requests_total", by="key"), "{{key}}"),),
                     unit=Unit.PER_SECOND,
-                    width=WIDTH // 3,
+                    width=WIDTH // 4,
                     stacked=True,
                 ),
                 Graph(
@@ -107,14 +107,26 @@ PAGE = Page(
                     description="What the key does not allow: requests, characters, sentences, model.",
                     queries=(Query(rate("nmt_key_refusals_total", by="key, reason"), "{{key}} {{reason}}"),),
                     unit=Unit.PER_SECOND,
-                    width=WIDTH // 3,
+                    width=WIDTH // 4,
                 ),
                 Graph(
                     title="Without a valid key",
                     description="RPCs and texts, by reason.",
                     queries=(Query(rate("nmt_access_refusals_total", by="reason"), "{{reason}}"),),
                     unit=Unit.PER_SECOND,
-                    width=WIDTH // 3,
+                    width=WIDTH // 4,
+                ),
+                Graph(
+                    title="Life of certificates",
+                    description="Time until the server's own, or the first authority of clients, expires.",
+                    queries=(
+                        Query(
+                            "min by (certificate) (nmt_tls_certificate_expiry_timestamp_seconds) - time()",
+                            "{{certificate}}",
+                        ),
+                    ),
+                    unit=Unit.SECONDS,
+                    width=WIDTH // 4,
                 ),
             ),
         ),

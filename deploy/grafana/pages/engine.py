@@ -120,9 +120,25 @@ PAGE = Page(
                 ),
                 Graph(
                     title="Keys and values",
-                    description="Memory held by the caches of all workers.",
-                    queries=(Query(f"sum by (instance) (nmt_cache_bytes{{{_HERE}}})", "{{instance}}"),),
+                    description="Memory held by the caches of all workers, what their sentences need at most, and its "
+                    "limit.",
+                    queries=(
+                        Query(f"sum by (instance) (nmt_cache_bytes{{{_HERE}}})", "{{instance}} held"),
+                        Query(f"sum by (instance) (nmt_cache_reserved_bytes{{{_HERE}}})", "{{instance}} reserved"),
+                        Query(f"nmt_cache_limit_bytes{{{_HERE}}}", "{{instance}} limit"),
+                    ),
                     unit=Unit.BYTES,
+                ),
+                Graph(
+                    title="Limits of models",
+                    description="Workers that decode with a model, of those that may; only of models with a limit.",
+                    queries=(
+                        Query(
+                            f"nmt_model_workers{{{_HERE}}} / nmt_model_workers_limit > 0",
+                            "{{model}}/{{version}}",
+                        ),
+                    ),
+                    unit=Unit.SHARE,
                 ),
             ),
         ),

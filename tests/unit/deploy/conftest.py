@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.samples import Sample
 
-from xuanzang.server.access.metrics import AccessMetrics, ReloadedFile
+from xuanzang.server.access.metrics import CERTIFICATES, AccessMetrics, ReloadedFile
 from xuanzang.server.metrics import Metrics
 
 
@@ -20,6 +20,7 @@ def samples() -> list[Sample]:
     access.of("key")
     for file in get_args(ReloadedFile):
         access.watch(file)
+    access.set_expiries(dict.fromkeys(CERTIFICATES, 0.0))
     metrics = Metrics(registry)
     metrics.of(("zh-en", "1"))
     metrics.of_shadow(("zh-en", "1", "2"))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.server import settings as settings_module
+from xuanzang.server.engine.settings import UNLIMITED, ModelLimits
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 
@@ -164,3 +165,42 @@ def test_tracing_over_another_protocol_than_grpc_is_refused(
         read_settings(["--tracing"])
     assert f"{variable} must be grpc" in capsys.readouterr().err
     assert not read_settings([]).tracing
+
+
+def test_limits_of_models_are_read_by_name() -> None:
+    settings = read_settings(["--model-workers=zh-en=1, en-zh=2", "--model-memory-mb=zh-en=500"])
+    assert settings.limits_of("zh-en") == ModelLimits(workers=1, memory_bytes=500_000_000)
+    assert settings.limits_of("en-zh") == ModelLimits(workers=2)
+    assert settings.limits_of("de-en") == UNLIMITED
+
+
+@pytest.mark.parametrize("limits", ["zh-en", "zh-en=0", "zh-en=1,zh-en=2", "=3", "zh-en=1=2"])
+def test_limits_of_models_that_are_not_valid_are_refused(limits: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read_settings([f"--model-workers={limits}"])
+    assert "--model-workers" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "admitted"),
+    [
+        (["--admin-address=50052"], True),
+        (["--admin-address=50052", "--no-admin-anonymous", "--keys-file={keys}"], False),
+        (["--admin-address=0.0.0.0:50052", "--keys-file={keys}"], False),
+        (["--admin-address=0.0.0.0:50052", "--admin-anonymous"], True),
+    ],
+)
+def test_who_may_administer_without_a_key(tmp_path: Path, flags: list[str], admitted: bool) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("")
+    settings = read_settings([flag.format(keys=keys) for flag in flags])
+    assert settings.admits_anonymous_administrators is admitted
+
+
+@pytest.mark.parametrize("flags", [["--admin-address=0.0.0.0:1"], ["--admin-address=1", "--no-admin-anonymous"]])
+def test_an_admin_address_that_nobody_may_use_ends_the_start(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read_settings(flags)
+    assert "keys of the role admin" in capsys.readouterr().err

@@ -32,8 +32,7 @@ def main() -> int:
         return run_models_command(sys.argv[2:], environment=os.environ)
     settings = read_settings(sys.argv[1:])
     if settings.probe:
-        certificate, key = settings.tls_certificate, settings.tls_key
-        return 0 if is_serving(settings.address, tls_certificate=certificate, tls_key=key) else 1
+        return 0 if _is_serving(settings) else 1
     # Containers probe every few seconds, so imports that only a server needs come later.
     from xuanzang.server.logs import configure_logging  # noqa: PLC0415
 
@@ -45,6 +44,12 @@ def main() -> int:
         _LOGGER.error("cannot serve", extra={"reason": str(error)})  # noqa: TRY400 - the reason is enough
         return 1
     return 0
+
+
+def _is_serving(settings: Settings) -> bool:
+    if settings.health_address:
+        return is_serving(settings.health_address, tls_certificate=None, tls_key=None)
+    return is_serving(settings.address, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key)
 
 
 async def _serve(settings: Settings) -> None:

@@ -17,6 +17,7 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.rpc.admin_server import AdminServer
+from xuanzang.server.rpc.health_server import HealthServer
 from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.server import RpcServer
 from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
@@ -46,10 +47,11 @@ def bootstrap(settings: Settings) -> Server:
     engine = Engine(settings.models, settings=settings, metrics=metrics, trial_loader=trial_loader, promotion=settings)
     access_metrics = AccessMetrics(registry)
     observation = _observation(settings, metrics)
+    keys = None if settings.keys_file is None else KeyRing(settings.keys_file, access_metrics)
     rpc = RpcServer(
         engine,
         address=settings.address,
-        authenticator=_authenticator(settings, access_metrics),
+        authenticator=_authenticator(settings, keys, access_metrics),
         tls=_tls(settings, access_metrics),
         limits=settings,
         metrics=metrics,
@@ -58,7 +60,8 @@ def bootstrap(settings: Settings) -> Server:
     return Server(
         rpc=rpc,
         observation=observation,
-        admin=_admin_server(settings, engine, metrics, access_metrics),
+        admin=_admin_server(settings, engine, keys, metrics, access_metrics),
+        health=_health_server(settings, rpc, metrics),
         engine=engine,
         metrics_endpoint=MetricsEndpoint(registry, **split_address(settings.metrics_address)._asdict()),
         drain_timeout_seconds=settings.drain_timeout_seconds,
@@ -80,16 +83,29 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
     return Observation(tracing=tracing, access_log=access_log)
 
 
+def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> HealthServer | None:
+    address = settings.health_address
+    return None if address is None else HealthServer(rpc.health, address=address, metrics=metrics)
+
+
 def _admin_server(
-    settings: Settings, engine: Engine, metrics: Metrics, access_metrics: AccessMetrics
+    settings: Settings, engine: Engine, keys: KeyRing | None, metrics: Metrics, access_metrics: AccessMetrics
 ) -> AdminServer | None:
-    address = settings.admin_address
+    address, anonymous = settings.admin_address, settings.admits_anonymous_administrators
     if address is None:
         return None
-    if not is_loopback(split_address(address).host) and settings.tls_client_ca is None:
-        _LOGGER.warning("anybody who reaches the admin address can unload models", extra={"address": address})
+    if not is_loopback(split_address(address).host):
+        if anonymous and settings.tls_client_ca is None:
+            _LOGGER.warning("anybody who reaches the admin address can unload models", extra={"address": address})
+        if not anonymous and settings.tls_certificate is None:
+            _LOGGER.warning("keys of administrators cross the network in plain text", extra={"address": address})
     return AdminServer(
-        engine.live, engine.promoter, address=address, tls=_tls(settings, access_metrics), metrics=metrics
+        engine.live,
+        engine.promoter,
+        address=address,
+        authenticator=Authenticator(keys, anonymous=anonymous, metrics=access_metrics, role="admin"),
+        tls=_tls(settings, access_metrics),
+        metrics=metrics,
     )
 
 
@@ -110,9 +126,8 @@ def _tls(settings: Settings, metrics: AccessMetrics) -> ReloadedTLS | None:
     return ReloadedTLS(files, metrics)
 
 
-def _authenticator(settings: Settings, metrics: AccessMetrics) -> Authenticator:
-    """Read the keys, and say who may call."""
-    keys = None if settings.keys_file is None else KeyRing(settings.keys_file, metrics)
+def _authenticator(settings: Settings, keys: KeyRing | None, metrics: AccessMetrics) -> Authenticator:
+    """Say who may call."""
     anonymous = settings.admits_anonymous
     _LOGGER.info("access", extra={"anonymous": anonymous, "keys": keys and keys.usable, "tls": settings.tls_kind})
     if anonymous and settings.tls_client_ca is None and not settings.is_loopback:

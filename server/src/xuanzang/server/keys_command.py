@@ -7,17 +7,18 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
 from pydantic import ValidationError
 
 from xuanzang.server.access.errors import KeysFileError
-from xuanzang.server.access.keys import ApiKey, new_key
+from xuanzang.server.access.keys import ApiKey, Role, new_key
 from xuanzang.server.access.keys_file import change_keys, read_keys
 
 _PROGRAM = "xuanzang-server keys"
 _VARIABLE = "XUANZANG_KEYS_FILE"
 
-_HEADINGS = ("ID", "NAME", "CREATED", "STATE", "REQUESTS/MIN", "CHARACTERS/MIN", "SENTENCES", "MODELS")
+_HEADINGS = ("ID", "NAME", "CREATED", "STATE", "REQUESTS/MIN", "CHARACTERS/MIN", "SENTENCES", "MODELS", "ROLE")
 _QUOTAS = ("requests_per_minute", "characters_per_minute", "concurrent_sentences")
 
 
@@ -52,7 +53,7 @@ def run_keys_command(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 def _add(parsed: argparse.Namespace) -> None:
     quotas = {quota: getattr(parsed, quota) for quota in _QUOTAS}
-    key, entry = new_key(parsed.name, models=parsed.models, **quotas)
+    key, entry = new_key(parsed.name, models=parsed.models, role=parsed.role, **quotas)
     change_keys(parsed.keys_file, lambda old: [*old, entry])
     # The key alone on standard output, so that it can be piped to where its holder will find it.
     sys.stderr.write(f"key {entry.id} for {entry.name!r}; it is not shown again:\n")
@@ -73,7 +74,7 @@ def _list(parsed: argparse.Namespace) -> None:
 def _row(key: ApiKey) -> tuple[str, ...]:
     quotas = ("any" if getattr(key, quota) is None else str(getattr(key, quota)) for quota in _QUOTAS)
     state = "revoked" if key.revoked else "valid"
-    return (key.id, key.name, f"{key.created:%Y-%m-%d}", state, *quotas, ",".join(key.models or ["any"]))
+    return (key.id, key.name, f"{key.created:%Y-%m-%d}", state, *quotas, ",".join(key.models or ["any"]), key.role)
 
 
 def _revoke(parsed: argparse.Namespace) -> None:
@@ -116,6 +117,12 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
         action="append",
         metavar="NAME[/VERSION]",
         help="allowed model; repeatable; none: all models",
+    )
+    command.add_argument(
+        "--role",
+        choices=get_args(Role),
+        default="caller",
+        help="caller (default): translates; admin: shows and changes the models at --admin-address, and nothing else",
     )
     command.set_defaults(run=_add)
 

@@ -15,7 +15,8 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.admin_server import AdminServer
-from xuanzang.server.rpc.listener import ListenerEndedError
+from xuanzang.server.rpc.entry.listener import ListenerEndedError
+from xuanzang.server.rpc.health_server import HealthServer
 from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.server import RpcServer
 
@@ -37,9 +38,11 @@ class Server:
         drain_timeout_seconds: float,
         admin: AdminServer | None = None,
         observation: Observation | None = None,
+        health: HealthServer | None = None,
     ) -> None:
         self.rpc = rpc
         self.admin = admin
+        self.health = health
         self.metrics_endpoint = metrics_endpoint
         self._engine = engine
         self._observation = observation or Observation()
@@ -71,7 +74,11 @@ class Server:
     async def listen(self) -> None:
         """Answer health checks and scrapes; nothing is translated yet."""
         await self.rpc.start()
-        _LOGGER.info("listening", extra={"port": self.rpc.port, "metrics_port": self.metrics_endpoint.port})
+        ports = {"port": self.rpc.port, "metrics_port": self.metrics_endpoint.port}
+        if self.health:
+            await self.health.start()
+            ports["health_port"] = self.health.port
+        _LOGGER.info("listening", extra=ports)
 
     async def load(self) -> None:
         """Load and warm the models, then serve."""
@@ -100,6 +107,8 @@ class Server:
                 await self.rpc.join()
         unsent = await self.rpc.stop()
         await asyncio.to_thread(self._observation.close)
+        if self.health:
+            await self.health.stop()
         self.metrics_endpoint.stop()
         gc.unfreeze()
         facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}

@@ -159,6 +159,14 @@ class ModelMetrics:
     ]
     rows_joined: Annotated[Counter, _Metric("Sentences that joined a batch that was being decoded already.")]
     cache_bytes: Annotated[Gauge, _Metric("Memory held for keys and values, of all workers.")]
+    cache_reserved_bytes: Annotated[
+        Gauge, _Metric("Memory that the sentences in batches may need for keys and values, and what is held beyond it.")
+    ]
+    model_cache_limit_bytes: Annotated[
+        Gauge, _Metric("Memory for keys and values that --model-memory-mb leaves beside the weights; +Inf: no limit.")
+    ]
+    model_workers: Annotated[Gauge, _Metric("Workers that decode with the model.")]
+    model_workers_limit: Annotated[Gauge, _Metric("Workers that may decode with the model at once; +Inf: no limit.")]
     source_tokens: Annotated[Counter, _Metric("Source tokens encoded, end tokens included.")]
     target_tokens: Annotated[Counter, _Metric("Target tokens of best hypotheses returned, end tokens included.")]
     sentences: Annotated[Counter, _Metric("Sentences translated.")]
@@ -317,6 +325,9 @@ class Metrics:
             "nmt_access_log_dropped",
             "Lines of the access log that were lost because they could not be written, or not fast enough.",
             registry=registry,
+        )
+        self.cache_limit_bytes = Gauge(
+            "nmt_cache_limit_bytes", "Memory that the keys and values of all models may take.", registry=registry
         )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)

@@ -13,9 +13,11 @@ import grpc
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.rpc.health_probe import channel_to
+from xuanzang.server.settings import is_loopback
 
 _PROGRAM = "xuanzang-server models"
 _ADDRESS = "XUANZANG_ADMIN_ADDRESS"
+_KEY = "XUANZANG_API_KEY"
 # A bundle is tried for five minutes at the most, then loaded.
 _TIMEOUT_SECONDS = 600.0
 
@@ -28,7 +30,7 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
 
     Args:
         arguments: Command-line arguments after `models`.
-        environment: Environment variables, for the address.
+        environment: Environment variables, for the address and the API key.
 
     Returns:
         Exit status: 0; 1 if the server refuses, cannot be reached, after a reload refuses a bundle, or would not let an
@@ -45,6 +47,7 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
     address = f"127.0.0.1:{address}" if address.isdecimal() else address
     command: Command = options.command
     try:
+        options.call = {"timeout": options.timeout_seconds, "metadata": _metadata(options, address, environment)}
         with channel_to(address, tls_certificate=options.tls_certificate, tls_key=options.tls_key) as channel:
             answers = list(command(admin_pb2_grpc.ModelServiceStub(channel), options))
     except grpc.RpcError as error:
@@ -54,6 +57,22 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
     for line in _lines(answers):
         sys.stdout.write(line + "\n")
     return int(any(map(options.is_bad, answers)))
+
+
+def _metadata(options: Namespace, address: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the metadata with the API key, if there is one.
+
+    Raises:
+        OSError: The file of the key cannot be read, or the key would cross the network in plain text.
+    """
+    file: Path | None = options.api_key_file
+    key = file.read_text(encoding="utf-8").strip() if file else environment.get(_KEY, "")
+    if not key:
+        return ()
+    host = address.rpartition(":")[0].strip("[]")
+    if options.tls_certificate is None and not is_loopback(host):
+        raise OSError(f"the API key is not sent to {host} in plain text: give --tls-certificate and --tls-key")
+    return (("authorization", f"Bearer {key}"),)
 
 
 def _fail(reason: str) -> int:
@@ -76,6 +95,12 @@ def _parser(address: str) -> ArgumentParser:
         sub.add_argument("--tls-certificate", type=Path, metavar="PATH", help="PEM file of the server's certificate")
         sub.add_argument("--tls-key", type=Path, metavar="PATH", help="PEM file of its private key")
         sub.add_argument(
+            "--api-key-file",
+            type=Path,
+            metavar="PATH",
+            help=f"file with a key of the role admin (or the key in ${_KEY})",
+        )
+        sub.add_argument(
             "--timeout-seconds", type=float, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="default: %(default)g"
         )
         sub.set_defaults(command=command, is_bad=_BAD_ANSWERS.get(name, lambda _: False))
@@ -94,33 +119,33 @@ def _add_operands(parser: ArgumentParser, operands: str) -> None:
 
 
 def _list(stub: Any, options: Namespace) -> Iterable[pb.Model]:
-    answer: pb.ListModelsResponse = stub.ListModels(pb.ListModelsRequest(), timeout=options.timeout_seconds)
+    answer: pb.ListModelsResponse = stub.ListModels(pb.ListModelsRequest(), **options.call)
     return answer.models
 
 
 def _load(stub: Any, options: Namespace) -> Iterable[pb.Model]:
     name, version = _name_and_version(options)
-    return [stub.LoadModel(pb.LoadModelRequest(name=name, version=version), timeout=options.timeout_seconds).model]
+    return [stub.LoadModel(pb.LoadModelRequest(name=name, version=version), **options.call).model]
 
 
 def _unload(stub: Any, options: Namespace) -> Iterable[pb.Model]:
     name, version = _name_and_version(options)
-    stub.UnloadModel(pb.UnloadModelRequest(name=name, version=version), timeout=options.timeout_seconds)
+    stub.UnloadModel(pb.UnloadModelRequest(name=name, version=version), **options.call)
     return _list(stub, options)
 
 
 def _reload(stub: Any, options: Namespace) -> Iterable[pb.Model]:
-    answer: pb.ReloadModelsResponse = stub.ReloadModels(pb.ReloadModelsRequest(), timeout=options.timeout_seconds)
+    answer: pb.ReloadModelsResponse = stub.ReloadModels(pb.ReloadModelsRequest(), **options.call)
     return answer.models
 
 
 def _pin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
     name, version = _name_and_version(options)
-    return [stub.PinModel(pb.PinModelRequest(name=name, version=version), timeout=options.timeout_seconds).model]
+    return [stub.PinModel(pb.PinModelRequest(name=name, version=version), **options.call).model]
 
 
 def _unpin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
-    return [stub.UnpinModel(pb.UnpinModelRequest(name=options.model), timeout=options.timeout_seconds).model]
+    return [stub.UnpinModel(pb.UnpinModelRequest(name=options.model), **options.call).model]
 
 
 def _evaluate(stub: Any, options: Namespace) -> Iterable[Answer]:

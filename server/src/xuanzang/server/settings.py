@@ -116,6 +116,11 @@ class Locations(BaseModel):
         default="127.0.0.1:9464",
         description="Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one.",
     )
+    health_address: Address | None = Field(
+        default=None,
+        description="Address to serve grpc.health.v1 on, too, in plain text and apart from callers; port 0: any free "
+        "one; unset: on --address only.",
+    )
     admin_address: Annotated[str, AfterValidator(_admin_address)] | None = Field(
         default=None,
         description="Address to serve the administration of models on, or a port of 127.0.0.1; unset: none.",
@@ -192,6 +197,23 @@ class Settings(
             f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
             "--tls-client-ca FILE, or --anonymous for anyone"
         )
+
+    @model_validator(mode="after")
+    def _check_admin_access(self) -> Self:
+        if self.probe or self.admin_address is None or self.keys_file or self.admits_anonymous_administrators:
+            return self
+        raise ValueError(
+            f"who may use --admin-address {self.admin_address} must be said: --keys-file FILE with keys of the role "
+            "admin, --tls-client-ca FILE, or --admin-anonymous for anyone"
+        )
+
+    @property
+    def admits_anonymous_administrators(self) -> bool:
+        """Whether administrators without an API key are answered."""
+        if self.admin_anonymous is not None:
+            return self.admin_anonymous
+        host = split_address(self.admin_address).host if self.admin_address else _LOOPBACK
+        return is_loopback(host) or self.tls_client_ca is not None
 
     @property
     def is_loopback(self) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 _LOGGER = logging.getLogger(__name__)
 
 _INTERVAL_SECONDS = 1.0
+
+Content = TypeVar("Content")
 
 
 class Reloadable(Protocol):
@@ -39,6 +42,47 @@ class WatchedFiles:
 
     def _looks(self) -> list[tuple[int, ...] | None]:
         return [_look(file) for file in self._files]
+
+
+class ReloadedContent(ABC, Generic[Content]):
+    """Something made of files, and made anew when they change; files that are not valid change nothing."""
+
+    def __init__(self, files: Iterable[Path], *, kept: str, count: Callable[[bool], None]) -> None:
+        """Remember files as they are now, before they are read.
+
+        Args:
+            files: Paths; links are followed.
+            kept: Line of the log when the files are not valid, which says what stays in use.
+            count: Counter of reloads; its argument says whether the new state is in use.
+        """
+        self._watched = WatchedFiles(files)
+        self._kept = kept
+        self._count = count
+
+    @abstractmethod
+    def _read(self) -> Content:
+        """Read the files, in another thread.
+
+        Raises:
+            OSError: They are not valid; the message may be logged.
+        """
+
+    @abstractmethod
+    def _take_over(self, content: Content) -> None:
+        """Use the content from now on, in the event loop."""
+
+    async def reload_if_changed(self) -> None:
+        """Read the files again if one has changed; files that are not valid are logged and counted."""
+        if not await asyncio.to_thread(self._watched.have_changed):
+            return
+        try:
+            content = await asyncio.to_thread(self._read)
+        except OSError as error:
+            self._count(False)
+            _LOGGER.error(self._kept, extra={"reason": str(error)})  # noqa: TRY400 - a cause may show what is in a file
+            return
+        self._take_over(content)
+        self._count(True)
 
 
 async def reload_when_changed(parts: Sequence[Reloadable], *, interval: float = _INTERVAL_SECONDS) -> None:

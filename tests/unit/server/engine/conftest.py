@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.engine import Engine
@@ -79,8 +80,8 @@ class EchoDecoder(Decoder):
         self._left: dict[Sentence, int] = {}
 
     @property
-    def cache_bytes(self) -> int:
-        return 100 * len(self._left)
+    def held_bytes(self) -> dict[BatchShape, int]:
+        return {BatchShape.of(sentence.options.decoding): 100 * len(self._left) for sentence in self._left}
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
         self._script.batches.append([len(sentence.source_ids) for sentence in sentences])

@@ -28,7 +28,17 @@ AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 )
 def test_a_quota_lowers_the_cores_and_never_below_one(tmp_path: Path, quota: str, cores: int) -> None:
     (tmp_path / "cpu.max").write_text(quota)
-    assert usable_cores(tmp_path / "cpu.max") == cores
+    assert usable_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("-1\n", AFFINITY), ("50000\n", 1), ("150000\n", min(AFFINITY, 2)), ("nonsense", AFFINITY)]
+)
+def test_a_quota_of_version_1_lowers_the_cores_as_well(tmp_path: Path, quota: str, cores: int) -> None:
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(quota)
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    assert usable_cores(tmp_path) == cores
 
 
 def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
@@ -47,12 +57,19 @@ def test_without_affinity_as_on_macos_all_cores_count(tmp_path: Path, monkeypatc
 def test_without_a_limit_the_memory_is_the_machines(tmp_path: Path, written: str) -> None:
     (tmp_path / "memory.max").write_text(written)
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    assert memory_limit(tmp_path / "memory.max") == memory_limit(tmp_path / "missing") == machine
+    assert memory_limit(tmp_path) == memory_limit(tmp_path / "missing") == machine
 
 
 def test_the_limit_of_a_container_is_its_memory(tmp_path: Path) -> None:
     (tmp_path / "memory.max").write_text("1048576\n")
-    assert memory_limit(tmp_path / "memory.max") == 1_048_576
+    assert memory_limit(tmp_path) == 1_048_576
+
+
+@pytest.mark.parametrize(("written", "limit"), [("1048576\n", 1_048_576), ("9223372036854771712\n", None)])
+def test_the_limit_of_a_container_of_version_1_is_its_memory(tmp_path: Path, written: str, limit: int | None) -> None:
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "memory.limit_in_bytes").write_text(written)
+    assert memory_limit(tmp_path) == (limit or memory_limit(tmp_path / "missing"))
 
 
 def _smallest() -> float:

@@ -21,6 +21,8 @@ EXPECTED = [
     (engine_errors.InvalidInputError([VIOLATION]), grpc.StatusCode.INVALID_ARGUMENT),
     (engine_errors.ModelNotFoundError("no model"), grpc.StatusCode.NOT_FOUND),
     (engine_errors.OverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (engine_errors.ModelOverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (engine_errors.MemoryLimitError("large"), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (engine_errors.DeadlineExceededError("late", in_queue=True), grpc.StatusCode.DEADLINE_EXCEEDED),
     (engine_errors.DrainingError("stopping"), grpc.StatusCode.UNAVAILABLE),
     (errors.NotReadyError("loading"), grpc.StatusCode.UNAVAILABLE),

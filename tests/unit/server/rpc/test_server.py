@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,19 @@ async def test_new_files_are_shown_to_new_connections_and_old_connections_stay(
         async with _secure_channel(authority, served.rpc.port) as outdated:
             assert await _translated(outdated) == grpc.StatusCode.UNAVAILABLE
         assert served.value("nmt_file_reloads_total", file="tls", result="ok") == 1
+
+
+async def test_the_expiry_of_certificates_is_shown(serve: Any, tls: TLSFiles, authority: trustme.CA) -> None:
+    async with serve(tls=tls) as served:
+        for certificate in ("server", "client_ca"):
+            assert served.value("nmt_tls_certificate_expiry_timestamp_seconds", certificate=certificate) > time.time()
+        renewed = datetime.now(UTC) + timedelta(days=99)
+        issued = authority.issue_cert("translate.example.com", not_after=renewed)
+        issued.private_key_pem.write_to_path(str(tls.key))
+        tls.certificate.write_bytes(issued.cert_chain_pems[0].bytes())
+        await served.tls.reload_if_changed()
+        shown = served.value("nmt_tls_certificate_expiry_timestamp_seconds", certificate="server")
+        assert shown == int(renewed.timestamp())
 
 
 async def test_authorities_of_clients_are_reloaded(serve: Any, tls: TLSFiles, authority: trustme.CA) -> None:

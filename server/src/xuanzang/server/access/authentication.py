@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from xuanzang.server.access.callers import Caller
-from xuanzang.server.access.errors import UnauthenticatedError
+from xuanzang.server.access.callers import Caller, KeyCaller
+from xuanzang.server.access.errors import UnauthenticatedError, WrongRoleError
 from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.keys import Role
 from xuanzang.server.access.metrics import AccessMetrics
 
 
 class Authenticator:
     """Finds callers by their keys."""
 
-    def __init__(self, keys: KeyRing | None, *, anonymous: bool, metrics: AccessMetrics) -> None:
+    def __init__(self, keys: KeyRing | None, *, anonymous: bool, metrics: AccessMetrics, role: Role = "caller") -> None:
         """Connect the keys.
 
         Args:
             keys: Keys in use; None on a server that asks for none.
             anonymous: Whether callers without a key are answered.
             metrics: Metrics of access.
+            role: Role that keys must have.
         """
+        self._role = role
         self.keys = keys
         self._anonymous = anonymous
         self._metrics = metrics
@@ -37,17 +40,24 @@ class Authenticator:
         Raises:
             UnauthenticatedError: The key is not valid, or there is none and one is needed. A wrong key does not make
                 its sender anonymous.
+            WrongRoleError: The key is for another purpose.
         """
         # Without keys of its own, the server leaves the header to proxies that have a use for it.
         presented = _presented(metadata) if self.keys else set()
         if self.keys and len(presented) == 1:
-            return self.keys.caller_of(presented.pop())
+            return self._in_role(self.keys.caller_of(presented.pop()))
         if presented:
             raise UnauthenticatedError("the metadata has several API keys", self._metrics.refusals["invalid"])
         if self._anonymous:
             return None
         message = "an API key is needed: metadata authorization: Bearer KEY"
         raise UnauthenticatedError(message, self._metrics.refusals["missing"])
+
+    def _in_role(self, caller: KeyCaller) -> KeyCaller:
+        if caller.role != self._role:
+            message = f"the API key has the role {caller.role}, and {self._role} is needed here"
+            raise WrongRoleError(message, self._metrics.refusals["role"])
+        return caller
 
 
 def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:

@@ -185,6 +185,7 @@ class KeyCaller(Caller):
         self.stored = StoredHash.of(key)
         self._models = None if key.models is None else frozenset(key.models)
         self.is_revoked = key.revoked
+        self.role = key.role
 
     def _denial(self, model: ServedModel) -> str:
         allowed = ", ".join(sorted(self._models or ()))

@@ -25,6 +25,10 @@ class UnauthenticatedError(Exception):
         self._counter.inc()
 
 
+class WrongRoleError(UnauthenticatedError):
+    """The API key is right, but for another purpose."""
+
+
 class ModelNotAllowedError(Exception):
     """The API key of the caller does not allow the model."""
 

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
+from typing_extensions import override
+
 from xuanzang.server.access.callers import INVALID_KEY, KeyCaller
-from xuanzang.server.access.errors import KeysFileError, UnauthenticatedError
+from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.access.keys import ApiKey, StoredHash, id_of, new_key
 from xuanzang.server.access.keys_file import others_may_read, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.quotas import Clock
-from xuanzang.server.watched_files import WatchedFiles
+from xuanzang.server.watched_files import ReloadedContent
 
 _LOGGER = logging.getLogger(__name__)
 
 
-class KeyRing:
+class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
     """Callers by the id of their key. Belongs to the event loop."""
 
     def __init__(self, file: Path, metrics: AccessMetrics, *, clock: Clock = time.monotonic) -> None:
@@ -39,8 +41,8 @@ class KeyRing:
         self._callers: dict[str, KeyCaller] = {}
         # Stands in for ids that the file does not have: nobody knows its key.
         self._nobodys = StoredHash.of(new_key("nobody")[1])
-        self._watched = WatchedFiles([file])
-        self._take_over(read_keys(file))
+        super().__init__([file], kept="the old keys stay in use", count=partial(metrics.reloaded, "keys"))
+        self._use(read_keys(file))
         metrics.watch("keys")
         self._warn_of_readers()
 
@@ -68,22 +70,17 @@ class KeyRing:
         caller.require_valid()
         return caller
 
-    async def reload_if_changed(self) -> None:
-        """Read the keys file again if it has changed; a file that is not valid changes nothing, and is logged."""
-        if not await asyncio.to_thread(self._watched.have_changed):
-            return
-        try:
-            keys = await asyncio.to_thread(read_keys, self._file)
-        except KeysFileError as error:
-            self._metrics.reloaded("keys", ok=False)
-            _LOGGER.error("the old keys stay in use", extra={"reason": str(error)})  # noqa: TRY400 - no keys in a log
-            return
-        self._take_over(keys)
-        self._metrics.reloaded("keys", ok=True)
+    @override
+    def _read(self) -> tuple[ApiKey, ...]:
+        return read_keys(self._file)
+
+    @override
+    def _take_over(self, content: tuple[ApiKey, ...]) -> None:
+        self._use(content)
         _LOGGER.info("keys reloaded", extra={"keys": self.usable})
         self._warn_of_readers()
 
-    def _take_over(self, keys: Iterable[ApiKey]) -> None:
+    def _use(self, keys: Iterable[ApiKey]) -> None:
         entries = {key.id: key for key in keys}
         for key_id in self._callers.keys() - entries.keys():
             # RPCs in progress still hold the caller.

@@ -16,7 +16,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -28,6 +28,10 @@ _KEY = re.compile(r"xz_(?P<id>[A-Za-z0-9-]{1,64})_[0-9a-f]+")
 Hex256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", repr=False)]
 Limit = Annotated[int, Field(ge=1, le=10**12)]
 ModelName = Annotated[str, Field(pattern=r"^[^\s/]+(/[0-9]+)?$", max_length=256)]
+
+
+Role = Literal["caller", "admin"]
+"""What a key is for: "caller" translates, "admin" administers models. None is for both."""
 
 
 class ApiKey(BaseModel):
@@ -53,6 +57,8 @@ class ApiKey(BaseModel):
     """Sentences in translation at the same time; None for no limit."""
     models: Annotated[tuple[ModelName, ...], Field(min_length=1)] | None = None
     """Allowed models, as "NAME" or "NAME/VERSION"; None for all."""
+    role: Role = "caller"
+    """What the key is for: translation, or the administration of models."""
     revoked: bool = False
     """Whether the key is refused."""
 
@@ -64,6 +70,7 @@ def new_key(
     characters_per_minute: int | None = None,
     concurrent_sentences: int | None = None,
     models: Sequence[str] | None = None,
+    role: Role = "caller",
 ) -> tuple[str, ApiKey]:
     """Make a key.
 
@@ -73,6 +80,7 @@ def new_key(
         characters_per_minute: Limit, or None.
         concurrent_sentences: Limit, or None.
         models: Allowed models, or None for all.
+        role: What the key is for.
 
     Returns:
         The key, which only its holder keeps, and its entry in the keys file.
@@ -93,6 +101,7 @@ def new_key(
         characters_per_minute=characters_per_minute,
         concurrent_sentences=concurrent_sentences,
         models=None if models is None else tuple(models),
+        role=role,
     )
     return key, entry
 

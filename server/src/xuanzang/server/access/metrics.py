@@ -5,12 +5,16 @@ The series of a key exist at 0 from the moment at which the file has it, and end
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-ACCESS_REFUSALS = ("missing", "invalid", "revoked")
-"""Why a caller was refused: no key, none that is known, a right one that is revoked."""
+ACCESS_REFUSALS = ("missing", "invalid", "revoked", "role")
+"""Why a caller was refused: no key, none that is known, a right one that is revoked, or one for another purpose."""
+
+CERTIFICATES = ("server", "client_ca")
+"""Certificates whose expiry is shown."""
 
 QUOTA_REFUSALS = ("requests", "characters", "sentences", "model")
 """What the key of a refused request does not allow."""
@@ -54,8 +58,23 @@ class AccessMetrics:
         self._reloads = Counter(
             "nmt_file_reloads", "Files read again after a change.", ("file", "result"), registry=registry
         )
+        self._expiry = Gauge(
+            "nmt_tls_certificate_expiry_timestamp_seconds",
+            "Unix time at which a certificate in use expires: the server's own, or the first authority of clients.",
+            ("certificate",),
+            registry=registry,
+        )
         help_text = "1 if the file is in use as it is, 0 if an older state of it is."
         self._current = Gauge("nmt_file_current", help_text, ("file",), registry=registry)
+
+    def set_expiries(self, expiries: Mapping[str, float]) -> None:
+        """Show when certificates expire.
+
+        Args:
+            expiries: Unix seconds by kind, of `CERTIFICATES`.
+        """
+        for certificate, expiry in expiries.items():
+            self._expiry.labels(certificate).set(expiry)
 
     def of(self, key_id: str) -> KeyMetrics:
         """Return the series of a key; the first call creates them at 0.
@@ -86,7 +105,7 @@ class AccessMetrics:
         for result in ("ok", "error"):
             self._reloads.labels(file, result)
 
-    def reloaded(self, file: ReloadedFile, *, ok: bool) -> None:
+    def reloaded(self, file: ReloadedFile, ok: bool) -> None:  # noqa: FBT001 - a callback with one argument more
         """Count a reload.
 
         Args:

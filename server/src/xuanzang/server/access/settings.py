@@ -19,3 +19,8 @@ class AccessSettings(BaseModel):
         description="Answer callers without an API key. Unless set: on for a loopback --address, and with "
         "--tls-client-ca and no --keys-file.",
     )
+    admin_anonymous: bool | None = Field(
+        default=None,
+        description="Answer administrators without an API key. Unless set: on for a loopback --admin-address, and with "
+        "--tls-client-ca; otherwise keys of the role admin are needed.",
+    )

@@ -180,6 +180,7 @@ class Engine:
         self._metrics.memory_limit_bytes.set(memory_limit())
         if self._settings.detection and language_detection.is_installed():
             self._detector = await asyncio.to_thread(language_detection.open_detector)
+        self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
@@ -205,6 +206,7 @@ class Engine:
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics)
         model.open(self._settings)
+        model.metrics.estimated_queue_wait_seconds.set_function(self._scheduler.estimated_wait)
         return model
 
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
@@ -214,6 +216,8 @@ class Engine:
             raise BundleError(self._repository, [str(refusal) for refusal in refusals])
         self._require_shortlisted({model.name for model in models})
         self._require_pinned(models)
+        if unserved := self._settings.limited_models - {model.name for model in models}:
+            _LOGGER.warning("limits of models that are not served", extra={"models": sorted(unserved)})
         self.live.begin(models, refusals, self._settings.pins)
 
     def _require_shortlisted(self, served: AbstractSet[str]) -> None:

@@ -6,6 +6,8 @@ EngineError
 ├── DetectionUnavailableError  languages cannot be detected here
 ├── ModelStateError            the state of a model does not allow its change
 ├── OverloadedError            the queue is full: try again later
+│   └── ModelOverloadedError     the limits of one model keep it from more; others have room
+├── MemoryLimitError           a sentence needs more memory than it can ever have
 ├── DrainingError              the engine is stopping: try another server
 └── DeadlineExceededError      the deadline has passed
 """
@@ -67,6 +69,14 @@ class OverloadedError(EngineError):
         """
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+
+
+class ModelOverloadedError(OverloadedError):
+    """A model with limits of its own has as much to do as it may; other models may have room."""
+
+
+class MemoryLimitError(EngineError):
+    """A sentence may need more memory for keys and values than its model, or the server, may use."""
 
 
 class DrainingError(EngineError):

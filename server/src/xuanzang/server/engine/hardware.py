@@ -7,13 +7,11 @@ import math
 import os
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
-"""CPU quota of a container: microseconds of CPU time, or "max", in each period of so many microseconds."""
-
-MEMORY_LIMIT = Path("/sys/fs/cgroup/memory.max")
-"""Memory limit of a container: bytes, or "max"."""
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+"""Control group of a container, as the kernel shows it inside: one folder (version 2), or one for each resource (1)."""
 
 # Bits of MXCSR, the register of the vector units: denormal inputs are zero, denormal results become zero.
 _DENORMALS_ARE_ZERO, _FLUSH_TO_ZERO = 1 << 6, 1 << 15
@@ -28,22 +26,38 @@ _MMAP_THRESHOLD, _MAX_MMAP_THRESHOLD = -3, 32 * 2**20
 _CUTTING_BYTES = 96 * 2**10
 
 
-def usable_cores(quota_file: Path = CPU_QUOTA) -> int:
+def usable_cores(groups: Path = CONTROL_GROUPS) -> int:
     """Count the cores that the process may use: by its affinity, and by the quota of its container.
 
     Args:
-        quota_file: Quota as the kernel shows it; it need not exist.
+        groups: Folder of the control groups; it need not exist.
 
     Returns:
         At least 1.
     """
-    cores = _cores_by_affinity()
-    try:
-        quota, period = quota_file.read_text().split()
-        return min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):
-        # No container, another kind of container, or no quota ("max").
-        return cores
+    cores, (quota, period) = _cores_by_affinity(), _cpu_quota(groups)
+    return min(cores, max(1, math.ceil(quota / period))) if quota > 0 and period > 0 else cores
+
+
+def _cpu_quota(groups: Path) -> tuple[int, int]:
+    """Return the microseconds of CPU time in each period of so many; 0 or less for no quota."""
+    for read in (_quota_2, _quota_1):
+        try:
+            return read(groups)
+        except (OSError, ValueError):
+            # Another version, no container, or no quota ("max").
+            continue
+    return 0, 0
+
+
+def _quota_2(groups: Path) -> tuple[int, int]:
+    quota, period = (groups / "cpu.max").read_text().split()
+    return int(quota), int(period)
+
+
+def _quota_1(groups: Path) -> tuple[int, int]:
+    quota, period = (int((groups / "cpu" / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+    return quota, period
 
 
 def default_workers(provider: str, intra_op_threads: int) -> int:
@@ -67,20 +81,20 @@ def _cores_by_affinity() -> int:
     return os.cpu_count() or 1
 
 
-def memory_limit(limit_file: Path = MEMORY_LIMIT) -> int:
+def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
     """Return the memory that the process may take: the limit of its container, or else all of the machine's.
 
     Args:
-        limit_file: Limit as the kernel shows it; it need not exist.
+        groups: Folder of the control groups; it need not exist.
 
     Returns:
         Bytes.
     """
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        return min(machine, int(limit_file.read_text()))
-    except (OSError, ValueError):
-        return machine
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            limits.append(int((groups / name).read_text()))
+    return min(limits)
 
 
 def flush_denormals() -> bool:

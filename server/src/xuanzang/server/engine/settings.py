@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -24,6 +25,45 @@ def _checked_pins(text: str) -> str:
     if len(_pins(text)) != len(parts):
         raise ValueError("must be MODEL/VERSION, separated by commas, one version of each model")
     return text
+
+
+_LIMIT = re.compile(r"(?P<name>[^=\s]+)=(?P<limit>[1-9][0-9]{0,6})")
+_MEGABYTE = 10**6
+
+
+def _limits(text: str) -> dict[str, int]:
+    matches = [_LIMIT.fullmatch(part.strip()) for part in text.split(",") if part.strip()]
+    return {match["name"]: int(match["limit"]) for match in matches if match}
+
+
+def _checked_limits(text: str) -> str:
+    parts = [part for part in text.split(",") if part.strip()]
+    if len(_limits(text)) != len(parts):
+        raise ValueError("must be MODEL=N, separated by commas, one limit of each model, from 1 to 9999999")
+    return text
+
+
+Limits = Annotated[str, AfterValidator(_checked_limits)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelLimits:
+    """What each version of a model may take at most; None for no limit of its own."""
+
+    workers: int | None = None
+    """Workers that decode with it at the same time."""
+    memory_bytes: int | None = None
+    """Bytes of its weights and of its keys and values."""
+
+    def __str__(self) -> str:
+        """Name the limits and their settings."""
+        workers = f"--model-workers {self.workers}" if self.workers else ""
+        memory = f"--model-memory-mb {self.memory_bytes // _MEGABYTE}" if self.memory_bytes else ""
+        return ", ".join(filter(None, (workers, memory))) or "nothing"
+
+
+UNLIMITED = ModelLimits()
+"""Limits of most models: none of their own."""
 
 
 class EngineSettings(BaseModel):
@@ -68,6 +108,22 @@ class EngineSettings(BaseModel):
         le=1_000_000_000,
         description="Maximum tokens waiting, source and expected target times beam size; beyond it RESOURCE_EXHAUSTED.",
     )
+    max_cache_mb: int = Field(
+        default=0,
+        ge=0,
+        le=10_000_000,
+        description="Maximum megabytes for the keys and values of all sentences in translation; further sentences "
+        "wait; 0: half of the memory that the process may take.",
+    )
+    model_workers: Limits = Field(
+        default="",
+        description="Workers that may decode with a model at the same time, as zh-en=1,en-zh=2; others: all.",
+    )
+    model_memory_mb: Limits = Field(
+        default="",
+        description="Megabytes that the weights, keys and values of a model may take, as zh-en=500,en-zh=300; "
+        "further sentences wait, and a bundle with larger weights is not loaded.",
+    )
     max_content_characters: int = Field(
         default=20_000,
         ge=1,
@@ -91,6 +147,28 @@ class EngineSettings(BaseModel):
     def pins(self) -> dict[str, int]:
         """Pinned versions by name."""
         return _pins(self.pin)
+
+    @property
+    def max_cache_bytes(self) -> int:
+        """Maximum bytes of keys and values of all models; 0 for a share of the memory."""
+        return self.max_cache_mb * _MEGABYTE
+
+    @property
+    def limited_models(self) -> frozenset[str]:
+        """Names of the models with limits of their own."""
+        return frozenset(_limits(self.model_workers)) | frozenset(_limits(self.model_memory_mb))
+
+    def limits_of(self, model: str) -> ModelLimits:
+        """Return the limits of a model.
+
+        Args:
+            model: Name of the model.
+        """
+        megabytes = _limits(self.model_memory_mb).get(model)
+        return ModelLimits(
+            workers=_limits(self.model_workers).get(model),
+            memory_bytes=None if megabytes is None else megabytes * _MEGABYTE,
+        )
 
     @property
     def shortlists(self) -> frozenset[str]:

@@ -10,13 +10,16 @@ import grpc
 from grpc_reflection.v1alpha import reflection
 
 from xuanzang.admin.v1 import admin_pb2_grpc
+from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.entry.identities import Identities
+from xuanzang.server.rpc.entry.listener import Listener
+from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
-from xuanzang.server.rpc.listener import Listener
 from xuanzang.server.rpc.model_service import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.server import LISTENER_OPTIONS, bind_address
 from xuanzang.server.rpc.tls import ReloadedTLS
@@ -34,7 +37,14 @@ class AdminServer:
     """Serves `xuanzang.admin.v1` once the models are loaded."""
 
     def __init__(
-        self, live: LiveModels, promoter: Promoter, *, address: str, tls: ReloadedTLS | None, metrics: Metrics
+        self,
+        live: LiveModels,
+        promoter: Promoter,
+        *,
+        address: str,
+        authenticator: Authenticator,
+        tls: ReloadedTLS | None,
+        metrics: Metrics,
     ) -> None:
         """Bind the address; call it inside a running event loop.
 
@@ -42,13 +52,20 @@ class AdminServer:
             live: Models to change.
             promoter: Changes of which of them is live.
             address: Address such as "127.0.0.1:50052"; port 0 for any free one.
+            authenticator: Judge of who administers.
             tls: Certificate and key; None for plain text.
             metrics: Metrics of the server.
 
         Raises:
             OSError: The address cannot be bound.
         """
-        interceptors = (ReceptionInterceptor(_IDLE_SECONDS), TelemetryInterceptor(metrics), ErrorInterceptor())
+        interceptors = (
+            IdentityInterceptor(Identities(authenticator)),
+            ReceptionInterceptor(_IDLE_SECONDS),
+            TelemetryInterceptor(metrics),
+            ErrorInterceptor(),
+            AccessInterceptor(),
+        )
         options = (*LISTENER_OPTIONS, ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES))
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", Listener(interceptors=interceptors, options=options))

@@ -18,12 +18,15 @@ class CertificateError(OSError):
     """The certificate of the server would be refused by every client."""
 
 
-def check_certificate(certificate: Path, key: Path) -> None:
+def check_certificate(certificate: Path, key: Path) -> float:
     """Check a certificate as its clients will, and log a warning if it expires soon.
 
     Args:
         certificate: PEM file of the certificate chain.
         key: PEM file of the private key.
+
+    Returns:
+        Time at which the certificate expires, Unix seconds.
 
     Raises:
         CertificateError: A file cannot be read, the key belongs to another certificate, or the certificate has expired
@@ -35,9 +38,11 @@ def check_certificate(certificate: Path, key: Path) -> None:
         raise CertificateError(f"certificate {certificate}: {error.verify_message}") from error
     except (OSError, ValueError) as error:
         raise CertificateError(f"certificate {certificate} with key {key}: {error}") from error
-    days = (ssl.cert_time_to_seconds(facts["notAfter"]) - time.time()) / _SECONDS_PER_DAY
+    expiry = ssl.cert_time_to_seconds(facts["notAfter"])
+    days = (expiry - time.time()) / _SECONDS_PER_DAY
     if days < _WARNING_DAYS:
         _LOGGER.warning("the certificate expires soon", extra={"days": round(days, 1), "file": str(certificate)})
+    return expiry
 
 
 def _verified(certificate: Path, key: Path) -> dict[str, Any]:

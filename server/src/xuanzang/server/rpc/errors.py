@@ -12,7 +12,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
+from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError, WrongRoleError
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
@@ -35,12 +35,15 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
         BundleError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.DetectionUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
+        errors.MemoryLimitError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        errors.ModelOverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
         IdleRpcError: grpc.StatusCode.ABORTED,
         UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
+        WrongRoleError: grpc.StatusCode.PERMISSION_DENIED,
         ModelNotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
     }
 )

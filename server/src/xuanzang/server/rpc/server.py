@@ -12,18 +12,18 @@ from grpc_reflection.v1alpha import reflection
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.entry.identities import Identities
+from xuanzang.server.rpc.entry.listener import Listener, Option
+from xuanzang.server.rpc.entry.screen import Screen
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.identities import Identities
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.listener import Listener, Option
 from xuanzang.server.rpc.observation import Observation
-from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.server.rpc.tls import ReloadedTLS
 from xuanzang.server.watched_files import reload_when_changed
@@ -81,7 +81,8 @@ class RpcServer:
             OSError: The address cannot be bound.
         """
         self._gate = RpcGate(limits)
-        self._health = Health()
+        self.health = Health()
+        """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
         telemetry = TelemetryInterceptor(metrics, observation)
         identities = Identities(authenticator)
@@ -103,7 +104,7 @@ class RpcServer:
         self._server = cast("grpc.aio.Server", self._listener)
         service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
-        self._health.add_to(self._server)
+        self.health.add_to(self._server)
         if limits.reflection:
             names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._server)
@@ -112,7 +113,7 @@ class RpcServer:
 
     async def start(self) -> None:
         """Answer health checks; translations are refused with UNAVAILABLE for now."""
-        await self._health.start()
+        await self.health.start()
         await self._server.start()
         self._reloading = asyncio.create_task(reload_when_changed(self._reloaded))
 
@@ -132,7 +133,7 @@ class RpcServer:
             models: Names of the models that are warm.
         """
         self._gate.open()
-        await self._health.open(models)
+        await self.health.open(models)
 
     async def show(self, models: Collection[str]) -> None:
         """Report the health of the models after a change of them.
@@ -140,12 +141,12 @@ class RpcServer:
         Args:
             models: Names of the models that are served now.
         """
-        await self._health.show(models)
+        await self.health.show(models)
 
     async def close(self) -> None:
         """Refuse new RPCs with UNAVAILABLE and report NOT_SERVING; RPCs in progress go on."""
         self._gate.close()
-        await self._health.close()
+        await self.health.close()
 
     async def join(self) -> None:
         """Wait until every admitted RPC is answered."""

@@ -14,7 +14,7 @@ from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInp
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.request_ids import request_id_of
 from xuanzang.server.rpc.usage import Usage

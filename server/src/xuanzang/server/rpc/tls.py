@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import math
 import ssl
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
+from typing_extensions import override
 
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.rpc.certificates import CertificateError, check_certificate
-from xuanzang.server.watched_files import WatchedFiles
+from xuanzang.server.watched_files import ReloadedContent
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -30,7 +34,15 @@ class TLSFiles:
     """Authorities of client certificates; None if clients need no certificate."""
 
 
-class ReloadedTLS:
+class _Content(NamedTuple):
+    """What TLS is configured with, and when it expires."""
+
+    configuration: grpc.ServerCertificateConfiguration
+    expiries: Mapping[str, float]
+    """Unix seconds by kind of certificate."""
+
+
+class ReloadedTLS(ReloadedContent[_Content]):
     """Credentials of a server that follow their files: new connections get the new ones, old connections stay."""
 
     def __init__(self, files: TLSFiles, metrics: AccessMetrics) -> None:
@@ -45,28 +57,27 @@ class ReloadedTLS:
         """
         self._files = files
         self._metrics = metrics
-        self._watched = WatchedFiles(file for file in (files.certificate, files.key, files.client_ca) if file)
+        watched = [file for file in (files.certificate, files.key, files.client_ca) if file]
+        super().__init__(watched, kept="the old certificate stays in use", count=partial(metrics.reloaded, "tls"))
+        content = _read(files)
         # gRPC asks for news in threads of its own; a deque gives each to one of them.
         self._news: deque[grpc.ServerCertificateConfiguration] = deque(maxlen=1)
         self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
-            _configuration(files),
+            content.configuration,
             self._fetch,  # type: ignore[arg-type]  # the stub does not know that None means no change
             require_client_authentication=files.client_ca is not None,
         )
         metrics.watch("tls")
+        metrics.set_expiries(content.expiries)
 
-    async def reload_if_changed(self) -> None:
-        """Read the files again if one has changed; files that do not go together change nothing, and are logged."""
-        if not await asyncio.to_thread(self._watched.have_changed):
-            return
-        try:
-            configuration = await asyncio.to_thread(_configuration, self._files)
-        except CertificateError as error:
-            self._metrics.reloaded("tls", ok=False)
-            _LOGGER.error("the old certificate stays in use", extra={"reason": str(error)})  # noqa: TRY400 - it is enough
-            return
-        self._news.append(configuration)
-        self._metrics.reloaded("tls", ok=True)
+    @override
+    def _read(self) -> _Content:
+        return _read(self._files)
+
+    @override
+    def _take_over(self, content: _Content) -> None:
+        self._news.append(content.configuration)
+        self._metrics.set_expiries(content.expiries)
         _LOGGER.info("certificate reloaded", extra={"file": str(self._files.certificate)})
 
     def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
@@ -77,13 +88,21 @@ class ReloadedTLS:
             return None
 
 
-def _configuration(files: TLSFiles) -> grpc.ServerCertificateConfiguration:
-    check_certificate(files.certificate, files.key)
+def _read(files: TLSFiles) -> _Content:
+    expiries = {"server": check_certificate(files.certificate, files.key)}
     try:
         authorities = files.client_ca.read_bytes() if files.client_ca else None
         if authorities is not None:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cadata=authorities.decode())
+            expiries["client_ca"] = _first_expiry(authorities.decode())
         pair = files.key.read_bytes(), files.certificate.read_bytes()
     except (OSError, ValueError) as error:
         raise CertificateError(f"authorities of clients {files.client_ca}: {error}") from error
-    return grpc.ssl_server_certificate_configuration([pair], root_certificates=authorities)
+    return _Content(grpc.ssl_server_certificate_configuration([pair], root_certificates=authorities), expiries)
+
+
+def _first_expiry(authorities: str) -> float:
+    """Return the time at which the first of some authorities expires, Unix seconds."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(cadata=authorities)
+    facts: list[dict[str, Any]] = context.get_ca_certs()
+    return min((ssl.cert_time_to_seconds(each["notAfter"]) for each in facts), default=math.inf)

@@ -57,7 +57,7 @@ def start(make_engine: Any, golden_sets: Path, add_version: Any) -> Callable[...
         for version in versions or (2,):
             add_version(version)
         promotion = PromotionSettings(**{"promotion": "manual", "golden_sets": golden_sets, **settings})
-        engine: Engine = make_engine(EngineSettings(workers=1), promotion)
+        engine: Engine = make_engine(EngineSettings(workers=1, max_content_characters=1500), promotion)
         await engine.start()
         yield engine
 

@@ -9,7 +9,7 @@ import pytest
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, Request
+from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, PlannedSearch, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -97,7 +97,7 @@ async def test_admission_knows_nothing_of_work_that_nobody_waits_for(queue: Queu
     taken_at = queue.submit(400, in_background=True)
     queue.take()
     # The worker is busy with nothing that counts, so even a deadline that cannot be met is given a chance.
-    queue.scheduler.require_admission("", 10**6 // 2, useful_until=math.inf)
+    queue.scheduler.require_admission(FlowKey(""), 10**6 // 2, useful_until=math.inf)
     queue.scheduler.require_time("", 0.0)
     assert model.metrics.queue_tokens._value.get() == 0
     assert model.metrics.requests_waiting._value.get() == 0

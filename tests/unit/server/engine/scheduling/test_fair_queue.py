@@ -13,22 +13,45 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, PlannedSearch, QueuedSentence, Request
+from xuanzang.server.engine.settings import UNLIMITED
 
 QUANTUM = 256
+
+
+class Open:
+    """A gate that admits everything."""
+
+    def is_open(self, limited: LoadedModel | None) -> bool:
+        return limited is None
+
+    def admits(self, queued: QueuedSentence) -> bool:
+        return queued.cache_bytes == 0
+
+
+class FreeModel(LoadedModel):
+    """A model without bundle, limits and memory."""
+
+    def __init__(self) -> None:
+        self.limits = UNLIMITED
+        self._cache_shape = None
+
+
+OPEN = Open()
 
 
 def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
     """Return greedy sentences of some source lengths, each of twice that cost."""
     options = search_options(beam_size=1, max_target_length=10_000)
-    # A queue asks neither for a model nor for a codec.
+    # A queue asks for no codec.
     renderer = SentenceRenderer(codec=None)  # type: ignore[arg-type]
     searches = [PlannedSearch(Sentence(source_ids=[5] * length, options=options), renderer) for length in lengths]
 
     async def make() -> Request:
-        return Request(CallContext(model=None, caller=caller), searches)  # type: ignore[arg-type]
+        return Request(CallContext(model=FreeModel(), caller=caller), searches)
 
     return asyncio.run(make()).sentences
 
@@ -43,15 +66,15 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
 def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
     taken, sweep = [], Sweep()
     while queue.count:
-        taken += queue.take(sweep, max_sentences=at_once, max_source_tokens=10**9, now=0.0)
+        taken += queue.take(sweep, OPEN, max_sentences=at_once, max_source_tokens=10**9, now=0.0)
     return taken
 
 
 def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
-    queue.take(Sweep(), max_sentences=7, max_source_tokens=10**9, now=0.0)
+    queue.take(Sweep(), OPEN, max_sentences=7, max_source_tokens=10**9, now=0.0)
     queue.add(queued("one", [20]))
-    callers = [taken.request.caller for taken in take_all(queue)]
+    callers = [taken.request.flow.caller for taken in take_all(queue)]
     assert callers.index("one") <= QUANTUM // 40 + 1
     assert len(callers) == 994
 
@@ -83,8 +106,8 @@ def test_shares_of_waiting_callers_differ_by_at_most_two_turns_and_a_sentence(
     served = Counter(dict.fromkeys(waiting, 0))
     longest = 2 * max(max(lengths) for lengths in waiting.values())
     for one in take_all(queue):
-        served[one.request.caller] += one.cost
-        left[one.request.caller] -= 1
+        served[one.request.flow.caller] += one.cost
+        left[one.request.flow.caller] -= 1
         shares = [served[caller] for caller in waiting if left[caller]]
         if len(shares) == len(waiting):
             assert max(shares) - min(shares) <= 2 * QUANTUM + longest
@@ -93,13 +116,13 @@ def test_shares_of_waiting_callers_differ_by_at_most_two_turns_and_a_sentence(
 @pytest.mark.parametrize(("sentences", "source_tokens", "taken"), [(2, 1000, 2), (9, 25, 2), (9, 5, 1), (9, 1000, 4)])
 def test_what_is_taken_keeps_to_both_limits_but_is_never_empty(sentences: int, source_tokens: int, taken: int) -> None:
     queue = fill({"a": [10, 10, 10, 10]})
-    assert len(queue.take(Sweep(), max_sentences=sentences, max_source_tokens=source_tokens, now=0.0)) == taken
+    assert len(queue.take(Sweep(), OPEN, max_sentences=sentences, max_source_tokens=source_tokens, now=0.0)) == taken
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(0, 300))
 def test_a_sweep_goes_to_the_longest_and_back_to_the_shortest(lengths: list[int], start: int) -> None:
     queue, sweep = fill({"a": lengths}), Sweep(length=start)
-    taken = [queue.take(sweep, max_sentences=1, max_source_tokens=1, now=0.0)[0].source_tokens for _ in lengths]
+    taken = [queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=1, now=0.0)[0].source_tokens for _ in lengths]
     ahead = sorted(length for length in lengths if length >= start)
     assert taken == [*ahead, *sorted((length for length in lengths if length < start), reverse=True)]
 
@@ -111,7 +134,7 @@ def test_no_sentence_waits_for_ever_though_newcomers_are_always_nearer(lengths: 
     queue.add(waiting)
     for _ in range(3 * len(lengths)):
         queue.add(queued("a", [500]))
-        [taken] = queue.take(sweep, max_sentences=1, max_source_tokens=1, now=0.0)
+        [taken] = queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=1, now=0.0)
         waiting = [one for one in waiting if one is not taken]
     assert not waiting
 
@@ -121,7 +144,7 @@ def test_sentences_of_equal_length_are_taken_oldest_first_on_the_way_down_too() 
     waiting = queued("a", [5, 5, 5])
     queue.add(waiting)
     sweep = Sweep(length=9, upward=False)
-    assert [queue.take(sweep, max_sentences=1, max_source_tokens=1, now=0.0)[0] for _ in waiting] == waiting
+    assert [queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=1, now=0.0)[0] for _ in waiting] == waiting
 
 
 def test_removed_sentences_are_neither_taken_nor_counted() -> None:
@@ -129,7 +152,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
     first, second, third = queued("a", [1, 2, 3])
     queue.add([first, second, third])
     assert queue.remove([second, second]) == [second]
-    assert (queue.count, queue.cost, queue.backlog("a")) == (2, 8, 8)
+    assert (queue.count, queue.cost, queue.backlog(FlowKey("a"))) == (2, 8, 8)
     assert take_all(queue) == [first, third]
     assert queue.remove([first]) == []
 
@@ -139,7 +162,7 @@ def test_removed_sentences_are_neither_taken_nor_counted() -> None:
 )
 def test_before_a_request_go_its_caller_and_as_much_of_each_other(caller: str, cost: int, before: int) -> None:
     queue = fill({"a": [10], "b": [50], "c": [3]})
-    assert queue.cost_before(caller, cost) == before
+    assert queue.cost_before(FlowKey(caller), cost) == before
 
 
 times = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 20) | st.none()), min_size=1, max_size=20)
@@ -153,7 +176,8 @@ def test_late_sentences_go_first_in_the_order_of_their_times(waiting: list[tuple
         one.goes_first_at = math.inf if time is None else float(time)
     queue.add(sentences)
     taken = [
-        queue.take(sweep, max_sentences=1, max_source_tokens=10**9, now=float(now))[0].goes_first_at for _ in waiting
+        queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=10**9, now=float(now))[0].goes_first_at
+        for _ in waiting
     ]
     late = sorted(one.goes_first_at for one in sentences if one.goes_first_at <= now)
     assert taken[: len(late)] == late

@@ -30,6 +30,7 @@ from xuanzang.server.engine.scheduling.request import (
     SentenceListener,
     SentenceResult,
 )
+from xuanzang.server.engine.scheduling.reservations import BatchKey
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
@@ -68,7 +69,7 @@ class Bench:
         context = CallContext(model=self.model, cutoff=cutoff)
         return Request(context, [PlannedSearch(sentence, SentenceRenderer(codec=self.model.codec))], listener=listener)
 
-    def run(self, arrivals: Sequence[tuple[int, Request]]) -> None:
+    def run(self, arrivals: Sequence[tuple[int, Request]], *, trims: bool = False) -> None:
         """Let each request join at its step, and step until all are done."""
         step = 0
         while step <= max(at for at, _ in arrivals) or len(self.runner):
@@ -76,6 +77,8 @@ class Bench:
             if newcomers:
                 self.runner.admit(newcomers)
             self.runner.step()
+            if trims:
+                self.runner.trim()
             step += 1
 
     def answer(self, source: str, options: dict[str, Any]) -> list[int]:
@@ -116,15 +119,52 @@ arrivals = st.lists(
 )
 
 
+mixed_shapes = st.lists(
+    st.tuples(st.integers(0, 12), st.text("我有一只猫你好今天气", min_size=1, max_size=60), st.integers(1, 16)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
+@given(mixed_shapes, st.booleans())
+def test_batches_hold_no_more_memory_than_their_sentences_reserve(
+    model: LoadedModel, arriving: list[tuple[int, str, int]], trims: bool
+) -> None:
+    async def check() -> None:
+        bench = Bench(model)
+        waiting = [(at, bench.request(source, {"beam_size": beam}).sentences[0]) for at, source, beam in arriving]
+        most: dict[BatchKey, int] = {}
+
+        def check_memory() -> None:
+            # Memory that sentences have left behind is kept, and reused, but does not grow.
+            for key, use in bench.runner.uses.items():
+                most[key] = max(most.get(key, 0), use.needed)
+                assert use.held <= most[key]
+
+        for step in range(200):
+            if newcomers := [queued for at, queued in waiting if at == step]:
+                bench.runner.admit(newcomers)
+                check_memory()
+            bench.runner.step()
+            if trims:
+                bench.runner.trim()
+                most.clear()
+            check_memory()
+        assert not len(bench.runner)
+
+    asyncio.run(check())
+
+
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(arrivals)
+@given(arrivals, st.booleans())
 def test_a_sentence_that_joins_at_any_step_is_translated_as_if_alone(
-    model: LoadedModel, arriving: list[tuple[int, str, dict[str, Any]]]
+    model: LoadedModel, arriving: list[tuple[int, str, dict[str, Any]]], trims: bool
 ) -> None:
     async def check() -> None:
         bench = Bench(model)
         requests = [(at, bench.request(source, options)) for at, source, options in arriving]
-        bench.run(requests)
+        bench.run(requests, trims=trims)
         for (_, source, options), (_, request) in zip(arriving, requests, strict=True):
             [result] = await request.done
             together = result.found

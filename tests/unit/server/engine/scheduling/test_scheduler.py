@@ -12,7 +12,7 @@ import pytest
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, DoneSentence, PlannedSearch, Request
+from xuanzang.server.engine.scheduling.request import CallContext, DoneSentence, FlowKey, PlannedSearch, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -50,7 +50,7 @@ class Queue:
         self.scheduler.record([DoneSentence(queued, queued.cost, in_batch)], seconds=seconds)
 
     def require(self, cost: int, *, deadline: float = math.inf) -> None:
-        self.scheduler.require_admission("", cost, useful_until=deadline)
+        self.scheduler.require_admission(FlowKey(""), cost, useful_until=deadline)
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""

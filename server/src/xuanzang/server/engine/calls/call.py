@@ -120,7 +120,7 @@ class Call:
         if not context.in_background:
             # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
             min_cost = self._min_cost(texts)
-            shared.scheduler.require_admission(context.caller, min_cost, useful_until=context.useful_until)
+            shared.scheduler.require_admission(context.flow, min_cost, useful_until=context.useful_until)
         started = time.monotonic()
         work = partial(prepare, texts, context=context, options=self._options, settings=shared.settings)
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
@@ -167,7 +167,7 @@ class Call:
     async def _alternatives(self, prepared: PreparedTexts) -> list[list[Hypothesis]]:
         """Find the possible openings of each sentence, then continue each."""
         cost = self._options.num_hypotheses * sum(predicted_cost(search.sentence) for search in prepared.searches)
-        self._shared.scheduler.require_admission(self._context.caller, cost, useful_until=self._context.useful_until)
+        self._shared.scheduler.require_admission(self._context.flow, cost, useful_until=self._context.useful_until)
         # An opening that is cut short is none, so the cutoff applies to the second part only.
         context = replace(self._context, cutoff=math.inf)
         begun = await self._decode(Request(context, openings(prepared.searches)))

@@ -7,7 +7,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, InvalidInputError, OverloadedError
+from xuanzang.server.engine.errors import (
+    DeadlineExceededError,
+    DrainingError,
+    InvalidInputError,
+    MemoryLimitError,
+    OverloadedError,
+)
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
 
@@ -49,7 +55,7 @@ def _failure_reason(error: BaseException) -> str:
             return "cancelled"
         case InvalidInputError():
             return "invalid"
-        case OverloadedError():
+        case OverloadedError() | MemoryLimitError():
             return "overloaded"
         case DrainingError():
             return "draining"

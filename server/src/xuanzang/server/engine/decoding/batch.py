@@ -97,6 +97,8 @@ class Batch:
         Args:
             sentences: Sentences of the batch's shape.
         """
+        # What has left needs no more memory, so that `bytes_needed` of those who are here bounds what is held.
+        self._cache.leave(self._gaps())
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
         for group in _groups(ordered):
             ids, lengths = _pad([s.source_ids for s in group], self._sessions.special_ids.source_pad_id)
@@ -126,6 +128,14 @@ class Batch:
         done = search.advance(self._candidates, self._attention)
         return [(self._leave(index), hypotheses) for index, hypotheses in done]
 
+    def trim(self) -> None:
+        """Give back the memory for keys and values that the sentences do not need."""
+        self._close_gaps()
+        self._cache.trim()
+        # The old ones keep the memory that was bound last.
+        self._encoder, self._decoder = self._sessions.new_bindings()
+        self._bound = (None,) * 6
+
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""
         self._sentences = [None if sentence in sentences else sentence for sentence in self._sentences]
@@ -138,9 +148,13 @@ class Batch:
         """Return the tokens at the beginning of the best hypothesis that will not change any more."""
         return self._search.committed(self._sentences.index(sentence))
 
+    def _gaps(self) -> Ints:
+        """Return the batch indices that sentences have left and none has taken yet."""
+        return np.array([index for index, sentence in enumerate(self._sentences) if sentence is None], dtype=np.int64)
+
     def _free_indices(self, count: int) -> Ints:
         """Return batch indices for new sentences: those that others have left, then new ones."""
-        free = [index for index, sentence in enumerate(self._sentences) if sentence is None][:count]
+        free = self._gaps()[:count].tolist()
         size = len(self._sentences)
         self._sentences += [None] * (count - len(free))
         return np.array([*free, *range(size, len(self._sentences))], dtype=np.int64)

@@ -23,9 +23,15 @@ class Decoder:
         return sum(len(batch) for batch in self._batches.values())
 
     @property
-    def cache_bytes(self) -> int:
-        """Bytes of keys and values of all sentences."""
-        return sum(batch.cache_bytes for batch in self._batches.values())
+    def held_bytes(self) -> dict[BatchShape, int]:
+        """Bytes of keys and values of each batch, empty ones included."""
+        return {shape: batch.cache_bytes for shape, batch in self._batches.items()}
+
+    def trim(self) -> None:
+        """Give back the memory for keys and values that the sentences do not need."""
+        self._batches = {shape: batch for shape, batch in self._batches.items() if len(batch)}
+        for batch in self._batches.values():
+            batch.trim()
 
     def admit(self, sentences: Sequence[Sentence]) -> None:
         """Encode sentences and begin their search beside those in the batches.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,9 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.metrics import Metrics
@@ -59,6 +61,10 @@ class LoadedModel:
         self._require_source_ids()
         self.repetition_retry_ngram_size = bundle.manifest.generation_defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""
+        self.limits = UNLIMITED
+        """Limits of its own, set by `open`."""
+        self._weights_bytes = (directory / bundle.manifest.weights).stat().st_size
+        self._cache_shape: CacheShape | None = None
         self._sessions: Sessions | None = None
         self._load_seconds = time.monotonic() - started
 
@@ -77,13 +83,15 @@ class LoadedModel:
         """Open the graphs, which all workers share.
 
         Args:
-            settings: Provider, threads, kernels and shortlists.
+            settings: Provider, threads, kernels, shortlists and limits.
 
         Raises:
-            BundleError: A graph cannot be opened or does not fit the manifest.
+            BundleError: The weights are larger than the model may be, or a graph cannot be opened or does not fit the
+                manifest.
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         started = time.monotonic()
+        self._limit(settings)
         in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
         self._sessions = Sessions(
             self.bundle,
@@ -92,7 +100,41 @@ class LoadedModel:
             shortlist=self.name in settings.shortlists or in_all_with_shortlist,
             kernels=settings.kernels,
         )
+        self._cache_shape = self._sessions.cache_shape
         self.metrics.model_load_duration_seconds.set(self._load_seconds + time.monotonic() - started)
+
+    def _limit(self, settings: EngineSettings) -> None:
+        """Take over the limits of the model; refuse weights that leave no memory for keys and values."""
+        self.limits = settings.limits_of(self.name)
+        memory = self.limits.memory_bytes
+        if memory is not None and self._weights_bytes >= memory:
+            reason = f"the weights have {self._weights_bytes} bytes, and --model-memory-mb allows {memory} in all"
+            raise BundleError(self.bundle.directory, [reason])
+        self.metrics.model_workers_limit.set(self.limits.workers or math.inf)
+        self.metrics.model_cache_limit_bytes.set(math.inf if memory is None else memory - self._weights_bytes)
+
+    @property
+    def max_cache_bytes(self) -> int | None:
+        """Bytes that the keys and values of the model may take; None for no limit of its own."""
+        memory = self.limits.memory_bytes
+        return None if memory is None else memory - self._weights_bytes
+
+    def cache_bytes_of(self, sentence: Sentence) -> int:
+        """Return the memory for keys and values that a sentence takes at most, with its share of spare pages.
+
+        Args:
+            sentence: Sentence for the decoder.
+
+        Returns:
+            Bytes; 0 before the graphs are open.
+        """
+        if self._cache_shape is None:
+            return 0
+        return self._cache_shape.bytes_needed(
+            sentence.options.decoding.beam_size,
+            source_tokens=len(sentence.source_ids),
+            target_tokens=sentence.options.max_target_length,
+        )
 
     def close(self) -> None:
         """Close the graphs, which no decoder may use any more.

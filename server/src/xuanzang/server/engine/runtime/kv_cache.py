@@ -12,6 +12,7 @@ Source: PagedAttention, Kwon et al. 2023, arXiv:2309.06180.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -44,6 +45,25 @@ class CacheShape:
     dtype: npt.DTypeLike
     device: str
     """"cpu" or "cuda"."""
+
+    def bytes_needed(self, beam_size: int, *, source_tokens: int, target_tokens: int) -> int:
+        """Return the memory that a sentence adds to the pools of its batch at most.
+
+        In the worst case no two hypotheses share a slot. Among sentences that are encoded together a fifth of the
+        positions may be padding (`decoding/batch.py`), and `PageTable` makes one spare page for four.
+
+        Args:
+            beam_size: Hypotheses of the sentence.
+            source_tokens: Source ids, end token counted.
+            target_tokens: Maximum target tokens, end token counted.
+
+        Returns:
+            Bytes; sums of them bound the sums of what sentences take, not what each takes.
+        """
+        slots, page = self.page.slots, math.prod(self.page) * np.dtype(self.dtype).itemsize
+        past = -(-beam_size * target_tokens // slots) * len(self.past_names)
+        cross = (-(-source_tokens * 5 // (4 * slots)) + 1) * len(self.cross_names)
+        return -(-(past + cross) * page * 5 // 4)
 
 
 class KeyValueCache:
@@ -112,6 +132,23 @@ class KeyValueCache:
         past = {f"past_{name}": tensor for name, tensor in self._cross.tensors.items()}
         present = {f"present_{name}": tensor for name, tensor in self._cross.tensors.items()}
         return GraphTensors({**own, **past}, present)
+
+    def leave(self, indices: Ints) -> None:
+        """Free the pages of sentences that have left, before others join and `select` closes the gaps.
+
+        Args:
+            indices: Batch indices.
+        """
+        for pages in (self._pages, self._source_pages):
+            pages.release(indices)
+
+    def trim(self) -> None:
+        """Give back the memory that the sentences do not need; call it after `select` only."""
+        for pages, pool in ((self._pages, self._past), (self._source_pages, self._cross)):
+            moves = pages.compact()
+            pool.resize(pages.count, moves)
+            pool.trim()
+        self._expose()
 
     def select(self, order: Ints) -> None:
         """Keep only some sentences, in the order given.

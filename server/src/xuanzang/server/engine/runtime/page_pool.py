@@ -75,6 +75,11 @@ class PagePool:
         self.count = count
         self._hold(held)
 
+    def trim(self) -> None:
+        """Give back the memory beyond the pages."""
+        if any(len(array) > self.count for array in self._arrays.values()):
+            self._hold({name: array[: self.count].copy() for name, array in self._arrays.items()})
+
     def _grown(self, array: Array, count: int) -> Array:
         grown = np.zeros((count, *array.shape[1:]), dtype=array.dtype)
         grown[: self.count] = array[: self.count]

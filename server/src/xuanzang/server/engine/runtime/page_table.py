@@ -53,6 +53,14 @@ class PageTable:
             indices: Batch indices, of sentences that have left or the next ones.
         """
         self.table = extended(self.table, int(indices.max()) + 1 - len(self.table), value=-1)
+        self.release(indices)
+
+    def release(self, indices: Ints) -> None:
+        """Free the pages of sentences that have left.
+
+        Args:
+            indices: Batch indices.
+        """
         left = self.table[indices]
         self.table[indices] = -1
         left = left[left >= 0]
@@ -74,6 +82,16 @@ class PageTable:
         self._index()
         used = self.count - len(self._free)
         return self._give_back(used) if len(self._free) > max(used, self._max_free) else []
+
+    def compact(self) -> list[tuple[int, int]]:
+        """Give back all free pages but the spare ones, after `select`.
+
+        Returns:
+            Pages whose content has to move, each with its destination.
+        """
+        self._index()
+        used = self.count - len(self._free)
+        return self._give_back(used) if self.count > used + used // _PAGES_PER_SPARE else []
 
     def widen(self, width: int) -> None:
         """Make room for a number of logical pages of each sentence, unless there is already."""

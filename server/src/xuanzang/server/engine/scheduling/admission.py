@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
 from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSizes, Throughput
+from xuanzang.server.engine.scheduling.request import FlowKey
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
@@ -24,12 +25,13 @@ class Admission:
         """
         self._queue = queue
         self._max_tokens = max_tokens
+        self._workers = workers
         self.throughput = Throughput(workers=workers)
         self.decoding_time = DecodingTime()
         self.calibration = Calibration()
         self.request_sizes = RequestSizes()
 
-    def require_room(self, caller: str, cost: int) -> None:
+    def require_room(self, flow: FlowKey, cost: int) -> None:
         """Refuse a request that the queue has no room for.
 
         No caller may have more waiting than is then still free for others (the dynamic thresholds of Choudhury and
@@ -37,28 +39,48 @@ class Admission:
         refuses nothing; a request that is too large for any queue is bad input and not overload.
 
         Args:
-            caller: Identity of the caller.
+            flow: Flow of the request.
             cost: Predicted tokens; 0 is never refused.
 
         Raises:
             OverloadedError: There is no room now.
         """
-        own, total = self._queue.backlog(caller) + cost, self._queue.cost + cost
+        own, total = self._queue.backlog(flow) + cost, self._queue.cost + cost
+        self._require_limited_room(flow, cost)
         excess = own + total - self._max_tokens
         if cost and self._queue.count and excess > 0:
             wait = self.throughput.seconds_for(excess)
             raise OverloadedError(
                 f"the queue is full: {self._queue.cost} of at most {self._max_tokens} tokens wait, "
-                f"{self._queue.backlog(caller)} of them from this caller, and the request is predicted to need {cost}; "
+                f"{self._queue.backlog(flow)} of them from this caller, and the request is predicted to need {cost}; "
                 "a caller may have as many waiting as it leaves free",
                 retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
             )
 
-    def require_time(self, caller: str, cost: int, *, longest: int, seconds: float) -> None:
+    def _require_limited_room(self, flow: FlowKey, cost: int) -> None:
+        """Keep half of the queue free of sentences that wait for a model with limits of its own."""
+        model = flow.limited
+        waiting = self._queue.cost_for(model) if model else 0
+        excess = waiting + cost - self._max_tokens // 2
+        if model and cost and waiting and excess > 0:
+            wait = self.throughput.seconds_for(excess)
+            raise ModelOverloadedError(
+                f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
+                f"already, of at most {self._max_tokens // 2}",
+                retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
+            )
+
+    def _seconds_for(self, flow: FlowKey, tokens: int) -> float | None:
+        """Estimate the time for tokens of a flow, which not all workers may decode."""
+        seconds = self.throughput.seconds_for(tokens)
+        workers = (flow.limited and flow.limited.limits.workers) or self._workers
+        return None if seconds is None else seconds * max(1.0, self._workers / workers)
+
+    def require_time(self, flow: FlowKey, cost: int, *, longest: int, seconds: float) -> None:
         """Refuse a request that would not be done in time.
 
         Args:
-            caller: Identity of the caller.
+            flow: Flow of the request.
             cost: Predicted tokens of the request.
             longest: Predicted target tokens of its longest sentence.
             seconds: Time until the result is of no use; infinite for no limit.
@@ -66,19 +88,20 @@ class Admission:
         Raises:
             OverloadedError: It would not be done in time.
         """
-        estimate = self.seconds_until_done(caller, cost, longest=longest)
+        estimate = self.seconds_until_done(flow, cost, longest=longest)
         if estimate is not None and self.calibration.safe(estimate) > seconds:
-            raise OverloadedError(
+            kind = ModelOverloadedError if flow.limited else OverloadedError
+            raise kind(
                 f"the deadline is in {seconds:.2f} s, and the request would be done in about "
-                f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(caller, cost)} tokens come first",
+                f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(flow, cost)} tokens come first",
                 retry_after_seconds=max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS),
             )
 
-    def seconds_until_done(self, caller: str, cost: int, *, longest: int) -> float | None:
+    def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int) -> float | None:
         """Estimate when a request would be done if it were submitted now.
 
         Args:
-            caller: Identity of the caller.
+            flow: Flow of the request.
             cost: Predicted tokens of the request.
             longest: Predicted target tokens of its longest sentence.
 
@@ -87,7 +110,7 @@ class Admission:
         """
         in_batch = self.decoding_time.seconds_for(longest)
         if not self._queue.count:
-            seconds = self.throughput.seconds_for(cost)
+            seconds = self._seconds_for(flow, cost)
             return None if seconds is None else max(seconds, in_batch)
-        seconds = self.throughput.seconds_for(self._queue.cost_before(caller, cost) + cost)
+        seconds = self._seconds_for(flow, self._queue.cost_before(flow, cost) + cost)
         return None if seconds is None else seconds + in_batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
+from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Gate, Sweep
 from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
 
 # Share of a batch that it may have: each sentence makes the steps of the others a little longer.
@@ -52,12 +52,15 @@ class Background:
         self._requests.discard(request)
         self._queue.remove(request.sentences)
 
-    def take(self, worker: int, sweep: Sweep, *, max_source_tokens: int, now: float) -> list[QueuedSentence]:
+    def take(
+        self, worker: int, sweep: Sweep, gate: Gate, *, max_source_tokens: int, now: float
+    ) -> list[QueuedSentence]:
         """Remove sentences for a worker that has none of callers.
 
         Args:
             worker: Number of the worker.
             sweep: Its sweep, which moves on.
+            gate: Gate that knows what there is memory for.
             max_source_tokens: Maximum source tokens of all, unless the first has more.
             now: Time on the clock of `time.monotonic`.
 
@@ -65,7 +68,7 @@ class Background:
             As many as there is room for.
         """
         room = max(0, self.room(worker))
-        taken = self._queue.take(sweep, max_sentences=room, max_source_tokens=max_source_tokens, now=now)
+        taken = self._queue.take(sweep, gate, max_sentences=room, max_source_tokens=max_source_tokens, now=now)
         self._running[worker] += len(taken)
         for queued in taken:
             queued.request.started = True

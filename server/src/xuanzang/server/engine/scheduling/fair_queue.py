@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
+from typing import Protocol
 
-from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.request import FlowKey, QueuedSentence
 
 # Share of a caller per round, in predicted tokens: a few sentences of usual length at a usual beam size.
 _QUANTUM = 256
@@ -17,6 +19,16 @@ _QUANTUM = 256
 _PATIENCE = 2
 # Ranks of sentences, the first first.
 _LATE, _DUE, _AHEAD, _BEHIND = range(4)
+
+
+class Gate(Protocol):
+    """Which sentences may be taken now."""
+
+    def is_open(self, limited: LoadedModel | None) -> bool:
+        """Whether sentences may be tried of a model with limits of its own, or of all others."""
+
+    def admits(self, queued: QueuedSentence) -> bool:
+        """Whether a sentence is taken; otherwise the gate closes for it and those that wait for the same."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,7 +51,7 @@ class Sweep:
 
 
 class _Flow:
-    """The waiting sentences of one caller."""
+    """The waiting sentences of one caller, for one model with limits of its own or for all others."""
 
     def __init__(self) -> None:
         # Oldest first, each with its number, and the number of taken sentences at which it is due.
@@ -95,8 +107,8 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        # By caller; those without waiting sentences have no entry.
-        self._flows: dict[str, _Flow] = {}
+        # Those without waiting sentences have no entry.
+        self._flows: dict[FlowKey, _Flow] = {}
         self._numbers = count()
         self._taken = 0
         self.count = 0
@@ -104,21 +116,25 @@ class FairQueue:
         self.cost = 0
         """Predicted tokens."""
 
-    def backlog(self, caller: str) -> int:
-        """Return the predicted tokens of a caller's waiting sentences."""
-        flow = self._flows.get(caller)
+    def backlog(self, key: FlowKey) -> int:
+        """Return the predicted tokens of the waiting sentences of a flow."""
+        flow = self._flows.get(key)
         return flow.cost if flow else 0
 
-    def cost_before(self, caller: str, cost: int) -> int:
-        """Return the predicted tokens that go before the last of a request that a caller would add now.
+    def cost_for(self, limited: LoadedModel) -> int:
+        """Return the predicted tokens that wait for a model with limits of its own."""
+        return sum(flow.cost for key, flow in self._flows.items() if key.limited is limited)
+
+    def cost_before(self, key: FlowKey, cost: int) -> int:
+        """Return the predicted tokens that go before the last of a request that would be added now.
 
         Args:
-            caller: Identity of the caller.
+            key: Flow of the request.
             cost: Predicted tokens of the request.
         """
-        own = self.backlog(caller)
-        # While the caller's own are taken, every other caller gets as many, if it has them.
-        return own + sum(min(flow.cost, own + cost) for name, flow in self._flows.items() if name != caller)
+        own = self.backlog(key)
+        # While its own are taken, every other flow gets as many, if it has them.
+        return own + sum(min(flow.cost, own + cost) for other, flow in self._flows.items() if other != key)
 
     def add(self, sentences: Iterable[QueuedSentence]) -> None:
         """Add sentences."""
@@ -127,7 +143,7 @@ class FairQueue:
         self.cost += sum(queued.cost for queued in added)
         due = self._taken + _PATIENCE * self.count
         for queued in added:
-            self._flows.setdefault(queued.request.caller, _Flow()).add(queued, next(self._numbers), due)
+            self._flows.setdefault(queued.request.flow, _Flow()).add(queued, next(self._numbers), due)
 
     def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
         """Remove sentences out of turn.
@@ -140,31 +156,36 @@ class FairQueue:
         """
         removed = []
         for queued in sentences:
-            flow = self._flows.get(queued.request.caller)
+            flow = self._flows.get(queued.request.flow)
             if flow and queued in flow.sentences:
                 self._remove(flow, queued)
                 removed.append(queued)
         return removed
 
-    def take(self, sweep: Sweep, *, max_sentences: int, max_source_tokens: int, now: float) -> list[QueuedSentence]:
+    def take(
+        self, sweep: Sweep, gate: Gate, *, max_sentences: int, max_source_tokens: int, now: float
+    ) -> list[QueuedSentence]:
         """Remove the sentences whose turn it is.
 
         Args:
             sweep: Sweep of the worker; it moves on.
+            gate: Limits on what the worker may take.
             max_sentences: Maximum number of sentences.
             max_source_tokens: Maximum source tokens of all, unless the first has more.
             now: Time on the clock of `time.monotonic`.
 
         Returns:
-            At least one sentence, if there is any.
+            At least one sentence, if there is any that the gate admits.
         """
         taken: list[QueuedSentence] = []
         tokens = 0
-        while self._flows and len(taken) < max_sentences:
-            flow, queued = self._next(sweep, now)
-            tokens += queued.source_tokens
-            if taken and tokens > max_source_tokens:
+        while len(taken) < max_sentences and (flows := self._open_flows(gate)):
+            flow, queued = self._next(flows, sweep, now)
+            if taken and tokens + queued.source_tokens > max_source_tokens:
                 break
+            if not gate.admits(queued):
+                continue
+            tokens += queued.source_tokens
             flow.deficit -= queued.cost
             sweep.move(queued.source_tokens)
             self._taken += 1
@@ -172,15 +193,19 @@ class FairQueue:
             taken.append(queued)
         return taken
 
-    def _next(self, sweep: Sweep, now: float) -> tuple[_Flow, QueuedSentence]:
+    def _open_flows(self, gate: Gate) -> list[_Flow]:
+        is_open = {limited: gate.is_open(limited) for limited in {key.limited for key in self._flows}}
+        return [flow for key, flow in self._flows.items() if is_open[key.limited]]
+
+    def _next(self, flows: Sequence[_Flow], sweep: Sweep, now: float) -> tuple[_Flow, QueuedSentence]:
         """Return the first of the sentences that their callers' shares suffice for."""
         while True:
-            first = ((flow, *flow.next(sweep, self._taken, now)) for flow in self._flows.values())
+            first = ((flow, *flow.next(sweep, self._taken, now)) for flow in flows)
             affordable = [(rank, flow, queued) for flow, rank, queued in first if queued.cost <= flow.deficit]
             if affordable:
                 _, flow, queued = min(affordable, key=itemgetter(0))
                 return flow, queued
-            for flow in self._flows.values():
+            for flow in flows:
                 flow.deficit += _QUANTUM
 
     def _remove(self, flow: _Flow, queued: QueuedSentence) -> None:
@@ -188,4 +213,4 @@ class FairQueue:
         self.count -= 1
         self.cost -= queued.cost
         if not flow.sentences:
-            del self._flows[queued.request.caller]
+            del self._flows[queued.request.flow]

@@ -11,6 +11,7 @@ from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.repetition import retry_of
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason
 
@@ -61,6 +62,8 @@ class ModelRunner:
         self._counted_cache_bytes = 0
         # Most never have any, and these are asked at each step.
         self._had_background = False
+        self.uses: dict[BatchKey, BatchUse] = {}
+        """Sentences and memory of each batch; replaced when sentences have joined or left."""
 
     def __len__(self) -> int:
         """Return the number of running sentences."""
@@ -129,6 +132,11 @@ class ModelRunner:
             self._decoder = self._model.new_decoder()
             self._count_cache()
             self._decoder.shrink()
+
+    def trim(self) -> None:
+        """Give back the memory for keys and values that the running sentences do not need."""
+        self._decoder.trim()
+        self._count_cache()
 
     def close(self) -> None:
         """Count the memory as free that goes with the runner; no sentence may be running."""
@@ -228,6 +236,8 @@ class ModelRunner:
         self._metrics.rows_retired[reason].inc()
 
     def _count_cache(self) -> None:
-        held = self._decoder.cache_bytes
+        held_bytes = self._decoder.held_bytes
+        self.uses = uses_of(self._model, (running.queued for running in self._running.values()), held_bytes)
+        held = sum(held_bytes.values())
         self._metrics.cache_bytes.inc(held - self._counted_cache_bytes)
         self._counted_cache_bytes = held

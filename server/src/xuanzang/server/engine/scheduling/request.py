@@ -11,12 +11,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeVarTuple
 
+from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 
@@ -26,6 +28,14 @@ _LOGGER = logging.getLogger(__name__)
 
 AbandonReason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
+
+
+class FlowKey(NamedTuple):
+    """Whose sentences wait in one line: a caller's, with one line more for each model that has limits of its own."""
+
+    caller: str
+    limited: LoadedModel | None = None
+    """Model with limits of its own; None for all others together."""
 
 
 class PlannedSearch(NamedTuple):
@@ -66,6 +76,10 @@ class QueuedSentence:
     """Predicted tokens."""
     target_tokens: int
     """Predicted target tokens."""
+    cache_bytes: int
+    """Memory for keys and values that it takes at most."""
+    shape: BatchShape
+    """Shape of the batches that it may join."""
     queued_at: float = field(default_factory=time.monotonic)
     goes_first_at: float = math.inf
     """Time from which it goes before others of its caller, so that its deadline can be met; constant while it waits."""
@@ -139,6 +153,11 @@ class CallContext:
         return min(self.deadline, self.cutoff)
 
     @property
+    def flow(self) -> FlowKey:
+        """Line in which the sentences wait."""
+        return FlowKey(self.caller, None if self.model.limits == UNLIMITED else self.model)
+
+    @property
     def codec(self) -> TextCodec:
         """Codec into the target language."""
         return self.model.codec_into(self.target_language)
@@ -170,9 +189,12 @@ class Request:
                 renderer=search.renderer,
                 cost=predicted_cost(search.sentence),
                 target_tokens=predicted_target_tokens(search.sentence),
+                cache_bytes=context.model.cache_bytes_of(search.sentence),
+                shape=BatchShape.of(search.sentence.options.decoding),
             )
             for position, search in enumerate(searches)
         ]
+        self.flow = context.flow
         self.cost = sum(queued.cost for queued in self.sentences)
         self.longest = max(queued.target_tokens for queued in self.sentences)
         """Predicted target tokens of the longest sentence."""
@@ -191,11 +213,6 @@ class Request:
     def model(self) -> LoadedModel:
         """Model that translates."""
         return self.context.model
-
-    @property
-    def caller(self) -> str:
-        """Identity of the caller."""
-        return self.context.caller
 
     @property
     def in_background(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
+from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.background import Background, busy
@@ -15,9 +16,11 @@ from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     DoneSentence,
+    FlowKey,
     QueuedSentence,
     Request,
 )
+from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
 
 # Share of a batch that is free before the next sentences join a worker that is never idle.
@@ -26,6 +29,8 @@ _GROUP_SHARE = 0.25
 _PATIENT_SHARE = 0.7
 # A sentence is given up if even this share of its estimated time in a batch is more than is left.
 _HOPELESS_SHARE = 0.5
+# Part of the memory of the process that keys and values may take, unless a setting says it.
+_MEMORY_SHARE = 2
 
 
 class Scheduler:
@@ -50,16 +55,28 @@ class Scheduler:
         # Half of the workers begin with the shortest sentences, half with the longest.
         self._sweeps = [Sweep(upward=worker % 2 == 0) for worker in range(workers)]
         self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
+        self._reservations = Reservations(workers=workers, max_cache_bytes=_max_cache_bytes(settings))
         # Sentences in the batches of each worker; each number is changed by its worker only.
         self._running = [0] * workers
         self._woken: set[int] = set()
+        self._trimming: set[int] = set()
         self._stopped = False
 
-    def require_admission(self, caller: str, cost: int, *, useful_until: float) -> None:
+    @property
+    def max_cache_bytes(self) -> int:
+        """Maximum bytes for the keys and values of all sentences in batches."""
+        return self._reservations.max_cache_bytes
+
+    def estimated_wait(self) -> float:
+        """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
+        with self._changed:
+            return self._admission.throughput.seconds_for(self._queue.cost) or 0.0
+
+    def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float) -> None:
         """Refuse early what could not be submitted.
 
         Args:
-            caller: Identity of the caller.
+            flow: Flow of the request.
             cost: Predicted tokens of the request, or fewer.
             useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
 
@@ -67,7 +84,7 @@ class Scheduler:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._require(caller, cost, longest=0, useful_until=useful_until)
+            self._require(flow, cost, longest=0, useful_until=useful_until)
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
@@ -81,7 +98,7 @@ class Scheduler:
         """
         with self._changed:
             cost = self._admission.request_sizes.smallest
-            self._require(caller, cost, longest=0, useful_until=time.monotonic() + seconds)
+            self._require(FlowKey(caller), cost, longest=0, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -92,12 +109,14 @@ class Scheduler:
 
         Raises:
             OverloadedError: They do not fit, or would not be done before the deadline.
+            MemoryLimitError: A sentence needs more memory than it may ever have.
             DrainingError: The scheduler has been stopped.
             DeadlineExceededError: The deadline has passed.
         """
         with self._changed:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
+            self._reservations.require_possible(request.sentences)
             if request.in_background:
                 self._submit_in_background(request)
                 return
@@ -107,12 +126,11 @@ class Scheduler:
                 if request.context.useful_until <= time.monotonic():
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
                 useful_until = request.context.useful_until
-                self._require(request.caller, request.cost, longest=request.longest, useful_until=useful_until)
+                self._require(request.flow, request.cost, longest=request.longest, useful_until=useful_until)
             self._set_urgency(request)
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
             request.model.metrics.queue_tokens.inc(request.cost)
-            self._publish_wait(request.model)
             if self._is_crowded():
                 self._background.give_up()
             self._changed.notify_all()
@@ -123,16 +141,16 @@ class Scheduler:
         self._background.add(request)
         self._changed.notify_all()
 
-    def _require(self, caller: str, cost: int, *, longest: int, useful_until: float) -> None:
-        self._admission.require_room(caller, cost)
+    def _require(self, flow: FlowKey, cost: int, *, longest: int, useful_until: float) -> None:
+        self._admission.require_room(flow, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if cost and not self._is_idle():
             seconds = useful_until - time.monotonic()
-            self._admission.require_time(caller, cost, longest=longest, seconds=seconds)
+            self._admission.require_time(flow, cost, longest=longest, seconds=seconds)
 
     def _estimate(self, request: Request) -> None:
         """Estimate when a request will be done, unless its caller allows less than is safe."""
-        estimate = self._admission.seconds_until_done(request.caller, request.cost, longest=request.longest)
+        estimate = self._admission.seconds_until_done(request.flow, request.cost, longest=request.longest)
         seconds = request.context.useful_until - time.monotonic()
         if estimate is not None and self._admission.calibration.safe(estimate) <= seconds:
             request.estimate = estimate
@@ -167,6 +185,8 @@ class Scheduler:
                 self._background.remove(request)
                 return
             self._forget(self._queue.remove(request.sentences))
+            # Others may have waited behind them for memory.
+            self._changed.notify_all()
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).dec()
             if request.estimate is not None and abandoned in (None, "deadline"):
@@ -201,6 +221,10 @@ class Scheduler:
                     self._running[worker] += len(taken)
                     self._start(taken)
                     return taken
+                # What waits is for other workers, or for memory: look again when anything has changed.
+                waits = self._queue.count or self._has_background(worker)
+                if waits and worker not in self._woken and not self._changed.wait(idle_seconds):
+                    return []
 
     def _has_news(self, worker: int) -> bool:
         has_work = self._queue.count > 0 or self._has_background(worker)
@@ -219,17 +243,45 @@ class Scheduler:
     def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
         """Take sentences, and give up the requests of those that cannot be done in time any more."""
         now = time.monotonic()
+        gate = Gate(self._reservations, worker)
         taken = self._queue.take(
             self._sweeps[worker],
+            gate,
             max_sentences=max(0, self._room(worker)),
             max_source_tokens=self._settings.max_join_source_tokens,
             now=now,
         )
         self._forget(taken)
+        if gate.lacking:
+            self._ask_for_memory(gate.lacking)
         for queued in taken:
             if not queued.request.abandoned and self._is_hopeless(queued, now):
                 self._give_up(queued.request)
-        return [queued for queued in taken if not queued.request.abandoned]
+        hopeful = [queued for queued in taken if not queued.request.abandoned]
+        for queued in taken:
+            if queued.request.abandoned:
+                self._reservations.release(worker, queued)
+        return hopeful
+
+    def _ask_for_memory(self, queued: QueuedSentence) -> None:
+        """Let workers give back memory that they keep for sentences to come, if that makes room for one that waits."""
+        trimmable = self._reservations.trimmable(queued)
+        if trimmable - self._trimming:
+            self._trimming |= trimmable
+            self._woken |= trimmable
+            self._changed.notify_all()
+
+    def must_trim(self, worker: int) -> bool:
+        """Whether a worker must give back the memory that its sentences do not need; asked once for each time.
+
+        Args:
+            worker: Number of the worker, from 0.
+        """
+        if worker not in self._trimming:
+            return False
+        with self._changed:
+            self._trimming.discard(worker)
+            return True
 
     def _has_background(self, worker: int) -> bool:
         """Whether a worker has nothing to do for callers, and something that nobody waits for."""
@@ -240,8 +292,8 @@ class Scheduler:
         if not self._has_background(worker):
             return []
         max_tokens = self._settings.max_join_source_tokens
-        sweep = self._sweeps[worker]
-        return self._background.take(worker, sweep, max_source_tokens=max_tokens, now=time.monotonic())
+        sweep, gate = self._sweeps[worker], Gate(self._reservations, worker)
+        return self._background.take(worker, sweep, gate, max_source_tokens=max_tokens, now=time.monotonic())
 
     def _is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
         context = queued.request.context
@@ -269,16 +321,24 @@ class Scheduler:
         crowded = running + waiting > limit * len(self._running)
         return 0 if crowded and room < limit * _GROUP_SHARE and self._running[worker] else room
 
-    def report(self, worker: int, *, running: int, in_background: int = 0) -> None:
-        """Take the number of sentences that a worker decodes.
+    def report(
+        self, worker: int, *, running: int, in_background: int = 0, uses: Mapping[BatchKey, BatchUse] = NO_USES
+    ) -> None:
+        """Take what a worker decodes.
 
         Args:
             worker: Number of the worker, which reports itself.
             running: Number of sentences.
             in_background: Number of them that nobody waits for.
+            uses: Its batches, empty ones that hold memory included.
         """
         self._running[worker] = running
         self._background.report(worker, in_background)
+        # Changed by this worker only.
+        if self._reservations.differ(worker, uses):
+            with self._changed:
+                self._reservations.report(worker, uses)
+                self._changed.notify_all()
 
     def record(self, done: Sequence[DoneSentence], *, seconds: float) -> None:
         """Measure the work that a worker has done.
@@ -306,7 +366,6 @@ class Scheduler:
             costs[queued.request.model] = costs.get(queued.request.model, 0) + queued.cost
         for model, cost in costs.items():
             model.metrics.queue_tokens.dec(cost)
-            self._publish_wait(model)
 
     def _start(self, sentences: Iterable[QueuedSentence]) -> None:
         now = time.monotonic()
@@ -320,6 +379,6 @@ class Scheduler:
                 metrics.requests_waiting.dec()
                 metrics.requests_running.inc()
 
-    def _publish_wait(self, model: LoadedModel) -> None:
-        wait = self._admission.throughput.seconds_for(self._queue.cost)
-        model.metrics.estimated_queue_wait_seconds.set(wait or 0.0)
+
+def _max_cache_bytes(settings: EngineSettings) -> int:
+    return settings.max_cache_bytes or memory_limit() // _MEMORY_SHARE

@@ -81,13 +81,14 @@ class Worker:
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
         while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
-            dropped = self._drop_models()
+            tidied = self._drop_models() | self._trim()
             if newcomers or any(self._runners.values()):
                 self._serve(newcomers)
                 idle_seconds = _IDLE_SECONDS
-            elif not dropped:
+            elif not tidied:
                 self._release()
                 idle_seconds = None
+            self._report()
 
     def _drop_models(self) -> bool:
         """Let go models that no call uses any more; return whether there were any."""
@@ -105,6 +106,24 @@ class Worker:
         for future in dropped:
             future.set_result(None)
         return bool(dropped)
+
+    def _trim(self) -> bool:
+        """Give back memory if others wait for it; return whether they do."""
+        if not self._scheduler.must_trim(self._number):
+            return False
+        for runner in self._runners.values():
+            try:
+                runner.trim()
+            except Exception as error:  # noqa: BLE001 - as in _advance
+                runner.fail(error)
+        return_free_memory()
+        return True
+
+    def _report(self) -> None:
+        uses = {key: use for runner in self._runners.values() for key, use in runner.uses.items()}
+        in_background = sum(runner.in_background for runner in self._runners.values())
+        running = sum(map(len, self._runners.values()))
+        self._scheduler.report(self._number, running=running, in_background=in_background, uses=uses)
 
     def _release(self) -> None:
         """Free the memory of an idle worker."""
@@ -129,9 +148,6 @@ class Worker:
             for model in dict.fromkeys((*self._due(), *joining))
             for sentence in self._advance(model, joining.get(model, ()))
         ]
-        in_background = sum(runner.in_background for runner in self._runners.values())
-        running = sum(map(len, self._runners.values()))
-        self._scheduler.report(self._number, running=running, in_background=in_background)
         if done:
             now = time.perf_counter()
             self._scheduler.record(done, seconds=now - self._busy_since)

@@ -9,8 +9,8 @@ from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.rpc.context import Context, caller_of, has_caller
+from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.health import HEALTH_SERVICE
-from xuanzang.server.rpc.identities import Identities
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.rpc.context import Context
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.entry.screen import Screen
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
-from xuanzang.server.rpc.screen import Screen
 
 
 class GateInterceptor(Interceptor):
@@ -32,7 +32,9 @@ class GateInterceptor(Interceptor):
             try:
                 answer = await function(request, context)
             except OverloadedError as error:
-                self._screen.learn_refusal(context, error)
+                # A model's own limits say nothing of the caller's other requests.
+                if not isinstance(error, ModelOverloadedError):
+                    self._screen.learn_refusal(context, error)
                 raise
             self._screen.learn_answer(context)
             return answer

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.rpc.context import Context, caller_of
+from xuanzang.server.rpc.entry.occupancy import Occupancy, Place, address_of
 from xuanzang.server.rpc.errors import NotReadyError
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.occupancy import Occupancy, Place, address_of
 
 Request = TypeVar("Request")
 

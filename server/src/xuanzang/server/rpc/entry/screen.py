@@ -12,10 +12,10 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, has_caller
-from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.entry.identities import Identities
+from xuanzang.server.rpc.entry.listener import Refusal
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
-from xuanzang.server.rpc.identities import Identities
-from xuanzang.server.rpc.listener import Refusal
 from xuanzang.translation.v1 import translation_pb2
 
 CountRefusal = Callable[[str, grpc.StatusCode], None]

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.rpc.entry.occupancy import Occupancy, Place, address_of
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.occupancy import Occupancy, Place, address_of
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 LIMITS = RpcLimits(

@@ -1,0 +1,250 @@
+"""What the running sentences may take: workers of each model, and memory for keys and values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+from xuanzang.server.engine.decoding.batch import BatchShape
+from xuanzang.server.engine.errors import MemoryLimitError
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.request import QueuedSentence
+
+Lack = Literal["model", "server"]
+"""Whose memory is too short for a sentence: what its model may take, or what all models together may."""
+
+
+class BatchUse(NamedTuple):
+    """What one worker uses for the sentences of one model and shape."""
+
+    sentences: int
+    needed: int
+    """Bytes for keys and values that the sentences take at most until their ends."""
+    held: int
+    """Bytes held at present; more than needed after sentences have left, less before they have grown."""
+
+    @property
+    def reserved(self) -> int:
+        """Bytes that nothing else may take."""
+        return max(self.needed, self.held)
+
+
+BatchKey = tuple[LoadedModel, BatchShape]
+NO_USES: Mapping[BatchKey, BatchUse] = MappingProxyType({})
+"""What a worker without sentences and memory uses."""
+_UNUSED = BatchUse(0, 0, 0)
+
+
+class Reservations:
+    """Memory and workers that are taken. Not thread-safe: the scheduler holds its lock."""
+
+    def __init__(self, *, workers: int, max_cache_bytes: int) -> None:
+        """Begin with nothing taken.
+
+        Args:
+            workers: Number of workers.
+            max_cache_bytes: Maximum bytes for the keys and values of all models.
+        """
+        self.max_cache_bytes = max_cache_bytes
+        self._uses: list[dict[BatchKey, BatchUse]] = [{} for _ in range(workers)]
+        self._reserved: Counter[LoadedModel] = Counter()
+
+    def require_possible(self, sentences: Iterable[QueuedSentence]) -> None:
+        """Refuse sentences that would not fit into an empty server.
+
+        Args:
+            sentences: Sentences of one request.
+
+        Raises:
+            MemoryLimitError: One of them needs more than its model or the server may take.
+        """
+        largest = max(sentences, key=lambda queued: queued.cache_bytes)
+        model, needed = largest.request.model, largest.cache_bytes
+        limit = model.max_cache_bytes
+        who, setting = f"model {model.name}/{model.version}", "--model-memory-mb"
+        if limit is None or self.max_cache_bytes < limit:
+            limit, who, setting = self.max_cache_bytes, "the server", "--max-cache-mb"
+        if needed > limit:
+            raise MemoryLimitError(
+                f"a sentence may need {needed} bytes for keys and values, and {who} may use {limit} ({setting}); "
+                "a smaller beam_size or max_target_length needs less"
+            )
+
+    def may_serve(self, worker: int, model: LoadedModel) -> bool:
+        """Whether a worker may decode with a model now.
+
+        Args:
+            worker: Number of the worker, from 0.
+            model: Model of a waiting sentence.
+        """
+        limit = model.limits.workers
+        serving = self._serving(model) if limit else set()
+        return limit is None or worker in serving or len(serving) < limit
+
+    def lack(self, worker: int, queued: QueuedSentence) -> Lack | None:
+        """Return whose memory is too short for a worker to take a sentence now; None if nobody's is.
+
+        Args:
+            worker: Number of the worker, from 0.
+            queued: Waiting sentence.
+        """
+        model = queued.request.model
+        use = self._uses[worker].get((model, queued.shape), _UNUSED)
+        more = max(0, use.needed + queued.cache_bytes - use.reserved)
+        if self._reserved.total() + more > self.max_cache_bytes:
+            return "server"
+        limit = model.max_cache_bytes
+        return "model" if limit is not None and self._reserved[model] + more > limit else None
+
+    def reserve(self, worker: int, queued: QueuedSentence) -> None:
+        """Count a sentence that a worker takes; the worker's next report replaces this.
+
+        Args:
+            worker: Number of the worker, from 0.
+            queued: Sentence that leaves the queue.
+        """
+        key = (queued.request.model, queued.shape)
+        use = self._uses[worker].get(key, _UNUSED)
+        self._replace(worker, {key: BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)})
+
+    def release(self, worker: int, queued: QueuedSentence) -> None:
+        """Take back what was reserved for a sentence that the worker does not get after all.
+
+        Args:
+            worker: Number of the worker, from 0.
+            queued: Sentence for which `reserve` was called.
+        """
+        key = (queued.request.model, queued.shape)
+        use = self._uses[worker][key]
+        self._replace(worker, {key: BatchUse(use.sentences - 1, use.needed - queued.cache_bytes, use.held)})
+
+    def differ(self, worker: int, uses: Mapping[BatchKey, BatchUse]) -> bool:
+        """Whether a worker uses other memory than it reported last; the worker may ask without the lock.
+
+        Args:
+            worker: Number of the worker, from 0.
+            uses: Its batches, empty ones that hold memory included.
+        """
+        return uses != self._uses[worker]
+
+    def report(self, worker: int, uses: Mapping[BatchKey, BatchUse]) -> None:
+        """Take over what a worker uses.
+
+        Args:
+            worker: Number of the worker, from 0.
+            uses: Its batches, empty ones that hold memory included.
+        """
+        self._replace(worker, dict.fromkeys(self._uses[worker], _UNUSED) | dict(uses))
+
+    def trimmable(self, queued: QueuedSentence) -> set[int]:
+        """Return the workers that hold more than they need, if giving it back would make room for a sentence.
+
+        Args:
+            queued: Sentence that found too little memory.
+        """
+        model, limit = queued.request.model, queued.request.model.max_cache_bytes
+        needed: Counter[LoadedModel] = Counter()
+        for uses in self._uses:
+            for (of, _), use in uses.items():
+                needed[of] += use.needed
+        fits = needed.total() + queued.cache_bytes <= self.max_cache_bytes
+        if not fits or (limit is not None and needed[model] + queued.cache_bytes > limit):
+            return set()
+        return {worker for worker, uses in enumerate(self._uses) if any(use.held > use.needed for use in uses.values())}
+
+    def _replace(self, worker: int, changes: dict[BatchKey, BatchUse]) -> None:
+        uses = self._uses[worker]
+        for key, use in changes.items():
+            self._reserved[key[0]] += use.reserved - uses.get(key, _UNUSED).reserved
+            uses[key] = use
+            if use == _UNUSED:
+                del uses[key]
+        for model in {model for model, _ in changes}:
+            self._publish(model)
+
+    def _publish(self, model: LoadedModel) -> None:
+        model.metrics.cache_reserved_bytes.set(self._reserved[model])
+        model.metrics.model_workers.set(len(self._serving(model)))
+        if not self._reserved[model]:
+            # An unloaded model must not be kept.
+            del self._reserved[model]
+
+    def _serving(self, model: LoadedModel) -> set[int]:
+        """Return the workers that decode with a model."""
+        return {
+            worker
+            for worker, uses in enumerate(self._uses)
+            if any(use.sentences for (of, _), use in uses.items() if of is model)
+        }
+
+
+class Gate:
+    """Which waiting sentences one worker may take; lasts for one look at the queue.
+
+    A sentence that must wait for memory closes the gate for others, which would take the memory first.
+    """
+
+    def __init__(self, reservations: Reservations, worker: int) -> None:
+        """Open the gate of a worker.
+
+        Args:
+            reservations: What is taken.
+            worker: Number of the worker, from 0.
+        """
+        self._reservations = reservations
+        self._worker = worker
+        self._closed: set[LoadedModel | None] = set()
+        self._is_full = False
+        self.lacking: QueuedSentence | None = None
+        """First sentence that found too little memory."""
+
+    def is_open(self, limited: LoadedModel | None) -> bool:
+        """Whether sentences may be tried.
+
+        Args:
+            limited: Their model, if it has limits of its own; else None.
+        """
+        if self._is_full or limited in self._closed:
+            return False
+        return limited is None or self._reservations.may_serve(self._worker, limited)
+
+    def admits(self, queued: QueuedSentence) -> bool:
+        """Reserve what a sentence needs, or close the gate for it and those that wait for the same.
+
+        Args:
+            queued: Waiting sentence.
+
+        Returns:
+            Whether the worker takes it.
+        """
+        lack = self._reservations.lack(self._worker, queued)
+        if lack is None:
+            self._reservations.reserve(self._worker, queued)
+            return True
+        self.lacking = self.lacking or queued
+        self._is_full |= lack == "server"
+        self._closed.add(queued.request.model)
+        return False
+
+
+def uses_of(
+    model: LoadedModel, running: Iterable[QueuedSentence], held: Mapping[BatchShape, int]
+) -> dict[BatchKey, BatchUse]:
+    """Sum up what a worker uses of one model.
+
+    Args:
+        model: The model.
+        running: Sentences in its batches.
+        held: Bytes that each batch holds for keys and values.
+
+    Returns:
+        Use of each batch, empty ones that hold memory included.
+    """
+    uses = {(model, shape): BatchUse(0, 0, size) for shape, size in held.items() if size}
+    for queued in running:
+        key = (model, queued.shape)
+        use = uses.get(key, _UNUSED)
+        uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)
+    return uses

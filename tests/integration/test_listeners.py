@@ -1,0 +1,106 @@
+"""Addresses of their own for administration and health: who is answered on each."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
+from xuanzang.server.models_command import run_models_command
+from xuanzang.server.rpc.health_probe import is_serving
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Mapping[str, str]:
+    """Return a key of each role, and the path of their file."""
+    file = tmp_path / "keys.json"
+    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", f"--keys-file={file}"]
+    made = {
+        role: subprocess.run([*command, role, f"--role={role}"], check=True, capture_output=True, text=True).stdout
+        for role in ("caller", "admin")
+    }
+    return {"file": str(file), **{role: key.strip() for role, key in made.items()}}
+
+
+class Administrator:
+    """The command `models list`, with and without a key."""
+
+    def __init__(self, running: Any, capsys: pytest.CaptureFixture[str]) -> None:
+        self._environment = {"XUANZANG_ADMIN_ADDRESS": str(running.server.admin.port)}
+        self._capsys = capsys
+
+    async def list(self, *flags: str, key: str = "") -> str:
+        """Return the first word of what the command says."""
+        environment = self._environment | ({"XUANZANG_API_KEY": key} if key else {})
+        await asyncio.to_thread(run_models_command, ["list", *flags], environment=environment)
+        captured = self._capsys.readouterr()
+        return (captured.out or captured.err.partition("error: ")[2]).replace(":", "\t").partition("\t")[0]
+
+
+async def test_only_keys_of_the_role_admin_administer(
+    start_server: Any, keys: Mapping[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    settings = {"keys_file": keys["file"], "admin_address": "0", "admin_anonymous": False}
+    async with start_server(**settings) as running:
+        administrator = Administrator(running, capsys)
+        assert await administrator.list() == "UNAUTHENTICATED"
+        assert await administrator.list(key="xz_wrong_00") == "UNAUTHENTICATED"
+        assert await administrator.list(key=keys["caller"]) == "PERMISSION_DENIED"
+        assert await administrator.list(key=keys["admin"]) == "tiny/1"
+        (tmp_path / "key").write_text(keys["admin"] + "\n")
+        assert await administrator.list(f"--api-key-file={tmp_path / 'key'}") == "tiny/1"
+        scrape = await running.scrape()
+        assert scrape.value("nmt_access_refusals_total", reason="role") == 1
+
+
+async def test_a_revoked_administrator_is_refused(
+    start_server: Any, keys: Mapping[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"keys_file": keys["file"], "admin_address": "0", "admin_anonymous": False}
+    async with start_server(**settings) as running:
+        administrator = Administrator(running, capsys)
+        assert await administrator.list(key=keys["admin"]) == "tiny/1"
+        await asyncio.to_thread(Path(keys["file"]).write_text, '{"format": 1, "keys": []}')
+        while await administrator.list(key=keys["admin"]) != "UNAUTHENTICATED":
+            pass
+
+
+async def test_a_key_of_the_role_admin_does_not_translate(start_server: Any, keys: Mapping[str, str]) -> None:
+    async with start_server(keys_file=keys["file"], anonymous=False) as running:
+        async with AsyncTranslationClient(running.address, api_key=keys["admin"]) as client:
+            with pytest.raises(AccessDeniedError) as refused:
+                await client.translate_one("你好。")
+        assert refused.value.code is StatusCode.PERMISSION_DENIED
+        async with AsyncTranslationClient(running.address, api_key=keys["caller"]) as client:
+            assert (await client.translate_one("你好。")).model == "tiny"
+
+
+async def test_health_has_a_listener_of_its_own_that_does_nothing_else(start_server: Any) -> None:
+    async with start_server(load=False, health_address="127.0.0.1:0") as running:
+        address = f"127.0.0.1:{running.server.health.port}"
+        assert not await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
+        await running.server.load()
+        assert await asyncio.to_thread(is_serving, address, tls_certificate=None, tls_key=None)
+        async with AsyncTranslationClient(address) as client:
+            with pytest.raises(Exception, match=r".") as refused:
+                await client.translate_one("你好。")
+        assert refused.value.code is StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
+
+
+async def test_who_watches_health_apart_from_callers_sees_the_drain(start_server: Any) -> None:
+    async with (
+        start_server(health_address="127.0.0.1:0") as running,
+        grpc.aio.insecure_channel(f"127.0.0.1:{running.server.health.port}") as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service="tiny"))
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
+        await running.server.rpc.close()
+        assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from search_options import search_options
+
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.decoding.hypotheses import Sentence
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.settings import EngineSettings, ModelLimits
+from xuanzang.server.metrics import Metrics
+
+
+class LimitedSettings(EngineSettings):
+    memory_bytes: int
+
+    def limits_of(self, model: str) -> ModelLimits:
+        return ModelLimits(memory_bytes=self.memory_bytes) if model == "tiny" else ModelLimits()
+
+
+@pytest.fixture
+def model(tiny_bundle_repository: Path, metrics: Metrics) -> LoadedModel:
+    return LoadedModel(tiny_bundle_repository / "tiny" / "1", metrics)
+
+
+def test_weights_larger_than_the_memory_of_their_model_are_refused(model: LoadedModel) -> None:
+    with pytest.raises(BundleError, match=r"the weights have \d+ bytes, and --model-memory-mb allows 1000 in all"):
+        model.open(LimitedSettings(memory_bytes=1000))
+
+
+def test_keys_and_values_get_what_the_weights_leave(model: LoadedModel, metrics: Metrics) -> None:
+    weights = (model.bundle.directory / "weights.bin").stat().st_size
+    model.open(LimitedSettings(memory_bytes=weights + 5000, provider="cpu"))
+    assert model.max_cache_bytes == 5000
+    limit = metrics.registry.get_sample_value("nmt_model_cache_limit_bytes", {"model": "tiny", "version": "1"})
+    assert limit == 5000
+
+
+def test_a_sentence_needs_the_more_memory_the_wider_its_beam_is(model: LoadedModel) -> None:
+    assert model.cache_bytes_of(_sentence(beam_size=4)) == 0
+    model.open(EngineSettings(provider="cpu"))
+    needed = [model.cache_bytes_of(_sentence(beam_size=beam_size)) for beam_size in (1, 4, 16)]
+    assert 0 < needed[0] < needed[1] < needed[2]
+
+
+def _sentence(*, beam_size: int) -> Sentence:
+    options = search_options(beam_size=beam_size, max_target_length=64)
+    return Sentence(source_ids=[5] * 10, options=options)

@@ -1,0 +1,177 @@
+"""Limits of models and of memory: what must wait, what is refused, and what goes on meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.reservations import BatchUse
+from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.settings import EngineSettings, ModelLimits
+from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.metrics import Metrics
+
+
+class LimitedModel(LoadedModel):
+    """A model whose sentences need a thousand bytes for each source token."""
+
+    def __init__(self, directory: Path, metrics: Metrics, limits: ModelLimits) -> None:
+        super().__init__(directory, metrics)
+        self.limits = limits
+        self._weights_bytes = 0
+
+    def cache_bytes_of(self, sentence: Any) -> int:
+        return 1000 * len(sentence.source_ids)
+
+
+class Bench:
+    """A scheduler, and models with limits."""
+
+    def __init__(self, repository: Path, workers: int = 2, **settings: Any) -> None:
+        self.scheduler = Scheduler(EngineSettings(**settings), workers=workers)
+        self._directory = repository / "small" / "1"
+
+    def model(self, metrics: Metrics, **limits: int) -> LimitedModel:
+        return LimitedModel(self._directory, metrics, ModelLimits(**limits))
+
+    def submit(self, model: LoadedModel, *lengths: int, caller: str = "", beam_size: int = 1) -> Request:
+        options = DecodingOptions(
+            beam_size=beam_size, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+        )
+        renderer = SentenceRenderer(codec=model.codec)
+        searches = [PlannedSearch(model.sentence((5,) * length, options), renderer) for length in lengths]
+        request = Request(CallContext(model=model, caller=caller), searches)
+        self.scheduler.submit(request)
+        return request
+
+    def take(self, worker: int) -> list[QueuedSentence]:
+        taken = self.scheduler.take(worker, idle_seconds=0)
+        assert taken is not None
+        return taken
+
+    def report(self, worker: int, *running: QueuedSentence, held: int = 0) -> None:
+        uses: dict[Any, BatchUse] = {}
+        for queued in running:
+            key = (queued.request.model, queued.shape)
+            use = uses.get(key, BatchUse(0, 0, held))
+            uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, held)
+        self.scheduler.report(worker, running=len(running), uses=uses)
+
+
+@pytest.fixture
+def bench(repository: Path) -> Bench:
+    return Bench(repository, max_cache_mb=1)
+
+
+async def test_a_model_is_decoded_by_as_many_workers_as_it_may_have(bench: Bench, metrics: Metrics) -> None:
+    model = bench.model(metrics, workers=1)
+    bench.submit(model, 3, 3, 3, 3)
+    assert len(bench.take(0)) == 2
+    assert bench.take(1) == []
+    bench.report(0)
+    assert len(bench.take(1)) > 0
+    assert bench.take(0) == []
+
+
+async def test_other_models_go_on_beside_one_whose_workers_are_taken(bench: Bench, metrics: Metrics) -> None:
+    limited, free = bench.model(metrics, workers=1), bench.model(metrics)
+    bench.submit(limited, 3, 3, 3, 3, 3)
+    bench.take(0)
+    bench.submit(free, 7)
+    assert [queued.request.model for queued in bench.take(1)] == [free]
+
+
+async def test_a_sentence_waits_until_the_memory_of_its_model_is_free(bench: Bench, metrics: Metrics) -> None:
+    model = bench.model(metrics, memory_bytes=10_000)
+    bench.submit(model, 6)
+    [first] = bench.take(0)
+    bench.submit(model, 7)
+    assert bench.take(1) == []
+    bench.report(0, first, held=2000)
+    assert bench.take(1) == []
+    bench.report(0)
+    assert [queued.source_tokens for queued in bench.take(1)] == [7]
+
+
+async def test_other_models_go_on_beside_one_whose_memory_is_taken(bench: Bench, metrics: Metrics) -> None:
+    limited, free = bench.model(metrics, memory_bytes=10_000), bench.model(metrics)
+    bench.submit(limited, 6)
+    bench.take(0)
+    bench.submit(limited, 7)
+    bench.submit(free, 900)
+    assert [queued.request.model for queued in bench.take(1)] == [free]
+
+
+async def test_the_memory_of_all_models_together_is_limited(bench: Bench, metrics: Metrics) -> None:
+    models = [bench.model(metrics), bench.model(metrics)]
+    for model in models:
+        bench.submit(model, 600)
+    [first] = bench.take(0) or bench.take(1)
+    assert bench.take(0) == bench.take(1) == []
+    bench.report(0)
+    [second] = bench.take(1)
+    assert {first.request.model, second.request.model} == set(models)
+
+
+async def test_small_sentences_do_not_overtake_a_due_one_that_waits_for_memory(bench: Bench, metrics: Metrics) -> None:
+    model = bench.model(metrics, memory_bytes=10_000)
+    bench.submit(model, 6)
+    bench.take(0)
+    bench.submit(model, 9, caller="large")
+    bench.submit(model, 1, 1, 1, 1, caller="small")
+    taken = []
+    for _ in range(8):
+        taken += bench.take(1)
+    assert len(taken) <= 4
+    bench.report(0)
+    bench.report(1)
+    assert 9 in [queued.source_tokens for queued in bench.take(0) + bench.take(1)]
+
+
+async def test_a_sentence_that_no_free_memory_suffices_for_is_refused(bench: Bench, metrics: Metrics) -> None:
+    model = bench.model(metrics, memory_bytes=10_000)
+    with pytest.raises(MemoryLimitError, match=r"model small/1 may use 10000 \(--model-memory-mb\)"):
+        bench.submit(model, 11)
+    with pytest.raises(MemoryLimitError, match=r"the server may use 1000000 \(--max-cache-mb\)"):
+        bench.submit(bench.model(metrics), 1001)
+
+
+async def test_a_limited_model_leaves_half_of_the_queue_to_others(repository: Path, metrics: Metrics) -> None:
+    bench = Bench(repository, max_queue_tokens=100)
+    limited = bench.model(metrics, workers=1)
+    bench.submit(limited, 10, caller="a")
+    bench.submit(limited, 10, caller="b")
+    with pytest.raises(OverloadedError, match=r"model small/1 is limited to --model-workers 1.*at most 50"):
+        bench.submit(limited, 10, caller="c")
+    assert bench.submit(bench.model(metrics), 10, caller="a").sentences
+
+
+async def test_memory_kept_for_later_is_given_back_when_others_wait_for_it(bench: Bench, metrics: Metrics) -> None:
+    model, other = bench.model(metrics), bench.model(metrics)
+    bench.submit(model, 100)
+    [queued] = bench.take(0)
+    bench.report(0, queued, held=900_000)
+    bench.submit(other, 500)
+    assert bench.take(1) == []
+    assert bench.scheduler.must_trim(0)
+    assert not bench.scheduler.must_trim(0)
+    bench.report(0, queued, held=90_000)
+    assert [queued.request.model for queued in bench.take(1)] == [other]
+
+
+async def test_the_use_of_limits_is_published(bench: Bench, metrics: Metrics) -> None:
+    model = bench.model(metrics, workers=1)
+    bench.submit(model, 5)
+    bench.take(0)
+    reserved = metrics.registry.get_sample_value
+    labels = {"model": "small", "version": "1"}
+    assert reserved("nmt_cache_reserved_bytes", labels) == 5000
+    assert reserved("nmt_model_workers", labels) == 1
+    bench.report(0)
+    assert reserved("nmt_cache_reserved_bytes", labels) == reserved("nmt_model_workers", labels) == 0
