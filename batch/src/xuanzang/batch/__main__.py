@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from tqdm import tqdm
@@ -22,6 +23,15 @@ from xuanzang.batch.local import run_locally
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.hardware import usable_cores
+
+_RAY_DEFAULTS = MappingProxyType(
+    {
+        # Ray sends statistics of its use to its makers unless it is told not to,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # and gives its workers a niceness of 15, so that anything else on the machine starves them.
+        "RAY_worker_niceness": "0",
+    }
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,8 +65,8 @@ def _engine(arguments: argparse.Namespace, job: Job) -> RunShards:
     models = arguments.models.absolute()
     if arguments.engine == "local":
         return partial(run_locally, job, models, cores=arguments.cores or usable_cores())
-    # Ray sends statistics of its use to its makers unless it is told not to.
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    for name, value in _RAY_DEFAULTS.items():
+        os.environ.setdefault(name, value)
     try:
         from xuanzang.batch.on_ray import run_on_ray  # noqa: PLC0415 - most installations lack Ray
     except ImportError as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,8 @@ class RayWorker:
         self._worker = Worker(job, folder, Translator(models, job.decoding, cores=cores))
 
     def __call__(self, row: dict[str, Any]) -> dict[str, int]:
-        """Translate the shard of a row."""
-        return {"number": self._worker.run(row["shard"])}
+        """Translate the shard that the row describes."""
+        return {"number": self._worker.run(Shard(**row | {"path": Path(row["path"])}))}
 
 
 def run_on_ray(
@@ -53,8 +55,10 @@ def run_on_ray(
             enable_true_multi_threading=True,
         )
         ray.data.DataContext.get_current().enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
         # One shard is one block, so that it is handed out alone and reported when it is done.
-        rows = ray.data.from_items([{"shard": shard} for shard in shards], override_num_blocks=len(shards))
+        described = [asdict(shard) | {"path": str(shard.path)} for shard in shards]
+        rows = ray.data.from_items(described, override_num_blocks=len(shards))
         finished = rows.map(RayWorker, fn_constructor_args=(job, models, folder, cores), compute=pool, num_cpus=cores)
         for row in finished.iter_rows():
             yield row["number"]
