@@ -152,12 +152,16 @@ def replicas_for_texts(ctx: Any) -> tuple[float, dict[str, Any]]:
     return texts / ctx.config.get_target_ongoing_requests(), {}
 
 
-def app(arguments: Arguments) -> serve.Application:
+def app(values: dict[str, Any]) -> serve.Application:
     """Build the application.
 
     Args:
-        arguments: Those of `serve.yaml`.
+        values: Arguments of `serve.yaml`.
+
+    Raises:
+        ValidationError: They are not valid.
     """
+    arguments = Arguments.model_validate(values)
     deployment = serve.deployment(
         Translation,
         name="Translation",
