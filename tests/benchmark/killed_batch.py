@@ -27,9 +27,7 @@ def main() -> int:
     parser.add_argument("--lines", type=int, default=100_000)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
-    parser.add_argument(
-        "--python", default=sys.executable, help="interpreter of the job, one with Ray for --engine ray"
-    )
+    parser.add_argument("--python", default=sys.executable, help="interpreter of the job; Ray needs its own")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         corpus, output = Path(folder, "corpus.jsonl"), Path(folder, "output.jsonl")

@@ -84,7 +84,12 @@ def _add_workers(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--workers", type=int, default=0, metavar="N", help="workers on Ray (default: as many as there are cores)"
     )
-    group.add_argument("--ray-address", metavar="ADDRESS", help="cluster, or auto (default: one on this machine)")
+    group.add_argument(
+        "--ray-address",
+        default="local",
+        metavar="ADDRESS",
+        help="cluster, or auto (default: one made for the job)",
+    )
     group.add_argument("--quiet", action="store_true", help="draw no progress bar")
 
 

@@ -29,7 +29,7 @@ class RayWorker:
 
 
 def run_on_ray(
-    job: Job, models: Path, shards: Sequence[Shard], folder: Path, *, cores: int, workers: int, address: str | None
+    job: Job, models: Path, shards: Sequence[Shard], folder: Path, *, cores: int, workers: int, address: str
 ) -> Iterator[int]:
     """Translate shards on a cluster whose nodes all see the files of the job under the same names.
 
@@ -40,7 +40,7 @@ def run_on_ray(
         folder: Folder of the parts.
         cores: Threads that translate in each worker; Ray reserves as many CPUs.
         workers: Number of workers; 0 for as many as the cluster has room for.
-        address: Address of a cluster; None for one on this machine, which ends with the job.
+        address: Address of a cluster; "local" for one on this machine, which ends with the job.
 
     Yields:
         Number of each shard as it is finished.

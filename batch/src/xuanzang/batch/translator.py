@@ -49,19 +49,23 @@ class Translator:
 
         Raises:
             BundleError: The bundle cannot be served.
-            EngineError: The options are outside of their ranges, or the model is not what it was.
+            EngineError: The model does not take the options.
+            InputError: The model is not what it was.
         """
         # As the server does, and for its reason.
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="batch-engine", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="batch-engine", daemon=True)
+        self._thread.start()
         metrics = Metrics(CollectorRegistry())
         self._engine = Engine(models, settings=EngineSettings(workers=cores), metrics=metrics)
         self._places = asyncio.Semaphore(_TEXTS_PER_CORE * cores)
-        self._await(self._engine.start())
-        self._request = requests.read_unary_request(_message(decoding), self._engine.resolve)
-        if self._request.model.manifest_sha256 != decoding.manifest_sha256:
-            raise InputError(f"the bundle {decoding.model} is not the one that the job began with")
+        try:
+            self._await(self._engine.start())
+            self._request = self._checked(decoding)
+        except BaseException:
+            self.close()
+            raise
 
     def translate(self, texts: Sequence[str]) -> list[str | Refusal]:
         """Translate texts; one that is refused does not disturb the others.
@@ -78,6 +82,14 @@ class Translator:
         """Stop the threads; no text may be in translation."""
         self._await(self._engine.join(_STOP_SECONDS))
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _checked(self, decoding: Decoding) -> requests.TranslationRequest:
+        request = requests.read_unary_request(_message(decoding), self._engine.resolve)
+        if request.model.manifest_sha256 != decoding.manifest_sha256:
+            raise InputError(f"the bundle {decoding.model} is not the one that the job began with")
+        return request
 
     def _await(self, work: Coroutine[None, None, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
