@@ -56,7 +56,7 @@ def options(corpus: Path, output: Path) -> list[str]:
 
 
 def on_ray(corpus: Path, output: Path) -> subprocess.Popen[str]:
-    command = [BIN / "xuanzang-batch", *options(corpus, output), "--engine", "ray", "--workers", "2"]
+    command = [str(BIN / "xuanzang-batch"), *options(corpus, output), "--engine", "ray", "--workers", "2"]
     return subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stdout=subprocess.PIPE, text=True)
 
 
@@ -94,8 +94,8 @@ def address(tmp_path: Path) -> Iterator[str]:
     path = tmp_path / "serve.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     with (tmp_path / "serve.log").open("wb") as log:
-        command = [BIN / "serve", "run", "--app-dir", RAY, path]
-        process = subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stdout=log, stderr=log)
+        command = [str(BIN / "serve"), "run", str(path)]
+        process = subprocess.Popen(command, cwd=RAY, env=ENVIRONMENT, start_new_session=True, stdout=log, stderr=log)
     address = f"127.0.0.1:{config['grpc_options']['port']}"
     try:
         wait_until_deployed(address, process)
@@ -107,7 +107,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def wait_until_deployed(address: str, process: subprocess.Popen[bytes]) -> None:
     with TranslationClient(address, timeout=10) as client:
-        while True:
+        for _ in range(100):
             try:
                 client.list_models()
             except TranslationError:
@@ -115,6 +115,7 @@ def wait_until_deployed(address: str, process: subprocess.Popen[bytes]) -> None:
                     process.wait(1)
             else:
                 return
+    pytest.fail("the application was not deployed; serve.log has the reason")
 
 
 def test_the_unchanged_client_translates_through_the_proxy_of_serve(address: str) -> None:

@@ -19,6 +19,7 @@ from xuanzang.server.engine.errors import InvalidInputError, OverloadedError
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import requests
+from xuanzang.server.rpc.options import range_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Result = TypeVar("Result")
@@ -130,7 +131,7 @@ def check_options(decoding: Decoding) -> None:
     Raises:
         InputError: A value is outside of its range.
     """
-    faults = list(requests.range_violations(_message(decoding).options))
+    faults = list(range_violations(_message(decoding).options))
     if faults:
         raise InputError("; ".join(f"{fault.field}: {fault.description}" for fault in faults))
 
