@@ -57,14 +57,10 @@ def main() -> None:
             alone, whole = run(lines[:1]), run(lines)
             overheads[name].append(alone[0])
             rates[name].append((len(lines) - 1) / (whole[0] - alone[0]))
-            per_core_second = len(lines) / whole[1]
-            print(
-                f"{name}: {rates[name][-1]:.0f} lines/s after {alone[0]:.1f} s; {per_core_second:.0f} per core-second"
-            )
+            print(f"{name}: {rates[name][-1]:.0f} lines/s, {len(lines) / whole[1]:.0f} lines per core-second")
     for name, values in rates.items():
-        share = statistics.median(
-            mine / server for mine, server in zip(values, rates["server, 2 workers"], strict=True)
-        )
+        pairs = zip(values, rates["server, 2 workers"], strict=True)
+        share = statistics.median(mine / server for mine, server in pairs)
         overhead = f", {statistics.median(overheads[name]):.1f} s to begin and end" if name in overheads else ""
         print(f"{name}: {statistics.median(values):.0f} lines/s, {share:.2f} of the server's{overhead}")
 

@@ -107,7 +107,7 @@ def address(tmp_path: Path) -> Iterator[str]:
 
 def wait_until_deployed(address: str, process: subprocess.Popen[bytes]) -> None:
     with TranslationClient(address, timeout=10) as client:
-        for _ in range(100):
+        for _ in range(300):
             try:
                 client.list_models()
             except TranslationError:
