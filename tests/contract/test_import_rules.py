@@ -33,6 +33,10 @@ BREAKING = {
         "xuanzang.export.exporter",
     ),
     "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.service"),
+    "A batch: shards are planned and recorded without an engine, and run without Ray": (
+        "xuanzang.batch.planning",
+        "xuanzang.batch.translator",
+    ),
     "The engine knows neither the wire nor the messages": (f"{ENGINE}.calls.call", "grpc"),
     "Access's floors: who calls, what the key allows, what the file holds": (
         "xuanzang.server.access.keys",
