@@ -53,11 +53,14 @@ def main() -> None:
     rates: dict[str, list[float]] = {name: [] for name in ("server, 2 workers", *contestants)}
     for _ in range(arguments.rounds):
         rates["server, 2 workers"].append(served(lines))
+        print(f"server, 2 workers: {rates['server, 2 workers'][-1]:.0f} lines/s", flush=True)
         for name, run in contestants.items():
             alone, whole = run(lines[:1]), run(lines)
             overheads[name].append(alone[0])
             rates[name].append((len(lines) - 1) / (whole[0] - alone[0]))
-            print(f"{name}: {rates[name][-1]:.0f} lines/s, {len(lines) / whole[1]:.0f} lines per core-second")
+            print(
+                f"{name}: {rates[name][-1]:.0f} lines/s, {len(lines) / whole[1]:.0f} lines per core-second", flush=True
+            )
     for name, values in rates.items():
         pairs = zip(values, rates["server, 2 workers"], strict=True)
         share = statistics.median(mine / server for mine, server in pairs)
