@@ -8,6 +8,7 @@ A batch is also run with a single line, which is what it takes to begin and to e
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import subprocess
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from killed_batch import ROOT, sentences
 from processes import ServerProcess, free_address
@@ -27,6 +29,7 @@ from xuanzang.client import TranslationClient
 from xuanzang.translation.v1 import translation_pb2
 
 MODELS = str(ROOT / "server" / "models")
+SERVER = "server, 2 workers"
 STREAMS = 4
 """Streams of the server's caller: twice as many texts as its batches hold are under way."""
 COST = re.compile(r"([0-9.]+) seconds of this run, ([0-9.]+) core-seconds")
@@ -50,35 +53,50 @@ def main() -> None:
         contestants["ray, 1 worker"] = lambda texts: batch([*ray, "1"], texts)
         contestants["ray, 2 workers"] = lambda texts: batch([*ray, "2"], texts)
     overheads: dict[str, list[float]] = {name: [] for name in contestants}
-    rates: dict[str, list[float]] = {name: [] for name in ("server, 2 workers", *contestants)}
+    rates: dict[str, list[Rate]] = {name: [] for name in (SERVER, *contestants)}
     for _ in range(arguments.rounds):
-        rates["server, 2 workers"].append(served(lines))
-        print(f"server, 2 workers: {rates['server, 2 workers'][-1]:.0f} lines/s", flush=True)
+        rates[SERVER].append(served(lines))
         for name, run in contestants.items():
             alone, whole = run(lines[:1]), run(lines)
             overheads[name].append(alone[0])
-            rates[name].append((len(lines) - 1) / (whole[0] - alone[0]))
-            print(
-                f"{name}: {rates[name][-1]:.0f} lines/s, {len(lines) / whole[1]:.0f} lines per core-second", flush=True
-            )
+            rates[name].append(Rate(*((len(lines) - 1) / (all_ - one) for all_, one in zip(whole, alone, strict=True))))
+            print(f"{name}: {rates[name][-1]}", flush=True)
     for name, values in rates.items():
-        pairs = zip(values, rates["server, 2 workers"], strict=True)
-        share = statistics.median(mine / server for mine, server in pairs)
-        overhead = f", {statistics.median(overheads[name]):.1f} s to begin and end" if name in overheads else ""
-        print(f"{name}: {statistics.median(values):.0f} lines/s, {share:.2f} of the server's{overhead}")
+        second, core_second = (
+            statistics.median(mine / server for mine, server in zip(column, server_column, strict=True))
+            for column, server_column in zip(zip(*values, strict=True), zip(*rates[SERVER], strict=True), strict=True)
+        )
+        print(f"{name}: {second:.2f} of the server's lines per second, {core_second:.2f} per core-second")
+    for name, seconds in overheads.items():
+        print(f"{name}: {statistics.median(seconds):.1f} s to begin and end")
 
 
-def served(lines: list[str]) -> float:
-    """Return the lines per second of a server that has always enough to do."""
+class Rate(NamedTuple):
+    """Lines per second, and per second of a core that the translating processes used."""
+
+    per_second: float
+    per_core_second: float
+
+
+def served(lines: list[str]) -> Rate:
+    """Measure a server that has always enough to do."""
     address = free_address()
     command = ["-m", "xuanzang.server", "--models", MODELS, "--address", address, "--metrics-address", free_address()]
     request = translation_pb2.TranslateTextRequest(contents=lines[:1]).SerializeToString()
-    with ServerProcess(*command, address=address, request=request), TranslationClient(address) as client:
+    server = ServerProcess(*command, "--log-level", "error", address=address, request=request)
+    with server, TranslationClient(address) as client, ThreadPoolExecutor(STREAMS) as pool:
         client.translate(lines[:64])
-        with ThreadPoolExecutor(STREAMS) as pool:
-            began = time.perf_counter()
-            answered = sum(pool.map(partial(streamed, client), [lines[each::STREAMS] for each in range(STREAMS)]))
-            return answered / (time.perf_counter() - began)
+        began, used = time.perf_counter(), core_seconds(server.pid)
+        answered = sum(pool.map(partial(streamed, client), [lines[each::STREAMS] for each in range(STREAMS)]))
+        rate = Rate(answered / (time.perf_counter() - began), answered / (core_seconds(server.pid) - used))
+    print(f"{SERVER}: {rate}", flush=True)
+    return rate
+
+
+def core_seconds(pid: int) -> float:
+    """Return the processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def streamed(client: TranslationClient, lines: list[str]) -> int:
