@@ -33,6 +33,10 @@ BREAKING = {
         "xuanzang.export.exporter",
     ),
     "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.service"),
+    "A batch: shards are planned and recorded without an engine, and run without Ray": (
+        "xuanzang.batch.planning",
+        "xuanzang.batch.translator",
+    ),
     "The engine knows neither the wire nor the messages": (f"{ENGINE}.calls.call", "grpc"),
     "Observation's floors: lines and spans are made of records": (
         "xuanzang.server.observation.callers",

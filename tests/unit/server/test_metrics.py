@@ -14,7 +14,13 @@ ALLOWED_LABELS = {
     *("live", "result", "role", "shadow"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
 }
-OF_THE_SERVER = {"nmt_access_log_dropped", "nmt_cache_limit_bytes", "nmt_workers", "nmt_workers_stopped", "nmt_memory_limit_bytes"}
+OF_THE_SERVER = {
+    "nmt_access_log_dropped",
+    "nmt_cache_limit_bytes",
+    "nmt_workers",
+    "nmt_workers_stopped",
+    "nmt_memory_limit_bytes",
+}
 
 
 @pytest.fixture

@@ -1,0 +1,101 @@
+"""The command `xuanzang-batch`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from tqdm import tqdm
+
+from xuanzang.batch.arguments import job_of, parse
+from xuanzang.batch.driver import RunShards, run_job
+from xuanzang.batch.errors import BatchError, InputError
+from xuanzang.batch.job import Job
+from xuanzang.batch.joining import failures_file
+from xuanzang.batch.local import run_locally
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.engine.hardware import usable_cores
+
+_RAY_DEFAULTS = MappingProxyType(
+    {
+        # Ray sends statistics of its use to its makers unless it is told not to,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        # and gives its workers a niceness of 15, so that anything else on the machine starves them.
+        "RAY_worker_niceness": "0",
+    }
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        argv: Arguments without the program's name; None for those of the process.
+
+    Returns:
+        The exit code.
+    """
+    arguments = parse(argv)
+    began = time.monotonic()
+    try:
+        job = job_of(arguments)
+        run_shards = _engine(arguments, job)
+        with closing(tqdm(unit=" lines", disable=arguments.quiet or None, smoothing=0.1)) as bar:
+            totals = run_job(job, run_shards, show=partial(_show, bar))
+    except KeyboardInterrupt:
+        return 130
+    except (BatchError, BundleError, EngineError, OSError) as error:
+        sys.stderr.write(f"xuanzang-batch: {error}\n")
+        return 2
+    print(_cost(totals, time.monotonic() - began))
+    if totals["failed"]:
+        print(f"{totals['failed']} lines have no translation; the reasons are in {failures_file(job.output)}")
+    return 1 if totals["failed"] else 0
+
+
+def _engine(arguments: argparse.Namespace, job: Job) -> RunShards:
+    models = arguments.models.absolute()
+    if arguments.engine == "local":
+        return partial(run_locally, job, models, cores=arguments.cores or usable_cores())
+    for name, value in _RAY_DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    try:
+        from xuanzang.batch.on_ray import run_on_ray  # noqa: PLC0415 - most installations lack Ray
+    except ImportError as error:
+        raise InputError("--engine ray needs Ray: install the extra batch[ray]") from error
+    return partial(
+        run_on_ray,
+        job,
+        models,
+        cores=arguments.cores or 1,
+        workers=arguments.workers,
+        address=arguments.ray_address,
+    )
+
+
+def _show(bar: Any, done: int, total: int) -> None:
+    if bar.total is None:
+        # The speed is that of this run.
+        bar.reset(total)
+        bar.initial = bar.n = done
+    bar.update(done - bar.n)
+
+
+def _cost(totals: dict[str, Any], seconds: float) -> str:
+    cores = totals["core_seconds"]
+    return (
+        f"{totals['lines']} lines, {totals['characters']} characters, "
+        f"{seconds:.1f} seconds of this run, {cores:.1f} core-seconds of all runs"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Shards in this process, without Ray."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from pathlib import Path
+
+from xuanzang.batch.job import Job, Shard
+from xuanzang.batch.translator import Translator
+from xuanzang.batch.worker import Worker
+
+SHARDS_AT_ONCE = 2
+"""Shards of one worker in translation: the next begins while the last texts of one leave the batches."""
+
+
+def run_locally(job: Job, models: Path, shards: Sequence[Shard], folder: Path, *, cores: int) -> Iterator[int]:
+    """Translate shards with one engine.
+
+    Args:
+        job: Job of the shards.
+        models: Folder of bundles.
+        shards: Shards to translate.
+        folder: Folder of the parts.
+        cores: Threads that translate.
+
+    Yields:
+        Number of each shard as it is finished.
+    """
+    with closing(Translator(models, job.decoding, cores=cores)) as translator:
+        worker = Worker(job, folder, translator)
+        pool = ThreadPoolExecutor(SHARDS_AT_ONCE, thread_name_prefix="shard")
+        try:
+            for done in as_completed([pool.submit(worker.run, shard) for shard in shards]):
+                yield done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)

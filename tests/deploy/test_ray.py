@@ -1,0 +1,146 @@
+"""The service and the batch on a Ray cluster of this machine, which `make e2e` installs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from xuanzang.batch.__main__ import main
+from xuanzang.client import InvalidRequestError, ModelNotFoundError, TranslationClient, TranslationError
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+BIN = ROOT / ".venv-ray" / "bin"
+RAY = ROOT / "deploy" / "ray"
+MODELS = ROOT / "server" / "models"
+# Paths of the environment that runs the tests would hide the packages of Ray's own.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",
+    "RAY_ADDRESS": "local",
+}
+
+
+@pytest.fixture(autouse=True)
+def ray() -> None:
+    if not (BIN / "ray").exists():
+        pytest.skip("Ray is not installed, so nothing is translated on it: make e2e installs it")
+
+
+def sentences(count: int) -> list[str]:
+    lines = (ROOT / "tests" / "benchmark" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    return list(islice(cycle(line.split("\t")[0] for line in lines), count))
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    rows = [json.dumps({"id": number, "text": text}) for number, text in enumerate(sentences(200))]
+    path.write_text("\n".join([*rows[:-1], "{}"]) + "\n", encoding="utf-8")
+    return path
+
+
+def options(corpus: Path, output: Path) -> list[str]:
+    return [str(corpus), str(output), "--models", str(MODELS), "--shard-rows", "20", "--beam-size", "1", "--quiet"]
+
+
+def on_ray(corpus: Path, output: Path) -> subprocess.Popen[str]:
+    command = [str(BIN / "xuanzang-batch"), *options(corpus, output), "--engine", "ray", "--workers", "2"]
+    return subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_batch_killed_on_ray_loses_and_doubles_no_line(tmp_path: Path, corpus: Path) -> None:
+    output, local = tmp_path / "output.jsonl", tmp_path / "local.jsonl"
+    process = on_ray(corpus, output)
+    while not list((tmp_path / "output.jsonl.job" / "parts").glob("*.json")):
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert not output.exists()
+    printed, _ = (resumed := on_ray(corpus, output)).communicate()
+    assert resumed.returncode == 1
+    assert printed.startswith("200 lines, ")
+    assert main([*options(corpus, local)]) == 1
+    assert output.read_bytes() == local.read_bytes()
+    failures = [(tmp_path / f"{name}.failed.jsonl").read_bytes() for name in ("output.jsonl", "local.jsonl")]
+    assert failures[0] == failures[1] != b""
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    config: dict[str, Any] = yaml.safe_load((RAY / "serve.yaml").read_text(encoding="utf-8"))
+    config["grpc_options"]["port"] = free_port()
+    config["http_options"]["port"] = free_port()
+    config["applications"][0]["args"] |= {"models": str(MODELS)}
+    path = tmp_path / "serve.yaml"
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    with (tmp_path / "serve.log").open("wb") as log:
+        command = [str(BIN / "serve"), "run", str(path)]
+        process = subprocess.Popen(command, cwd=RAY, env=ENVIRONMENT, start_new_session=True, stdout=log, stderr=log)
+    address = f"127.0.0.1:{config['grpc_options']['port']}"
+    try:
+        wait_until_deployed(address, process)
+        yield address
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def wait_until_deployed(address: str, process: subprocess.Popen[bytes]) -> None:
+    with TranslationClient(address, timeout=10) as client:
+        for _ in range(300):
+            try:
+                client.list_models()
+            except TranslationError:
+                with pytest.raises(subprocess.TimeoutExpired):
+                    process.wait(1)
+            else:
+                return
+    pytest.fail("the application was not deployed; serve.log has the reason")
+
+
+def test_the_unchanged_client_translates_through_the_proxy_of_serve(address: str) -> None:
+    with TranslationClient(address, timeout=60) as client:
+        assert client.translate_one("我有一只猫。").text == "I have a cat."
+        assert [model.name for model in client.list_models()] == ["zh-en"]
+        texts = sentences(100)
+        streamed = [item.translation.text for item in client.translate_stream(texts, ordered=True)]
+        assert streamed == [translation.text for translation in client.translate(texts)]
+        parts = list(client.translate_progressively("今天天气很好，我们去公园吧。"))
+        assert parts[-1].translation is not None
+        assert "".join(part.text_delta for part in parts) == parts[-1].translation.text
+        refuses_with_details(client)
+
+
+def refuses_with_details(client: TranslationClient) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        client.translate_one("猫", beam_size=17)
+    assert [fault.field for fault in refused.value.violations] == ["options.beam_size"]
+    with pytest.raises(ModelNotFoundError):
+        client.translate_one("猫", model="xx")
+    bad, good = client.translate_stream(["猫" * 20_001, "我有一只猫。"], ordered=True)
+    assert isinstance(bad.error, InvalidRequestError)
+    assert good.translation.text == "I have a cat."
+    # Errors that end a stream keep their message and lose their details: docs/ray.md says so.
+    with pytest.raises(InvalidRequestError, match="beam_size: must be 1 to 16") as ended:
+        list(client.translate_progressively("猫", beam_size=17))
+    assert ended.value.violations == ()
