@@ -44,6 +44,8 @@ class AsyncTranslationClient:
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
+        throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
+            fail with OverloadedError without being sent, if they cannot wait.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -60,6 +62,7 @@ class AsyncTranslationClient:
         api_key: str | None = None,
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        throttle: bool = True,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -67,7 +70,8 @@ class AsyncTranslationClient:
         metadata = _channel.metadata(client_id, key)
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
-        self._calls = AsyncCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        channels = {each: _open(each, credentials, options) for each in targets}
+        self._calls = AsyncCalls(channels, metadata, throttled=throttle)
 
     async def __aenter__(self) -> Self:
         return self

@@ -42,6 +42,8 @@ class TranslationClient:
             XUANZANG_API_KEY, if it is set; "": none. It is sent with every call, never logged and never shown.
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
+        throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
+            fail with OverloadedError without being sent, if they cannot wait.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -58,6 +60,7 @@ class TranslationClient:
         api_key: str | None = None,
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        throttle: bool = True,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -65,7 +68,8 @@ class TranslationClient:
         metadata = _channel.metadata(client_id, key)
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
-        self._calls = BlockingCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        channels = {each: _open(each, credentials, options) for each in targets}
+        self._calls = BlockingCalls(channels, metadata, throttled=throttle)
 
     def __enter__(self) -> Self:
         return self

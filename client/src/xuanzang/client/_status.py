@@ -75,7 +75,9 @@ def fault_of(error: grpc.RpcError) -> Fault:
     code, message = StatusCode(status.code), status.message
     if code is StatusCode.RESOURCE_EXHAUSTED:
         delay = _delay_of(error, status)
-        return Fault(kind=FaultKind.FINAL) if delay is None else Fault(kind=FaultKind.OVERLOADED, delay=delay)
+        if delay is None:
+            return Fault(kind=FaultKind.FINAL)
+        return Fault(kind=FaultKind.LIMITED if _is_of_quota(status) else FaultKind.OVERLOADED, delay=delay)
     if message.startswith(_UNREACHED):
         return Fault(kind=_kind_of(code, message), message=message.rpartition("last error: ")[2])
     return Fault(kind=_kind_of(code, message), message=message)
@@ -128,6 +130,11 @@ def _status_of(error: grpc.RpcError) -> status_pb2.Status:
             except DecodeError:
                 break  # a proxy may have replaced it; code and message are valid without it
     return status
+
+
+def _is_of_quota(status: status_pb2.Status) -> bool:
+    """Return whether the caller has used up a quota, so that the server may have time for others."""
+    return any(detail.type_url.rpartition("/")[2] == "google.rpc.QuotaFailure" for detail in status.details)
 
 
 def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.FieldViolation, ...]]:
