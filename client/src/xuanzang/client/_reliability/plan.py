@@ -155,7 +155,7 @@ class CallPlan:
         waits = {} if self._shared.throttles is None else self._shared.throttles.waits(shape)
         self._send_at = None
         if waits and not self._shared.addresses.has_other(waits.keys() | self._used()):
-            self._hold_back(waits)
+            self._hold_back(shape, waits)
             return []
         address = self._shared.addresses.begin(avoided=self._failed | self._used() | waits.keys())
         patience = self._patience(now)
@@ -164,12 +164,12 @@ class CallPlan:
         self._tries[number] = _Try(address, now, check_at, patience, shape)
         return [(number, address)]
 
-    def _hold_back(self, waits: dict[int, float]) -> None:
+    def _hold_back(self, shape: CallShape, waits: dict[int, float]) -> None:
         """Send nothing now; what is under way goes on, and a call without tries is as good as refused."""
         if self._tries or self._shared.throttles is None:
             return
         address = min(waits, key=lambda each: waits[each])
-        self._shared.throttles.held_back(address)
+        self._shared.throttles.held_back(address, shape)
         if not self._send_later(waits[address]):
             message = "not sent: the server lately refused such calls for too much work"
             raise OverloadedError(message, code=StatusCode.RESOURCE_EXHAUSTED, retry_after=waits[address])

@@ -63,9 +63,9 @@ class _Second:
 class Throttle:
     """What one address lately accepted and refused. Not thread-safe: `Throttles` holds its lock.
 
-    A call is not sent with the probability max(0, (calls - K * accepted) / (calls + 1)), all of them counted over a
-    window, those that were not sent included (Beyer et al. 2016, Site Reliability Engineering, chapter 21). And as long
-    as the server asked after a refusal, no call as hard as the refused one is sent.
+    As long as the server asked after a refusal, no call as hard as the refused one is sent. Any other is not sent with
+    the probability max(0, (calls - K * accepted) / (calls + 1)), counted over a window (Beyer et al. 2016, Site
+    Reliability Engineering, chapter 21); the calls are those that were accepted, refused or not sent by chance.
 
     Args:
         rules: Settings.
@@ -96,8 +96,14 @@ class Throttle:
     def hold(self, shape: CallShape, delay: float, now: float) -> None:
         """Hold back calls like a refused one, unless they are held back already."""
         self._delay = max(delay, _MIN_WAIT)
-        if self._hold is None or now >= self._hold.until or not shape.is_as_hard_as(self._hold.shape):
-            self._hold = _Hold(shape, now + self._delay, now + min(self._delay, self._rules.longest_hold))
+        if not self.holds(shape, now):
+            self._hold = _Hold(shape, now + delay, now + min(delay, self._rules.longest_hold))
+
+    def holds(self, shape: CallShape, now: float) -> bool:
+        """Whether a call is too early after a refusal."""
+        if self._hold is not None and now >= self._hold.until:
+            self._hold = None
+        return self._hold is not None and shape.is_as_hard_as(self._hold.shape)
 
     def chance(self, now: float) -> float:
         """Return the probability with which a call is not sent, 0 to 1."""
@@ -117,12 +123,8 @@ class Throttle:
         Returns:
             Seconds after which it is worth another try; None: it is to be sent.
         """
-        if self._hold is not None:
-            if now < self._hold.until:
-                if shape.is_as_hard_as(self._hold.shape):
-                    return self._hold.asked - now
-            else:
-                self._hold = None
+        if self._hold is not None and self.holds(shape, now):
+            return self._hold.asked - now
         return self._delay if draw < self.chance(now) else None
 
     def _forget(self, now: float) -> None:
@@ -183,7 +185,9 @@ class Throttles:
             self._throttles[number].count(now, accepted=False)
             self._throttles[number].hold(shape, delay, now)
 
-    def held_back(self, number: int) -> None:
-        """Count a call that was not sent to an address."""
+    def held_back(self, number: int, shape: CallShape) -> None:
+        """Count a call that was not sent to an address, unless it was too early: then it was not left to chance."""
         with self._lock:
-            self._throttles[number].count(self._clock(), accepted=False)
+            now = self._clock()
+            if not self._throttles[number].holds(shape, now):
+                self._throttles[number].count(now, accepted=False)
