@@ -45,9 +45,7 @@ def shared(names: Sequence[str], *, throttled: bool) -> Shared:
     """Return what all calls of a client with these addresses share."""
     clock, draw = time.monotonic, random.SystemRandom().random
     throttles = Throttles(len(names), clock=clock, random=draw) if throttled else None
-    return Shared(
-        addresses=Addresses(names, clock=clock, random=draw), clock=clock, random=draw, throttles=throttles
-    )
+    return Shared(addresses=Addresses(names, clock=clock, random=draw), clock=clock, random=draw, throttles=throttles)
 
 
 class BlockingCalls:

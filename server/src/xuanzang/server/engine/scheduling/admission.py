@@ -54,19 +54,20 @@ class Admission:
                 retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
             )
 
-    def require_time(self, caller: str, cost: int, *, longest: int, seconds: float) -> None:
+    def require_time(self, caller: str, cost: int, *, longest: int, rows: float, seconds: float) -> None:
         """Refuse a request that would not be done in time.
 
         Args:
             caller: Identity of the caller.
             cost: Predicted tokens of the request.
             longest: Predicted target tokens of its longest sentence.
+            rows: Sentences of the batch that they will join.
             seconds: Time until the result is of no use; infinite for no limit.
 
         Raises:
             OverloadedError: It would not be done in time.
         """
-        estimate = self.seconds_until_done(caller, cost, longest=longest)
+        estimate = self.seconds_until_done(caller, cost, longest=longest, rows=rows)
         if estimate is not None and self.calibration.safe(estimate) > seconds:
             raise OverloadedError(
                 f"the deadline is in {seconds:.2f} s, and the request would be done in about "
@@ -74,18 +75,19 @@ class Admission:
                 retry_after_seconds=max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS),
             )
 
-    def seconds_until_done(self, caller: str, cost: int, *, longest: int) -> float | None:
+    def seconds_until_done(self, caller: str, cost: int, *, longest: int, rows: float) -> float | None:
         """Estimate when a request would be done if it were submitted now.
 
         Args:
             caller: Identity of the caller.
             cost: Predicted tokens of the request.
             longest: Predicted target tokens of its longest sentence.
+            rows: Sentences of the batch that they will join.
 
         Returns:
             Seconds; None before the first measurement.
         """
-        in_batch = self.decoding_time.seconds_for(longest)
+        in_batch = self.decoding_time.seconds_for(longest, rows)
         if not self._queue.count:
             seconds = self.throughput.seconds_for(cost)
             return None if seconds is None else max(seconds, in_batch)

@@ -130,7 +130,7 @@ class Worker:
         self._scheduler.report(self._number, running=sum(map(len, self._runners.values())))
         if done:
             now = time.perf_counter()
-            self._scheduler.record(done, seconds=now - self._busy_since)
+            self._scheduler.record(self._number, done, seconds=now - self._busy_since)
             self._busy_since = now
 
     def _advance(self, model: LoadedModel, newcomers: Sequence[QueuedSentence]) -> list[DoneSentence]:
