@@ -195,7 +195,7 @@ def test_other_failures_and_quotas_hold_nothing_back(kind: FaultKind) -> None:
 
 def test_a_client_without_throttle_sends_every_call() -> None:
     world = World(throttled=False)
-    assert all([world.refuse(delay=3.0) for _ in range(50)])
+    assert all(world.refuse(delay=3.0) for _ in range(50))
 
 
 def test_another_address_gets_the_calls_that_an_overloaded_one_refuses() -> None:
@@ -265,18 +265,25 @@ def test_a_refused_call_keeps_the_next_from_the_server(script: Script, call: Any
     assert len(script.metadata) == (1 if throttle else 2)
 
 
-async def test_a_refused_call_keeps_the_next_from_the_server_in_asyncio(script: Script) -> None:
+async def collected(results: Any) -> list[Any]:
+    return [each async for each in results]
+
+
+ASYNC_CALLS = {
+    "unary": lambda client: client.translate_one("a"),
+    "progressive": lambda client: collected(client.translate_progressively("a")),
+    "stream": lambda client: collected(client.translate_stream(["a"])),
+}
+
+
+@pytest.mark.parametrize("call", ASYNC_CALLS.values(), ids=ASYNC_CALLS)
+async def test_a_refused_call_keeps_the_next_from_the_server_in_asyncio(script: Script, call: Any) -> None:
     script.on_translate = script.on_stream = script.on_progressive = refuse()
-    for call in ("translate_one", "translate_stream", "translate_progressively"):
-        script.metadata.clear()
-        async with sdk.AsyncTranslationClient(script.address, timeout=10) as client:
-            for expected in ("busy", "not sent"):
-                with pytest.raises(sdk.OverloadedError, match=expected):
-                    if call == "translate_one":
-                        await client.translate_one("a")
-                    else:
-                        _ = [each async for each in getattr(client, call)(["a"] if call == "translate_stream" else "a")]
-        assert len(script.metadata) == 1
+    async with sdk.AsyncTranslationClient(script.address, timeout=10) as client:
+        for expected in ("busy", "not sent"):
+            with pytest.raises(sdk.OverloadedError, match=expected):
+                await call(client)
+    assert len(script.metadata) == 1
 
 
 def test_the_quota_of_a_key_is_told_from_overload(client: Client, script: Script) -> None:
