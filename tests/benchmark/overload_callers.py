@@ -137,5 +137,5 @@ async def admitted_after(callers: Callers, sentences: int, refused: Result, *, i
         await asyncio.sleep(interval)
         if not trying.done() or trying.result().code == "OK":
             await trying
-            return now - started
+            return max(now - started, interval)
     return None
