@@ -105,7 +105,9 @@ class LightConnection(asyncio.Protocol):
         """Begin to speak HTTP/2."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        settings = SettingsFrame(0, {SettingsFrame.HEADER_TABLE_SIZE: 0, SettingsFrame.INITIAL_WINDOW_SIZE: LARGE_WINDOW})
+        settings = SettingsFrame(
+            0, {SettingsFrame.HEADER_TABLE_SIZE: 0, SettingsFrame.INITIAL_WINDOW_SIZE: LARGE_WINDOW}
+        )
         window = WindowUpdateFrame(0, window_increment=LARGE_WINDOW - FIRST_WINDOW)
         transport.write(PREFACE + settings.serialize() + window.serialize())
 

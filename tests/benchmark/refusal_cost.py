@@ -113,7 +113,9 @@ def main() -> None:
         calls = asyncio.run(ask(port))
         server, callers = cpu_seconds(process.pid) - before, time.process_time() - own
         process.stdin.close()
-    print(f"{calls} refusals, {1e6 * server / calls:.0f} us of the server each, {1e6 * callers / calls:.0f} of the callers")
+    print(
+        f"{calls} refusals, {1e6 * server / calls:.0f} us of the server each, {1e6 * callers / calls:.0f} of the callers"
+    )
 
 
 if __name__ == "__main__":

@@ -294,3 +294,11 @@ def test_the_quota_of_a_key_is_told_from_overload(client: Client, script: Script
             client.translate_one("a", timeout=5)
         assert isinstance(caught.value.__cause__, grpc.RpcError)
         assert fault_of(caught.value.__cause__) == Fault(kind=kind, delay=30.0)
+
+
+def test_a_stream_that_a_crowded_server_refuses_is_overload() -> None:
+    message = "Stream removed (RST_STREAM (Received RST_STREAM with error code 7))"
+    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), message)
+    fault = fault_of(error)
+    assert (fault.kind, fault.blames_the_address) == (FaultKind.OVERLOADED, False)
+    assert fault.delay > 0

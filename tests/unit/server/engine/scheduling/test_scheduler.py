@@ -319,3 +319,14 @@ async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: M
     queue.submit(1)
     with pytest.raises(OverloadedError, match="the queue is full"):
         queue.scheduler.require_time("", math.inf)
+
+
+async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_request(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(10, seconds=1.0, in_batch=4.0)
+    for length in (1, 30, 30):
+        queue.submit(length)
+    with pytest.raises(OverloadedError) as refusal:
+        queue.scheduler.require_time("", 1.0)
+    # 122 tokens wait and a typical request has 60, at 20 tokens a second; in a batch it takes at least 12 seconds.
+    assert refusal.value.retry_after_seconds > 182 / 20 + 12 - 1.0

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSizes, Throughput
+from xuanzang.server.engine.scheduling.load import (
+    Calibration,
+    DecodingTime,
+    RequestSize,
+    RequestSizes,
+    Throughput,
+)
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
@@ -72,8 +78,16 @@ class Admission:
             raise OverloadedError(
                 f"the deadline is in {seconds:.2f} s, and the request would be done in about "
                 f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(caller, cost)} tokens come first",
-                retry_after_seconds=max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS),
+                retry_after_seconds=self._wait(caller, cost, longest=longest, rows=rows, seconds=seconds),
             )
+
+    def _wait(self, caller: str, cost: int, *, longest: int, rows: float, seconds: float) -> float:
+        """Estimate after how many seconds a request would be accepted; one that is not read is as large as others."""
+        if not longest:
+            typical = self.request_sizes.typical if self.request_sizes else RequestSize(cost, 0)
+            cost, longest = max(cost, typical.cost), typical.longest
+        estimate = self.seconds_until_done(caller, cost, longest=longest, rows=rows) or 0.0
+        return max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS)
 
     def seconds_until_done(self, caller: str, cost: int, *, longest: int, rows: float) -> float | None:
         """Estimate when a request would be done if it were submitted now.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import deque
+from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 
@@ -146,24 +148,44 @@ class DecodingTime:
         return min(max(slope, 0.0), self._mean_seconds / self._mean_rows)
 
 
+class RequestSize(NamedTuple):
+    """What a request takes, as predicted."""
+
+    cost: int
+    """Tokens."""
+    longest: int
+    """Target tokens of its longest sentence."""
+
+
 class RequestSizes:
-    """Predicted tokens of the last requests, refused ones included."""
+    """Sizes of the last requests, refused ones included."""
 
     def __init__(self) -> None:
-        self._costs: deque[int] = deque(maxlen=_RECENT_REQUESTS)
+        self._sizes: deque[RequestSize] = deque(maxlen=_RECENT_REQUESTS)
 
-    def record(self, cost: int) -> None:
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+    def record(self, size: RequestSize) -> None:
         """Add a request.
 
         Args:
-            cost: Its predicted tokens.
+            size: Its size.
         """
-        self._costs.append(cost)
+        self._sizes.append(size)
 
     @property
     def smallest(self) -> int:
-        """The fewest of them; 0 before the first request."""
-        return min(self._costs, default=0)
+        """The fewest tokens of a request; 0 before the first one."""
+        return min((size.cost for size in self._sizes), default=0)
+
+    @property
+    def typical(self) -> RequestSize:
+        """The medians of the last requests, of which there is at least one."""
+        return RequestSize(
+            statistics.median_low(size.cost for size in self._sizes),
+            statistics.median_low(size.longest for size in self._sizes),
+        )
 
 
 class Calibration:

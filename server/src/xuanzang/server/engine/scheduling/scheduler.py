@@ -11,6 +11,7 @@ from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
+from xuanzang.server.engine.scheduling.load import RequestSize
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     DoneSentence,
@@ -99,7 +100,7 @@ class Scheduler:
                 raise DrainingError("the server stopped before the translation was begun")
             self._estimate(request)
             if not follows:
-                self._admission.request_sizes.record(request.cost)
+                self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
                 if request.context.useful_until <= time.monotonic():
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
                 self._require(
