@@ -12,7 +12,6 @@ import asyncio
 import collections
 import dataclasses
 import json
-import os
 import random
 import statistics
 import time
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from load import arrival_times, percentile
 from overload_callers import NOT_SENT, Callers, LightCallers, Result, SdkCallers, admitted_after
-from processes import ServerProcess, free_address
+from processes import ServerProcess, cpu_seconds, free_address
 
 from xuanzang.translation.v1 import translation_pb2
 
@@ -56,6 +55,9 @@ class Outcome:
     """Requests that were due."""
     goodput: float
     """Sentences answered in time per second, as a share of the capacity."""
+    efficiency: float
+    """Sentences answered in time per processor second of the server, as a share of the same without overload: what the
+    goodput would be if other work left the server as much of the processor as before; 0 if it is not known."""
     codes: dict[str, int]
     """Requests by status code."""
     expired_share: float
@@ -76,6 +78,16 @@ class Outcome:
     server_cores: float
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What a server does when it is busy."""
+
+    per_second: float
+    """Sentences per second."""
+    per_cpu_second: float
+    """Sentences per processor second of the server; 0 if it is not known."""
+
+
 class Measurement:
     """Loads on one server.
 
@@ -89,25 +101,28 @@ class Measurement:
         self._pid = pid
         self._random = random.Random(1)
 
-    async def capacity(self, seconds: float, sentences: int) -> float:
-        """Return sentences per second of a closed loop that keeps the server busy."""
-        done = 0
+    async def capacity(self, seconds: float, sentences: int) -> Capacity:
+        """Measure a closed loop that keeps the server busy."""
+        done = everything = 0
+        _, before = self._cpu_seconds()
         started = time.perf_counter()
         warm = started + 0.3 * seconds
 
         async def repeat() -> None:
-            nonlocal done
+            nonlocal done, everything
             while (now := time.perf_counter()) < started + seconds:
                 result = await self._callers.call(sentences, 60.0, now)
-                if result.code == "OK" and warm < time.perf_counter() < started + seconds:
-                    done += sentences
+                if result.code == "OK":
+                    everything += sentences
+                    done += sentences * (warm < time.perf_counter() < started + seconds)
 
         await asyncio.gather(*(repeat() for _ in range(max(4, CAPACITY_CALLERS // sentences))))
-        return done / (0.7 * seconds)
+        used = self._cpu_seconds()[1] - before
+        return Capacity(per_second=done / (0.7 * seconds), per_cpu_second=everything / used if used else 0.0)
 
-    async def overload(self, overload: Overload, capacity: float, seconds: float) -> Outcome:
+    async def overload(self, overload: Overload, capacity: Capacity, seconds: float) -> Outcome:
         """Put an open loop on the server."""
-        rate = overload.multiple * capacity / overload.sentences
+        rate = overload.multiple * capacity.per_second / overload.sentences
         before, started = self._cpu_seconds(), time.perf_counter()
         tasks: list[asyncio.Task[Result]] = []
         retries: list[asyncio.Task[bool | None]] = []
@@ -124,7 +139,11 @@ class Measurement:
         results = await asyncio.gather(*tasks)
         retried = [each for each in await asyncio.gather(*retries) if each is not None]
         cores = [(later - earlier) / sending for earlier, later in zip(before, after, strict=True)]
-        return _outcome(overload, results, capacity, sending, retried=retried, accuracy=accuracy, cores=cores)
+        used = self._cpu_seconds()[1] - before[1]
+        outcome = _outcome(overload, results, capacity, sending, retried=retried, accuracy=accuracy, cores=cores)
+        answered = overload.sentences * outcome.codes.get("OK", 0)
+        efficiency = answered / used / capacity.per_cpu_second if used and capacity.per_cpu_second else 0.0
+        return dataclasses.replace(outcome, efficiency=efficiency)
 
     async def _retry(self, sentences: int, call: Awaitable[Result]) -> bool | None:
         """Make a refused call again when it was advised; return whether it was admitted; None: it was not refused."""
@@ -137,7 +156,7 @@ class Measurement:
     async def _accuracy(self, overload: Overload) -> list[float]:
         """Return the advised times of the last calls by the true ones, while no others come."""
 
-        async def ratio(timeout: float) -> float | None:
+        async def ratio(timeout: float) -> float | None:  # noqa: ASYNC109 - sent as a deadline
             refused = await self._callers.call(overload.sentences, timeout, time.perf_counter())
             if refused.code != REFUSED or not refused.advised:
                 return None
@@ -150,17 +169,13 @@ class Measurement:
 
     def _cpu_seconds(self) -> tuple[float, float]:
         """Return the processor seconds of the callers and of the server so far."""
-        own = os.times()
-        if self._pid is None:
-            return own.user + own.system, 0.0
-        fields = Path(f"/proc/{self._pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-        return own.user + own.system, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return time.process_time(), 0.0 if self._pid is None else cpu_seconds(self._pid)
 
 
 def _outcome(
     overload: Overload,
     results: Sequence[Result],
-    capacity: float,
+    capacity: Capacity,
     seconds: float,
     *,
     retried: Sequence[bool],
@@ -176,7 +191,8 @@ def _outcome(
     return Outcome(
         overload=overload,
         offered=len(results),
-        goodput=overload.sentences * len(answers) / busy / capacity,
+        goodput=overload.sentences * len(answers) / busy / capacity.per_second,
+        efficiency=0.0,
         codes=dict(codes),
         expired_share=1 - len(answers) / admitted if admitted else 0.0,
         refusal_p50_ms=_percentile(refusals, 0.5) * 1000,
@@ -199,11 +215,12 @@ def _percentile(ordered: Sequence[float], share: float) -> float:
     return percentile(ordered, share) if ordered else 0.0
 
 
-def show(outcome: Outcome, capacity: float) -> None:
+def show(outcome: Outcome, capacity: Capacity) -> None:
     """Print the figures of an open loop."""
     load = outcome.overload
     print(
-        f"{load.sentences} sentences, {load.multiple:g} x {capacity:.0f}/s: goodput {outcome.goodput:.2f}, expired "
+        f"{load.sentences} sentences, {load.multiple:g} x {capacity.per_second:.0f}/s: goodput {outcome.goodput:.2f}, per "
+        f"processor second {outcome.efficiency:.2f}, expired "
         f"{outcome.expired_share:.3f}, refusals p50 {outcome.refusal_p50_ms:.0f} p95 {outcome.refusal_p95_ms:.0f} ms, "
         f"not sent p95 {outcome.not_sent_p95_ms:.1f} ms, answers p95 {outcome.answer_p95_s:.2f} s, "
         f"retried {outcome.retried} admitted {outcome.retried_share:.2f}, advised/true "

@@ -45,7 +45,7 @@ class Callers(Protocol):
     async def close(self) -> None:
         """Close the connections."""
 
-    async def call(self, sentences: int, timeout: float, due: float) -> Result:
+    async def call(self, sentences: int, timeout: float, due: float) -> Result:  # noqa: ASYNC109 - sent as a deadline
         """Translate random texts."""
 
 
@@ -71,7 +71,7 @@ class LightCallers:
         for connection in self._connections:
             connection.close()
 
-    async def call(self, sentences: int, timeout: float, due: float) -> Result:
+    async def call(self, sentences: int, timeout: float, due: float) -> Result:  # noqa: ASYNC109 - sent as a deadline
         """Translate random texts."""
         if sentences not in self._bodies:
             self._bodies[sentences] = [self._body(sentences) for _ in range(500)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import cProfile
-import os
 import pstats
 import subprocess
 import sys
@@ -17,8 +16,8 @@ import time
 from typing import Any, NoReturn, cast
 
 from light_calls import LightConnection, body_of, headers_of
+from processes import METHOD, cpu_seconds
 from prometheus_client import CollectorRegistry
-from processes import METHOD
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.metrics import AccessMetrics
@@ -30,6 +29,8 @@ from xuanzang.server.rpc.server import RpcServer
 from xuanzang.translation.v1 import translation_pb2
 
 SECONDS = 5.0
+REFUSED = 8
+"""RESOURCE_EXHAUSTED."""
 AT_ONCE = 64
 """Calls in progress."""
 
@@ -79,19 +80,12 @@ async def ask(port: int) -> int:
         nonlocal calls
         while (now := time.perf_counter()) < end:
             ended = await connection.call(block, body, timeout=5.0, due=now)
-            assert ended.code == 8, ended  # noqa: PLR2004 - RESOURCE_EXHAUSTED
+            assert ended.code == REFUSED, ended
             calls += 1
 
     await asyncio.gather(*(repeat() for _ in range(AT_ONCE)))
     connection.close()
     return calls
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor seconds of a process so far."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
-        fields = stat.read().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -113,9 +107,11 @@ def main() -> None:
         calls = asyncio.run(ask(port))
         server, callers = cpu_seconds(process.pid) - before, time.process_time() - own
         process.stdin.close()
-    print(
-        f"{calls} refusals, {1e6 * server / calls:.0f} us of the server each, {1e6 * callers / calls:.0f} of the callers"
-    )
+    each = [
+        f"{1e6 * seconds / calls:.0f} us of the {whose}"
+        for seconds, whose in ((server, "server"), (callers, "callers"))
+    ]
+    print(f"{calls} refusals, each {' and '.join(each)}")
 
 
 if __name__ == "__main__":
