@@ -23,6 +23,7 @@ FIRST_WINDOW = (1 << 16) - 1
 DATA, HEADERS, RESET, SETTINGS, PING, WINDOW_UPDATE = 0, 1, 3, 4, 6, 8
 END_STREAM = ACK = 1
 MAX_CONCURRENT_STREAMS = 3
+UNLIMITED = 1_000_000
 CANCEL = 8
 CANCELLED, DEADLINE_EXCEEDED = 1, 4
 # Literals without Huffman's code, as gRPC's core writes them: length of the value, then the value.
@@ -91,7 +92,7 @@ class LightConnection(asyncio.Protocol):
         self._waiting: deque[_Call] = deque()
         self._output: list[bytes] = []
         self._next_stream = 1
-        self._max_calls = 100
+        self._max_calls = 0  # until the server has said how many
         self._window = FIRST_WINDOW
 
     @classmethod
@@ -179,14 +180,15 @@ class LightConnection(asyncio.Protocol):
             advised = None if pushback is None else int(pushback[2][: pushback[1][0]]) / 1000
             self._statuses[stream] = (int(found[2][: found[1][0]]), advised)
             return
-        status = dict(self._decoder.decode(block)).get("grpc-status", str(CANCELLED))
-        self._statuses[stream] = (int(status), None)
+        for name, value in self._decoder.decode(block, raw=True):
+            if name == b"grpc-status":
+                self._statuses[stream] = (int(value), None)
 
     def _take_settings(self, payload: bytes) -> None:
         frame, _ = Frame.parse_frame_header(memoryview(len(payload).to_bytes(3, "big") + b"\x04\0\0\0\0\0"))
         frame.parse_body(memoryview(payload))
         assert isinstance(frame, SettingsFrame)
-        self._max_calls = frame.settings.get(MAX_CONCURRENT_STREAMS, self._max_calls)
+        self._max_calls = frame.settings.get(MAX_CONCURRENT_STREAMS, self._max_calls or UNLIMITED)
         self._write(SettingsFrame(0, flags=["ACK"]).serialize())
 
     def _send_waiting(self) -> None:

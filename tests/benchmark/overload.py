@@ -219,8 +219,8 @@ def show(outcome: Outcome, capacity: Capacity) -> None:
     """Print the figures of an open loop."""
     load = outcome.overload
     print(
-        f"{load.sentences} sentences, {load.multiple:g} x {capacity.per_second:.0f}/s: goodput {outcome.goodput:.2f}, per "
-        f"processor second {outcome.efficiency:.2f}, expired "
+        f"{load.sentences} sentences, {load.multiple:g} x {capacity.per_second:.0f}/s: goodput {outcome.goodput:.2f}, "
+        f"per processor second {outcome.efficiency:.2f}, expired "
         f"{outcome.expired_share:.3f}, refusals p50 {outcome.refusal_p50_ms:.0f} p95 {outcome.refusal_p95_ms:.0f} ms, "
         f"not sent p95 {outcome.not_sent_p95_ms:.1f} ms, answers p95 {outcome.answer_p95_s:.2f} s, "
         f"retried {outcome.retried} admitted {outcome.retried_share:.2f}, advised/true "

@@ -8,6 +8,7 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -103,7 +104,7 @@ class VirtualServer:
         self._counts_from = start + warm
         while (due := due + draw.expovariate(rate)) < start + seconds:
             seconds_left = draw.choice(deadlines)
-            self.at(due, lambda left=seconds_left: self._arrive([tokens] * sentences, left))
+            self.at(due, partial(self._arrive, [tokens] * sentences, seconds_left))
         while self._events:
             self.now, _, event = heapq.heappop(self._events)
             event()
