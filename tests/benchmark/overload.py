@@ -1,7 +1,8 @@
 """Goodput under overload: how much of its capacity a server turns into answers in time when callers ask for more.
 
 Measures the capacity with a closed loop, then puts open loops of several times the capacity on the server, each with
-requests of one or several sentences and with mixed deadlines. Prints a table and, with --json, writes the figures.
+requests of one or several sentences and with mixed deadlines. The callers are HTTP/2 frames on sockets, which take
+little of the cores that they share with the server, or the SDK. Prints a table and, with --json, writes the figures.
 """
 
 from __future__ import annotations
@@ -14,18 +15,23 @@ import json
 import random
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
-import grpc
 from load import arrival_times, percentile
-from processes import METHOD, ServerProcess, free_address
+from overload_callers import NOT_SENT, Callers, LightCallers, Result, SdkCallers, admitted_after
+from processes import ServerProcess, cpu_seconds, free_address
 
-from xuanzang.translation.v1 import status_pb2, translation_pb2
+from xuanzang.translation.v1 import translation_pb2
 
 CAPACITY_CALLERS = 96
 LENGTHS = (4, 60)
 """Minimum and maximum characters of the sentences that are sent."""
+REFUSED = "RESOURCE_EXHAUSTED"
+# One of so many refused calls is made again after the advised time.
+RETRIED = 20
+# Longer than a refusal takes: what has no answer then was admitted.
+TRY_SECONDS = 0.1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,126 +55,198 @@ class Outcome:
     """Requests that were due."""
     goodput: float
     """Sentences answered in time per second, as a share of the capacity."""
+    efficiency: float
+    """Sentences answered in time per processor second of the server, as a share of the same without overload: what the
+    goodput would be if other work left the server as much of the processor as before; 0 if it is not known."""
     codes: dict[str, int]
     """Requests by status code."""
     expired_share: float
     """Share of the admitted requests, those not refused, that were not answered in time."""
     refusal_p50_ms: float
     refusal_p95_ms: float
+    not_sent_p95_ms: float
+    """Time that a call takes which the SDK holds back."""
     answer_p95_s: float
+    retried: int
+    """Refused calls that were made again after the advised time."""
+    retried_share: float
+    """Share of them that was admitted then, among all the others."""
+    advised_by_true: list[float]
+    """Advised time of calls refused at the end, by the time after which one like them was admitted, all others gone."""
+    caller_cores: float
+    """Processor seconds of the callers for each second."""
+    server_cores: float
 
 
-class Callers:
-    """Callers of one server, over a few connections."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What a server does when it is busy."""
 
-    def __init__(self, address: str, texts: Sequence[str], seed: int) -> None:
-        self._random = random.Random(seed)
-        self._texts = texts
-        self._channels = [
-            grpc.aio.insecure_channel(address, (("grpc.use_local_subchannel_pool", 1),)) for _ in range(4)
-        ]
-        self._calls: list[grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]] = [
-            channel.unary_unary(METHOD) for channel in self._channels
-        ]
+    per_second: float
+    """Sentences per second."""
+    per_cpu_second: float
+    """Sentences per processor second of the server; 0 if it is not known."""
 
-    async def close(self) -> None:
-        """Close the connections."""
-        for channel in self._channels:
-            await channel.close()
 
-    def _request(self, sentences: int) -> bytes:
-        contents = [self._random.choice(self._texts) for _ in range(sentences)]
-        return translation_pb2.TranslateTextRequest(contents=contents).SerializeToString()
+class Measurement:
+    """Loads on one server.
 
-    async def call(self, sentences: int, seconds: float) -> tuple[str, float, float | None]:
-        """Return code, seconds, and the advised wait of a refusal."""
-        started = time.perf_counter()
-        try:
-            await self._random.choice(self._calls)(self._request(sentences), timeout=seconds)
-        except grpc.aio.AioRpcError as error:
-            return error.code().name, time.perf_counter() - started, _advised(error)
-        return "OK", time.perf_counter() - started, None
+    Args:
+        callers: Callers of the server.
+        pid: Process of the server; None: of this machine's own processes only the callers' times are measured.
+    """
 
-    async def capacity(self, seconds: float, sentences: int) -> float:
-        """Return sentences per second of a closed loop that keeps the server busy."""
-        done = 0
+    def __init__(self, callers: Callers, pid: int | None) -> None:
+        self._callers = callers
+        self._pid = pid
+        self._random = random.Random(1)
+
+    async def capacity(self, seconds: float, sentences: int) -> Capacity:
+        """Measure a closed loop that keeps the server busy."""
+        done = everything = 0
+        _, before = self._cpu_seconds()
         started = time.perf_counter()
         warm = started + 0.3 * seconds
 
         async def repeat() -> None:
-            nonlocal done
-            while time.perf_counter() < started + seconds:
-                code, _, _ = await self.call(sentences, 60.0)
-                if code == "OK" and time.perf_counter() > warm:
-                    done += sentences
+            nonlocal done, everything
+            while (now := time.perf_counter()) < started + seconds:
+                result = await self._callers.call(sentences, 60.0, now)
+                if result.code == "OK":
+                    everything += sentences
+                    done += sentences * (warm < time.perf_counter() < started + seconds)
 
         await asyncio.gather(*(repeat() for _ in range(max(4, CAPACITY_CALLERS // sentences))))
-        return done / (time.perf_counter() - warm)
+        used = self._cpu_seconds()[1] - before
+        return Capacity(per_second=done / (0.7 * seconds), per_cpu_second=everything / used if used else 0.0)
 
-    async def overload(self, overload: Overload, capacity: float, seconds: float) -> Outcome:
+    async def overload(self, overload: Overload, capacity: Capacity, seconds: float) -> Outcome:
         """Put an open loop on the server."""
-        rate = overload.multiple * capacity / overload.sentences
-        started = time.perf_counter()
-        tasks: list[asyncio.Task[tuple[str, float, float | None]]] = []
+        rate = overload.multiple * capacity.per_second / overload.sentences
+        before, started = self._cpu_seconds(), time.perf_counter()
+        tasks: list[asyncio.Task[Result]] = []
+        retries: list[asyncio.Task[bool | None]] = []
         for due in arrival_times(rate, seconds, self._random.randrange(2**31)):
             if (wait := started + due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
             timeout = self._random.choice(overload.deadlines)
-            tasks.append(asyncio.create_task(self.call(overload.sentences, timeout)))
-        sending = time.perf_counter() - started
+            call = self._callers.call(overload.sentences, timeout, started + due)
+            tasks.append(asyncio.create_task(call))
+            if len(tasks) % RETRIED == 0:
+                retries.append(asyncio.create_task(self._retry(overload.sentences, tasks[-1])))
+        sending, after = time.perf_counter() - started, self._cpu_seconds()
+        accuracy = await self._accuracy(overload)
         results = await asyncio.gather(*tasks)
-        return _outcome(overload, results, capacity, sending)
+        retried = [each for each in await asyncio.gather(*retries) if each is not None]
+        cores = [(later - earlier) / sending for earlier, later in zip(before, after, strict=True)]
+        used = self._cpu_seconds()[1] - before[1]
+        outcome = _outcome(overload, results, capacity, sending, retried=retried, accuracy=accuracy, cores=cores)
+        answered = overload.sentences * outcome.codes.get("OK", 0)
+        efficiency = answered / used / capacity.per_cpu_second if used and capacity.per_cpu_second else 0.0
+        return dataclasses.replace(outcome, efficiency=efficiency)
+
+    async def _retry(self, sentences: int, call: Awaitable[Result]) -> bool | None:
+        """Make a refused call again when it was advised; return whether it was admitted; None: it was not refused."""
+        first = await call
+        if first.code != REFUSED or first.advised is None:
+            return None
+        await asyncio.sleep(first.advised)
+        return (await self._callers.call(sentences, first.timeout, time.perf_counter())).code != REFUSED
+
+    async def _accuracy(self, overload: Overload) -> list[float]:
+        """Return the advised times of the last calls by the true ones, while no others come."""
+
+        async def ratio(timeout: float) -> float | None:  # noqa: ASYNC109 - sent as a deadline
+            refused = await self._callers.call(overload.sentences, timeout, time.perf_counter())
+            if refused.code != REFUSED or not refused.advised:
+                return None
+            true = await admitted_after(self._callers, overload.sentences, refused, interval=TRY_SECONDS)
+            # Shorter times than those between two tries cannot be told apart.
+            return None if true is None or max(true, refused.advised) < 3 * TRY_SECONDS else refused.advised / true
+
+        ratios = await asyncio.gather(*(ratio(timeout) for timeout in overload.deadlines))
+        return [each for each in ratios if each is not None]
+
+    def _cpu_seconds(self) -> tuple[float, float]:
+        """Return the processor seconds of the callers and of the server so far."""
+        return time.process_time(), 0.0 if self._pid is None else cpu_seconds(self._pid)
 
 
 def _outcome(
-    overload: Overload, results: Sequence[tuple[str, float, float | None]], capacity: float, seconds: float
+    overload: Overload,
+    results: Sequence[Result],
+    capacity: Capacity,
+    seconds: float,
+    *,
+    retried: Sequence[bool],
+    accuracy: list[float],
+    cores: Sequence[float],
 ) -> Outcome:
-    codes = collections.Counter(code for code, _, _ in results)
-    refusals = sorted(spent for code, spent, _ in results if code == "RESOURCE_EXHAUSTED")
-    answers = sorted(spent for code, spent, _ in results if code == "OK")
-    admitted = len(results) - codes["RESOURCE_EXHAUSTED"]
+    codes = collections.Counter(result.code for result in results)
+    answers = _seconds(results, "OK")
+    refusals, not_sent = _seconds(results, REFUSED), _seconds(results, NOT_SENT)
+    admitted = len(results) - len(refusals) - len(not_sent)
     # What is admitted last is answered after the last is sent; the tail counts as time, too.
     busy = seconds + (statistics.mean(answers) if answers else 0.0)
     return Outcome(
         overload=overload,
         offered=len(results),
-        goodput=overload.sentences * len(answers) / busy / capacity,
+        goodput=overload.sentences * len(answers) / busy / capacity.per_second,
+        efficiency=0.0,
         codes=dict(codes),
         expired_share=1 - len(answers) / admitted if admitted else 0.0,
-        refusal_p50_ms=1000 * percentile(refusals, 0.5) if refusals else 0.0,
-        refusal_p95_ms=1000 * percentile(refusals, 0.95) if refusals else 0.0,
-        answer_p95_s=percentile(answers, 0.95) if answers else 0.0,
+        refusal_p50_ms=_percentile(refusals, 0.5) * 1000,
+        refusal_p95_ms=_percentile(refusals, 0.95) * 1000,
+        not_sent_p95_ms=_percentile(not_sent, 0.95) * 1000,
+        answer_p95_s=_percentile(answers, 0.95),
+        retried=len(retried),
+        retried_share=sum(retried) / len(retried) if retried else 0.0,
+        advised_by_true=accuracy,
+        caller_cores=cores[0],
+        server_cores=cores[1],
     )
 
 
-def _advised(error: grpc.aio.AioRpcError) -> float | None:
-    for key, value in error.trailing_metadata() or ():
-        if key == "grpc-status-details-bin":
-            for detail in status_pb2.Status.FromString(bytes(value)).details:  # type: ignore[arg-type]  # "-bin" is bytes
-                if detail.type_url.endswith("RetryInfo"):
-                    retry = status_pb2.RetryInfo.FromString(detail.value)
-                    return retry.retry_delay.ToTimedelta().total_seconds()
-    return None
+def _seconds(results: Sequence[Result], code: str) -> list[float]:
+    return sorted(result.seconds for result in results if result.code == code)
 
 
-async def measure(address: str, texts: Sequence[str], args: argparse.Namespace) -> list[Outcome]:
+def _percentile(ordered: Sequence[float], share: float) -> float:
+    return percentile(ordered, share) if ordered else 0.0
+
+
+def show(outcome: Outcome, capacity: Capacity) -> None:
+    """Print the figures of an open loop."""
+    load = outcome.overload
+    print(
+        f"{load.sentences} sentences, {load.multiple:g} x {capacity.per_second:.0f}/s: goodput {outcome.goodput:.2f}, "
+        f"per processor second {outcome.efficiency:.2f}, expired "
+        f"{outcome.expired_share:.3f}, refusals p50 {outcome.refusal_p50_ms:.0f} p95 {outcome.refusal_p95_ms:.0f} ms, "
+        f"not sent p95 {outcome.not_sent_p95_ms:.1f} ms, answers p95 {outcome.answer_p95_s:.2f} s, "
+        f"retried {outcome.retried} admitted {outcome.retried_share:.2f}, advised/true "
+        f"{[round(each, 2) for each in outcome.advised_by_true]}, "
+        f"cores {outcome.caller_cores:.2f} + {outcome.server_cores:.2f}, {outcome.codes}",
+        flush=True,
+    )
+
+
+async def measure(address: str, pid: int | None, texts: Sequence[str], args: argparse.Namespace) -> list[Outcome]:
     """Measure the capacity before each overload, and what comes of that."""
     outcomes = []
-    callers = Callers(address, texts, seed=1)
+    light: Callers = LightCallers(texts)
+    sdk = SdkCallers(texts, throttle=args.callers == "sdk")
+    chosen = light if args.callers == "light" else sdk
+    for callers in dict.fromkeys((light, chosen)):
+        await callers.open(address)
     for sentences in args.sentences:
         for multiple in args.multiples:
-            capacity = await callers.capacity(args.seconds, sentences)
-            deadlines = tuple(args.deadlines)
-            overload = Overload(multiple=multiple, sentences=sentences, deadlines=deadlines)
-            outcome = await callers.overload(overload, capacity, args.seconds)
-            print(
-                f"{sentences} sentences, {multiple:g} x {capacity:.0f}/s: goodput {outcome.goodput:.2f}, expired "
-                f"{outcome.expired_share:.3f}, refusals p50 {outcome.refusal_p50_ms:.0f} p95 "
-                f"{outcome.refusal_p95_ms:.0f} ms, answers p95 {outcome.answer_p95_s:.2f} s, {outcome.codes}",
-                flush=True,
-            )
+            capacity = await Measurement(light, pid).capacity(args.seconds, sentences)
+            overload = Overload(multiple=multiple, sentences=sentences, deadlines=tuple(args.deadlines))
+            outcome = await Measurement(chosen, pid).overload(overload, capacity, args.seconds)
+            show(outcome, capacity)
             outcomes.append(outcome)
-    await callers.close()
+    for callers in dict.fromkeys((light, chosen)):
+        await callers.close()
     return outcomes
 
 
@@ -182,19 +260,25 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--deadlines", type=float, nargs="+", default=[2, 5, 10], help="drawn by chance, seconds")
     parser.add_argument("--seconds", type=float, default=20, help="of each loop")
+    parser.add_argument(
+        "--callers",
+        choices=["light", "sdk", "sdk-unthrottled"],
+        default="light",
+        help="frames on sockets, or the SDK, with its throttle or without",
+    )
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     lines = args.texts.read_text(encoding="utf-8").splitlines()
     texts = [line for line in lines if LENGTHS[0] <= len(line) <= LENGTHS[1]]
     if args.address:
-        outcomes = asyncio.run(measure(args.address, texts, args))
+        outcomes = asyncio.run(measure(args.address, None, texts, args))
     else:
         address = free_address()
         request = translation_pb2.TranslateTextRequest(contents=texts[:1]).SerializeToString()
         flags = ["--models", args.models, "--address", address, "--metrics-address", "127.0.0.1:0"]
         flags += ["--log-level", "warning"]
-        with ServerProcess("-m", "xuanzang.server", *flags, address=address, request=request):
-            outcomes = asyncio.run(measure(address, texts, args))
+        with ServerProcess("-m", "xuanzang.server", *flags, address=address, request=request) as server:
+            outcomes = asyncio.run(measure(address, server.pid, texts, args))
     if args.json:
         args.json.write_text(json.dumps([dataclasses.asdict(outcome) for outcome in outcomes], indent=2) + "\n")
 

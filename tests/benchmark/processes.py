@@ -172,6 +172,12 @@ def cpu_times() -> CpuTimes:
     return CpuTimes(total=sum(seconds), busy=busy, own=sum(os.times()[:4]))
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the processor seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def share_of_others(before: CpuTimes, after: CpuTimes) -> float:
     """Return the share of the CPU that other programs and machines used in between, 0 to 1."""
     total, busy, own = (later - earlier for earlier, later in zip(before, after, strict=True))

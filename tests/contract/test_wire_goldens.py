@@ -353,8 +353,9 @@ def test_unknown_fields_of_a_later_version_are_kept() -> None:
         (status_pb2.BadRequest, google_details.BadRequest),
         (status_pb2.BadRequest.FieldViolation, google_details.BadRequest.FieldViolation),
         (status_pb2.RetryInfo, google_details.RetryInfo),
+        (status_pb2.QuotaFailure, google_details.QuotaFailure),
     ],
-    ids=["Status", "BadRequest", "FieldViolation", "RetryInfo"],
+    ids=["Status", "BadRequest", "FieldViolation", "RetryInfo", "QuotaFailure"],
 )
 def test_errors_have_the_fields_that_googles_have(ours: Any, googles: Any) -> None:
     shape = {field.number: described(field) for field in ours.DESCRIPTOR.fields}

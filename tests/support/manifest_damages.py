@@ -49,7 +49,7 @@ def wrong_heads(bundle: Damaged) -> str:
     fitting = [number for number in range(1, width + 1) if width % number == 0 and number != heads]
     dimensions["num_heads"] = bundle.random.choice(fitting)
     bundle.write_manifest()
-    return "certificate|num_heads|graph"
+    return "dimensions.num_heads"
 
 
 def wrong_layers(bundle: Damaged) -> str:

@@ -4,6 +4,8 @@ import io
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -305,6 +307,19 @@ def test_ctrl_c_during_a_call_ends_the_command_and_the_call(start: Callable[...,
     assert process.wait(30) == 130
     assert ended.wait(10)
     assert process.stderr.read() == b""
+
+
+def test_ctrl_c_while_a_call_is_being_begun_ends_the_command(script: Script) -> None:
+    interrupted = (
+        "import os, signal, sys, grpc._channel\n"
+        "grpc._channel._run_channel_spin_thread = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from xuanzang.client.__main__ import main\n"
+        "sys.exit(main(['translate', '--address', sys.argv[1], 'a']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted, script.address], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
 def test_a_closed_output_ends_the_command_silently_with_code_141(start: Callable[..., Any]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import IO, TextIO
+from types import FrameType
+from typing import IO, NoReturn, TextIO
 
 from xuanzang.client._arguments import Command, open_client, parser, translate_options
 from xuanzang.client._capsule import MAX_EXCHANGES, Capsule
@@ -22,6 +24,10 @@ from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
 from xuanzang.client._replay_report import report_lines
 from xuanzang.client._types import Translation
+
+_INTERRUPTED = 130
+# Time for an orderly end after Ctrl-C.
+_END_SECONDS = 2.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -37,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser(os.environ, **commands).parse_args(argv)
     command: Command = arguments.command
     try:
-        with _warnings(), open_client(arguments) as client:
+        with _bounded_interrupt(), _warnings(), open_client(arguments) as client:
             return command(client, arguments)
     except KeyboardInterrupt:
-        return 130
+        return _INTERRUPTED
     except BrokenPipeError:
         # Python flushes stdout once more at exit; the flush must find an open file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -139,6 +145,29 @@ def _warnings() -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
+
+
+@contextmanager
+def _bounded_interrupt() -> Iterator[None]:
+    """Let the process end soon after Ctrl-C, also where gRPC would wait for ever.
+
+    Interrupted between the registration of a call and the start of the thread that drives it, gRPC waits in vain for
+    the end of that call when its channel is closed.
+    """
+    if not hasattr(signal, "setitimer") or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(_INTERRUPTED))
+    signal.setitimer(signal.ITIMER_REAL, _END_SECONDS)
+    raise KeyboardInterrupt
 
 
 def _report(message: str) -> None:

@@ -35,10 +35,13 @@ class AsyncCalls:
     Args:
         channels: Channels by address.
         metadata: Metadata of every call.
+        throttled: Whether calls that an overloaded server would refuse are held back.
     """
 
-    def __init__(self, channels: dict[str, grpc.aio.Channel], metadata: tuple[tuple[str, str], ...]) -> None:
-        self.shared = shared(list(channels))
+    def __init__(
+        self, channels: dict[str, grpc.aio.Channel], metadata: tuple[tuple[str, str], ...], *, throttled: bool = True
+    ) -> None:
+        self.shared = shared(list(channels), throttled=throttled)
         self.metadata = metadata
         self.closed = False
         self.on_usage: OnUsage | None = None

@@ -49,6 +49,8 @@ class AsyncTranslationClient:
         allow_insecure_key: Whether the key may be sent without TLS to another machine.
         max_message_bytes: Maximum size of a message, sent or received.
         on_usage: Receiver of what each call has used, called by the task that waits for the answer.
+        throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
+            fail with OverloadedError without being sent, if they cannot wait.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -66,6 +68,7 @@ class AsyncTranslationClient:
         allow_insecure_key: bool = False,
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
         on_usage: OnUsage | None = None,
+        throttle: bool = True,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
@@ -73,7 +76,8 @@ class AsyncTranslationClient:
         metadata = _channel.metadata(client_id, key)
         options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
         credentials = None if tls is None else _channel.credentials(tls)
-        self._calls = AsyncCalls({each: _open(each, credentials, options) for each in targets}, metadata)
+        channels = {each: _open(each, credentials, options) for each in targets}
+        self._calls = AsyncCalls(channels, metadata, throttled=throttle)
         self._calls.on_usage = on_usage
 
     async def __aenter__(self) -> Self:

@@ -17,6 +17,7 @@ from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
+from xuanzang.client._reliability.throttle import Throttles
 from xuanzang.client._status import fault_of, mapped_error, reason_of_health
 from xuanzang.client._usage import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -50,10 +51,11 @@ class _Future(Protocol[Answer_co]):
     def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
 
-def shared(names: Sequence[str]) -> Shared:
+def shared(names: Sequence[str], *, throttled: bool) -> Shared:
     """Return what all calls of a client with these addresses share."""
     clock, draw = time.monotonic, random.SystemRandom().random
-    return Shared(addresses=Addresses(names, clock=clock, random=draw), clock=clock, random=draw)
+    throttles = Throttles(len(names), clock=clock, random=draw) if throttled else None
+    return Shared(addresses=Addresses(names, clock=clock, random=draw), clock=clock, random=draw, throttles=throttles)
 
 
 class BlockingCalls:
@@ -62,10 +64,13 @@ class BlockingCalls:
     Args:
         channels: Channels by address.
         metadata: Metadata of every call.
+        throttled: Whether calls that an overloaded server would refuse are held back.
     """
 
-    def __init__(self, channels: dict[str, grpc.Channel], metadata: tuple[tuple[str, str], ...]) -> None:
-        self.shared = shared(list(channels))
+    def __init__(
+        self, channels: dict[str, grpc.Channel], metadata: tuple[tuple[str, str], ...], *, throttled: bool = True
+    ) -> None:
+        self.shared = shared(list(channels), throttled=throttled)
         self.metadata = metadata
         self.closed = False
         self.on_usage: OnUsage | None = None

@@ -24,6 +24,9 @@ _PUSHBACK_KEY = "grpc-retry-pushback-ms"
 # Beginnings of the messages of gRPC's own UNAVAILABLE; those of servers are any others.
 _UNREACHED = ("connections to all backends failing", "failed to connect to all addresses", "errors resolving", "DNS ")
 _BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOAWAY received", "Connection reset")
+# A server that has no room for more calls resets their streams unread: REFUSED_STREAM of HTTP/2. It names no delay.
+_REFUSED = "RST_STREAM with error code 7"
+_REFUSED_SECONDS = 0.1
 # A certificate does not become valid by trying again.
 _UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
 
@@ -78,7 +81,11 @@ def fault_of(error: grpc.RpcError) -> Fault:
     code, message = StatusCode(status.code), status.message
     if code is StatusCode.RESOURCE_EXHAUSTED:
         delay = _delay_of(error, status)
-        return Fault(kind=FaultKind.FINAL) if delay is None else Fault(kind=FaultKind.OVERLOADED, delay=delay)
+        if delay is None:
+            return Fault(kind=FaultKind.FINAL)
+        return Fault(kind=FaultKind.LIMITED if _is_of_quota(status) else FaultKind.OVERLOADED, delay=delay)
+    if code is StatusCode.UNAVAILABLE and _REFUSED in message:
+        return Fault(kind=FaultKind.OVERLOADED, message=message, delay=_REFUSED_SECONDS)
     if message.startswith(_UNREACHED):
         return Fault(kind=_kind_of(code, message), message=message.rpartition("last error: ")[2])
     return Fault(kind=_kind_of(code, message), message=message)
@@ -135,6 +142,11 @@ def _status_of(error: grpc.RpcError) -> status_pb2.Status:
 
 def _trailers(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
     return error.trailing_metadata() or () if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else ()
+
+
+def _is_of_quota(status: status_pb2.Status) -> bool:
+    """Return whether the caller has used up a quota, so that the server may have time for others."""
+    return any(detail.type_url.rpartition("/")[2] == "google.rpc.QuotaFailure" for detail in status.details)
 
 
 def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.FieldViolation, ...]]:

@@ -91,6 +91,12 @@ def paged(manifest: Manifest, slots: str) -> None:
             tensor["shape"][2] = slots
 
 
+def headed(manifest: Manifest, heads: str) -> None:
+    for tensor in manifest["decoder"]["inputs"]:
+        if tensor["name"].startswith("past_key_values"):
+            tensor["shape"][1] = heads
+
+
 CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("model is 'Small'", lambda m: m.update(model="Small")),
     ("its folder is 'small'", lambda m: m.update(model="large")),
@@ -101,6 +107,7 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("dimensions.d_model is 0", lambda m: m["dimensions"].pop("d_model")),
     ("dimensions.max_source_length is 2000000", lambda m: m["dimensions"].update(max_source_length=2_000_000)),
     ("num_heads 3 does not divide", lambda m: m["dimensions"].update(num_heads=3)),
+    ("dimensions.num_heads is 2, and 'past_key_values.0.key' of the decoder has 4 heads", lambda m: headed(m, "4")),
     ("special_ids.eos_id is 100000", lambda m: m["special_ids"].update(eos_id=100_000)),
     ("special_ids.source_pad_id is -1", lambda m: m["special_ids"].update(source_pad_id=-1)),
     ("precision is 0", lambda m: m.pop("precision")),

@@ -119,6 +119,10 @@ def retry_seconds(status: status_pb2.Status) -> float:
     return status_pb2.RetryInfo.FromString(detail.value).retry_delay.ToMilliseconds() / 1000
 
 
+def is_of_quota(status: status_pb2.Status) -> bool:
+    return any(each.type_url.endswith("google.rpc.QuotaFailure") for each in status.details)
+
+
 def violations(status: status_pb2.Status) -> dict[str, str]:
     [detail] = [each for each in status.details if each.type_url.endswith("google.rpc.BadRequest")]
     faults = status_pb2.BadRequest.FromString(detail.value).field_violations
@@ -273,6 +277,7 @@ async def test_requests_over_quota_pass_exactly_after_the_delay(serve: Any, keys
         status = await face(served, bearer(key))
         assert code_of(status) is Code.RESOURCE_EXHAUSTED
         assert "7 requests per minute" in status.message
+        assert is_of_quota(status)
         assert retry_seconds(status) == 8.572  # a seventh of a minute, in whole milliseconds
         clock.now += 8.570
         assert code_of(await face(served, bearer(key))) is Code.RESOURCE_EXHAUSTED

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 
+from xuanzang.server.access.errors import QuotaExceededError
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors as engine_errors
 from xuanzang.server.engine.errors import FieldViolation
@@ -62,6 +63,15 @@ def test_details_can_be_read_as_google_rpc_messages() -> None:
     assert bad_request.field_violations[0].field == "contents[3]"
     assert bad_request.field_violations[0].description == VIOLATION.description
     assert detail(EXPECTED[2][0], error_details_pb2.RetryInfo()).retry_delay.ToMilliseconds() == 1250
+
+
+def test_only_a_used_up_quota_is_marked_as_one() -> None:
+    for kind, is_quota in ((engine_errors.OverloadedError, False), (QuotaExceededError, True)):
+        status = errors.status_of(kind("no more", retry_after_seconds=1.0))
+        assert status.code == grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
+        [retry, *quota] = status.details
+        assert retry.type_url.endswith("google.rpc.RetryInfo")
+        assert [each.type_url for each in quota] == ["type.googleapis.com/google.rpc.QuotaFailure"] * is_quota
 
 
 @pytest.mark.parametrize(("error", "code"), EXPECTED)

@@ -14,7 +14,9 @@ class FaultKind(enum.Enum):
     LATE = enum.auto()
     """The deadline passed."""
     OVERLOADED = enum.auto()
-    """The server refused the call and named a delay."""
+    """The server has too much work; it refused the call and named a delay."""
+    LIMITED = enum.auto()
+    """The quota of the caller is used up; the server refused the call and named a delay."""
     UNREACHED = enum.auto()
     """No server saw the call."""
     REFUSED = enum.auto()
@@ -31,7 +33,7 @@ class Fault:
     message: str = ""
     """Reason, for the log."""
     delay: float = 0.0
-    """Seconds after which the server wants to be asked again; only with OVERLOADED."""
+    """Seconds after which the server wants to be asked again; only with OVERLOADED and LIMITED."""
 
     @property
     def blames_the_address(self) -> bool:

@@ -7,10 +7,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from xuanzang.client._errors import OverloadedError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.budget import RetryBudget
 from xuanzang.client._reliability.faults import Fault, FaultKind
 from xuanzang.client._reliability.latency import Latencies
+from xuanzang.client._reliability.throttle import CallShape, Throttles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,8 @@ class Shared:
     latencies: Latencies = field(default_factory=Latencies)
     budget: RetryBudget = field(default_factory=RetryBudget)
     rules: RetryRules = field(default_factory=RetryRules)
+    throttles: Throttles | None = None
+    """None: every call is sent, also to a server that will refuse it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,7 @@ class _Try:
     """Time at which the try is conspicuous if it has no answer."""
     patience: float
     """Seconds between two checks, doubled each time."""
+    shape: CallShape
     replaced: bool = False
     """Whether the call was sent elsewhere because the address was ejected."""
 
@@ -87,12 +92,16 @@ class CallPlan:
         self._hedged = False
 
     def step(self) -> Step:
-        """Return what to do now."""
+        """Return what to do now.
+
+        Raises:
+            OverloadedError: The call has failed without being sent, because the servers are overloaded.
+        """
         now = self._shared.clock()
         probes = self._shared.addresses.probes()
         for each in list(self._tries.values()):
             probes += self._check(each, now)
-        tries = [self._begin(now)] if self._send_at is not None and self._send_at <= now else []
+        tries = self._begin(now) if self._send_at is not None and self._send_at <= now else []
         times = [each.check_at for each in self._tries.values()] + [
             math.inf if self._send_at is None else self._send_at
         ]
@@ -105,6 +114,8 @@ class CallPlan:
         self._shared.addresses.answered(each.address)
         self._shared.latencies.observe(self._size, self._shared.clock() - each.begun)
         self._shared.budget.earn()
+        if self._shared.throttles is not None:
+            self._shared.throttles.accepted(each.address)
 
     def failed(self, number: int, fault: Fault) -> bool:
         """Record the failure of a try.
@@ -120,7 +131,9 @@ class CallPlan:
         if fault.kind is FaultKind.LATE:
             return not self._tries
         self._shared.addresses.answered(each.address)
-        if fault.kind is FaultKind.OVERLOADED:
+        if fault.kind is FaultKind.OVERLOADED and self._shared.throttles is not None:
+            self._shared.throttles.refused(each.address, each.shape, fault.delay)
+        if fault.kind in (FaultKind.OVERLOADED, FaultKind.LIMITED):
             return not self._send_later(fault.delay) and not self._tries
         return True
 
@@ -136,15 +149,30 @@ class CallPlan:
         self._tries = {}
         return plan
 
-    def _begin(self, now: float) -> tuple[int, int]:
-        avoided = self._failed | {each.address for each in self._tries.values()}
-        address = self._shared.addresses.begin(avoided=avoided)
+    def _begin(self, now: float) -> list[tuple[int, int]]:
+        """Begin a try where it has a chance; return its number and that of its address."""
+        shape = CallShape(size=self._size, seconds=self._deadline - now)
+        waits = {} if self._shared.throttles is None else self._shared.throttles.waits(shape)
+        self._send_at = None
+        if waits and not self._shared.addresses.has_other(waits.keys() | self._used()):
+            self._hold_back(shape, waits)
+            return []
+        address = self._shared.addresses.begin(avoided=self._failed | self._used() | waits.keys())
         patience = self._patience(now)
         check_at = now + patience if len(self._shared.addresses) > 1 else math.inf
         number = next(self._numbers)
-        self._tries[number] = _Try(address, now, check_at, patience)
-        self._send_at = None
-        return number, address
+        self._tries[number] = _Try(address, now, check_at, patience, shape)
+        return [(number, address)]
+
+    def _hold_back(self, shape: CallShape, waits: dict[int, float]) -> None:
+        """Send nothing now; what is under way goes on, and a call without tries is as good as refused."""
+        if self._tries or self._shared.throttles is None:
+            return
+        address = min(waits, key=lambda each: waits[each])
+        self._shared.throttles.held_back(address, shape)
+        if not self._send_later(waits[address]):
+            message = "not sent: the server lately refused such calls for too much work"
+            raise OverloadedError(message, code=StatusCode.RESOURCE_EXHAUSTED, retry_after=waits[address])
 
     def _end(self, number: int) -> _Try:
         each = self._tries.pop(number)

@@ -26,7 +26,7 @@ from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$xuanzang/translation/v1/status.proto\x12\x17xuanzang.translation.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"N\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"\x90\x01\n\nBadRequest\x12L\n\x10\x66ield_violations\x18\x01 \x03(\x0b\x32\x32.xuanzang.translation.v1.BadRequest.FieldViolation\x1a\x34\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\";\n\tRetryInfo\x12.\n\x0bretry_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Durationb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$xuanzang/translation/v1/status.proto\x12\x17xuanzang.translation.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"N\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"\x90\x01\n\nBadRequest\x12L\n\x10\x66ield_violations\x18\x01 \x03(\x0b\x32\x32.xuanzang.translation.v1.BadRequest.FieldViolation\x1a\x34\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\";\n\tRetryInfo\x12.\n\x0bretry_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x86\x01\n\x0cQuotaFailure\x12\x43\n\nviolations\x18\x01 \x03(\x0b\x32/.xuanzang.translation.v1.QuotaFailure.Violation\x1a\x31\n\tViolation\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,4 +41,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BADREQUEST_FIELDVIOLATION']._serialized_end=349
   _globals['_RETRYINFO']._serialized_start=351
   _globals['_RETRYINFO']._serialized_end=410
+  _globals['_QUOTAFAILURE']._serialized_start=413
+  _globals['_QUOTAFAILURE']._serialized_end=547
+  _globals['_QUOTAFAILURE_VIOLATION']._serialized_start=498
+  _globals['_QUOTAFAILURE_VIOLATION']._serialized_end=547
 # @@protoc_insertion_point(module_scope)

@@ -32,7 +32,7 @@ class Status(google.protobuf.message.Message):
     """Description of the fault and the limit, in English."""
     @property
     def details(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.any_pb2.Any]:
-        """Details, packed as google.rpc.BadRequest and google.rpc.RetryInfo."""
+        """Details, packed as google.rpc.BadRequest, google.rpc.RetryInfo and google.rpc.QuotaFailure."""
 
     def __init__(
         self,
@@ -105,3 +105,45 @@ class RetryInfo(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["retry_delay", b"retry_delay"]) -> None: ...
 
 global___RetryInfo = RetryInfo
+
+@typing.final
+class QuotaFailure(google.protobuf.message.Message):
+    """Quotas that are used up; without it RESOURCE_EXHAUSTED means that the server has too much work. Same fields and
+    numbers as google.rpc.QuotaFailure.
+    """
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class Violation(google.protobuf.message.Message):
+        """One quota."""
+
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        SUBJECT_FIELD_NUMBER: builtins.int
+        DESCRIPTION_FIELD_NUMBER: builtins.int
+        subject: builtins.str
+        """What the quota is of: "api key"."""
+        description: builtins.str
+        """Description of the quota and its limit."""
+        def __init__(
+            self,
+            *,
+            subject: builtins.str = ...,
+            description: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["description", b"description", "subject", b"subject"]) -> None: ...
+
+    VIOLATIONS_FIELD_NUMBER: builtins.int
+    @property
+    def violations(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___QuotaFailure.Violation]:
+        """All quotas that are used up."""
+
+    def __init__(
+        self,
+        *,
+        violations: collections.abc.Iterable[global___QuotaFailure.Violation] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["violations", b"violations"]) -> None: ...
+
+global___QuotaFailure = QuotaFailure

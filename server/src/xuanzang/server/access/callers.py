@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from typing_extensions import override
 
-from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError
+from xuanzang.server.access.errors import ModelNotAllowedError, QuotaExceededError, UnauthenticatedError
 from xuanzang.server.access.keys import ApiKey, StoredHash
 from xuanzang.server.access.metrics import KeyMetrics
 from xuanzang.server.access.quotas import Bucket, Clock, Places
@@ -65,7 +65,7 @@ class Caller:
         Raises:
             UnauthenticatedError: The key has been revoked since.
             InvalidInputError: The quota is smaller than the request.
-            OverloadedError: The quota is used up.
+            QuotaExceededError: The quota is used up.
         """
         return nullcontext()
 
@@ -77,7 +77,7 @@ class Caller:
 
         Raises:
             InvalidInputError: The quota is smaller than the request.
-            OverloadedError: The places are taken.
+            QuotaExceededError: The places are taken.
         """
         return nullcontext()
 
@@ -204,7 +204,7 @@ class KeyCaller(Caller):
             self._metrics.refusals[what].inc()
             quota = {"requests": self._requests, "characters": self._characters}[what].limit
             message = f"the quota of the API key, {quota} {what} per minute, is used up"
-            raise OverloadedError(message, retry_after_seconds=waits[what])
+            raise QuotaExceededError(message, retry_after_seconds=waits[what])
         self._requests.take(1)
         self._characters.take(characters)
         self._metrics.requests.inc()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
-from xuanzang.server.engine.errors import FieldViolation
+from xuanzang.server.engine.errors import FieldViolation, OverloadedError
 
 
 class UnauthenticatedError(Exception):
@@ -40,6 +40,10 @@ class ModelNotAllowedError(Exception):
         """
         self.violations = (violation,)
         super().__init__(f"{violation.field}: {violation.description}")
+
+
+class QuotaExceededError(OverloadedError):
+    """The quota of an API key is used up; the server may have time for others."""
 
 
 class KeysFileError(OSError):

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, OverloadedError
+from xuanzang.server.access.errors import QuotaExceededError
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 
 Clock = Callable[[], float]
 
@@ -102,7 +103,7 @@ class Places:
 
         Raises:
             InvalidInputError: There will never be so many places.
-            OverloadedError: There are not so many free places now.
+            QuotaExceededError: There are not so many free places now.
         """
         if self.limit is None:
             return
@@ -111,7 +112,7 @@ class Places:
             raise InvalidInputError([FieldViolation(field="contents", description=description)])
         excess = self.taken + count - self.limit
         if excess > 0:
-            raise OverloadedError(
+            raise QuotaExceededError(
                 f"the API key may have {self.limit} sentences in translation: {self.taken} are, and the request has "
                 f"{count}",
                 retry_after_seconds=self._seconds_until(excess),

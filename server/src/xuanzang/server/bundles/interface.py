@@ -68,6 +68,7 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     }
     yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
+    yield from _head_faults(manifest)
     slots = page_slots(manifest)
     if not 1 <= slots <= _MAX_PAGE_SLOTS or slots % _PAGE_STEP:
         yield (
@@ -91,7 +92,22 @@ def page_slots(manifest: manifest_pb2.Manifest) -> int:
     pages = [tensor for tensor in tensors if "key_values." in tensor.name]
     numbers = {tensor.shape[2] for tensor in pages if len(tensor.shape) == _CACHE.rank}
     number = numbers.pop() if len(numbers) == 1 else ""
-    return int(number) if number.isascii() and number.isdigit() and len(number) <= _MAX_PAGE_DIGITS else 0
+    return int(number) if _is_number(number) else 0
+
+
+def _head_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    """Compare the heads of keys and values with the dimensions, by the first tensor that differs in their number."""
+    heads = manifest.dimensions.num_heads
+    for name, graph in (("encoder", manifest.encoder), ("decoder", manifest.decoder)):
+        for tensor in (*graph.inputs, *graph.outputs):
+            stated = tensor.shape[1] if "key_values." in tensor.name and len(tensor.shape) == _CACHE.rank else ""
+            if _is_number(stated) and int(stated) != heads:
+                yield f"dimensions.num_heads is {heads}, and {tensor.name!r} of the {name} has {stated} heads"
+                return
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _MAX_PAGE_DIGITS
 
 
 def _faults_of(

@@ -12,7 +12,7 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from xuanzang.server.access.errors import ModelNotAllowedError, UnauthenticatedError, WrongRoleError
+from xuanzang.server.access.errors import ModelNotAllowedError, QuotaExceededError, UnauthenticatedError, WrongRoleError
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
@@ -38,6 +38,7 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.MemoryLimitError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.ModelOverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        QuotaExceededError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
@@ -122,9 +123,15 @@ def _details(error: Exception) -> list[Message]:
         case errors.OverloadedError(retry_after_seconds=seconds):
             delay = Duration()
             delay.FromMilliseconds(max(1, round(seconds * 1000)))
-            return [status_pb2.RetryInfo(retry_delay=delay)]
+            retry = status_pb2.RetryInfo(retry_delay=delay)
+            return [retry, *([_quota_failure(error)] if isinstance(error, QuotaExceededError) else [])]
         case _:
             return []
+
+
+def _quota_failure(error: QuotaExceededError) -> Message:
+    violation = status_pb2.QuotaFailure.Violation(subject="api key", description=str(error))
+    return status_pb2.QuotaFailure(violations=[violation])
 
 
 def _as_any(detail: Message) -> Any:

@@ -62,7 +62,7 @@ async def test_a_refused_bundle_is_not_remembered(directory: Path, tmp_path: Pat
     manifest["dimensions"]["num_heads"] = 1
     (directory / "manifest.json").write_text(json.dumps(manifest))
     refusals = await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory])
-    assert "replay of the samples" in refusals[directory].reasons[0]
+    assert "dimensions.num_heads is 1" in refusals[directory].reasons[0]
     assert not tried(tmp_path).entries()
 
 

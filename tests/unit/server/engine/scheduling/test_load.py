@@ -84,3 +84,42 @@ def test_the_estimate_that_is_safe_within_a_time_is_the_inverse_of_its_safe_time
     for seconds in (1.0, 30.0, 2.0):
         calibration.observe(3.0, seconds)
     assert calibration.safe(calibration.estimate(7.0)) == pytest.approx(7.0)
+
+
+@given(st.floats(0.001, 0.01), st.floats(0.0001, 0.002), st.lists(st.integers(1, 32), min_size=40, max_size=200))
+def test_the_time_in_a_batch_follows_its_sentences(step: float, sentence: float, sizes: list[int]) -> None:
+    time = DecodingTime()
+    for rows in [1, 32, *sizes, 1, 32] * 3:
+        time.record(10, 10 * (step + rows * sentence), rows=rows)
+    for rows in (4, 16, 32):
+        assert time.seconds_for(10, rows) == pytest.approx(10 * (step + rows * sentence), rel=0.4)
+
+
+def test_batches_that_were_all_alike_say_that_larger_ones_take_longer() -> None:
+    time = DecodingTime()
+    for _ in range(100):
+        time.record(10, 1.0, rows=8)
+    assert time.seconds_for(10, 8) == pytest.approx(1.0)
+    assert 1.0 < time.seconds_for(10, 16) <= 2.0
+    assert 0.0 < time.seconds_for(10, 1) < 1.0
+
+
+def test_a_sentence_that_is_given_up_early_counts_for_its_part() -> None:
+    time = DecodingTime()
+    time.record(10, 1.0)
+    time.record(1, 1.0, share=0.1)
+    assert 1.0 < time.seconds_for(10) < 1.1
+
+
+@given(st.floats(0.01, 1.0), st.floats(1.0, 10.0))
+def test_after_a_request_runs_out_of_time_one_like_it_is_not_safe(estimate: float, error: float) -> None:
+    calibration, had = Calibration(), estimate * error + 0.05
+    calibration.observe_expiry(estimate, had, now=10.0)
+    assert calibration.safe(estimate) > had
+    # Answers to what was admitted before say nothing about it.
+    for _ in range(1000):
+        calibration.observe(estimate, 0.0, submitted_at=9.0)
+    assert calibration.safe(estimate) > had
+    for _ in range(5000):
+        calibration.observe(estimate, 0.0, submitted_at=11.0)
+    assert calibration.safe(estimate) == pytest.approx(estimate + 0.05)

@@ -268,7 +268,7 @@ async def test_a_sentence_without_a_step_at_the_cutoff_ends_in_an_error(bench: B
     request = bench.request(SOURCES[0], {}, cutoff=time.monotonic())
     bench.runner.admit(request.sentences)
     [left] = bench.runner.step()
-    assert (left.cost, left.seconds) == (request.sentences[0].source_tokens, None)
+    assert (left.cost, left.target_tokens) == (request.sentences[0].source_tokens, 0)
     with pytest.raises(DeadlineExceededError, match="before anything was translated"):
         await request.done
     assert len(bench.runner) == 0
@@ -345,5 +345,5 @@ async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(benc
     request.abandoned = "cancelled"
     [left] = bench.runner.step()
     assert left.queued is queued
-    assert left.seconds is None
+    assert left.target_tokens == 2
     assert left.cost == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens

@@ -47,7 +47,8 @@ class Queue:
             self._model.sentence((5,) * length, self._options), SentenceRenderer(codec=self._model.codec)
         )
         [queued] = Request(context, [search]).sentences
-        self.scheduler.record([DoneSentence(queued, queued.cost, in_batch)], seconds=seconds)
+        done = DoneSentence(queued, queued.cost, seconds=in_batch, target_tokens=queued.target_tokens)
+        self.scheduler.record(0, [done], seconds=seconds)
 
     def require(self, cost: int, *, deadline: float = math.inf) -> None:
         self.scheduler.require_admission(FlowKey(""), cost, useful_until=deadline)
@@ -285,7 +286,7 @@ async def test_work_on_sentences_that_are_given_up_counts_for_the_rate(make_queu
     [given_up] = queue.scheduler.take(0) or []
     # A storm of cancellations: the worker is as fast as before.
     for _ in range(20):
-        queue.scheduler.record([DoneSentence(given_up, 50)], seconds=0.5)
+        queue.scheduler.record(0, [DoneSentence(given_up, 50, seconds=0.5, target_tokens=0)], seconds=0.5)
     queue.submit(40)
     queue.require(20, deadline=time.monotonic() + 30.0)
     with pytest.raises(OverloadedError):
@@ -304,3 +305,28 @@ async def test_rpcs_are_refused_unread_by_the_smallest_of_the_last_requests(make
     queue.submit(5)
     assert queue.take() == [5]
     queue.scheduler.require_time("", 0.9)
+
+
+async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1, max_queue_tokens=20)
+    queue.submit(1)
+    queue.scheduler.require_time("", math.inf)
+    queue.submit(4)
+    queue.scheduler.take(0)
+    queue.submit(4)
+    with pytest.raises(OverloadedError, match="the queue is full"):
+        queue.submit(4)
+    queue.submit(1)
+    with pytest.raises(OverloadedError, match="the queue is full"):
+        queue.scheduler.require_time("", math.inf)
+
+
+async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_request(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(10, seconds=1.0, in_batch=4.0)
+    for length in (1, 30, 30):
+        queue.submit(length)
+    with pytest.raises(OverloadedError) as refusal:
+        queue.scheduler.require_time("", 1.0)
+    # 122 tokens wait and a typical request has 60, at 20 tokens a second; in a batch it takes at least 12 seconds.
+    assert refusal.value.retry_after_seconds > 182 / 20 + 12 - 1.0

@@ -97,3 +97,14 @@ async def test_an_overlong_name_of_a_caller_is_bad_input_in_overload_too(serve: 
         served.engine.needed_seconds = 1000.0
         call = served.stub.TranslateText(pb.TranslateTextRequest(), timeout=60, metadata=(("x-client-id", "x" * 200),))
         assert await call.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_after_a_refusal_rpcs_without_a_deadline_are_refused_unread_too(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "_REFUSING_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.raised["large"] = OverloadedError("the queue is full", retry_after_seconds=1.0)
+        await _refused(_call(served, "large", None))
+        assert (await _refused(_call(served, "small", None))).details() == "the queue is full"
+        assert len(served.engine.deadlines) == 1

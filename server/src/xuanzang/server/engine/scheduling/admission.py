@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
-from xuanzang.server.engine.scheduling.load import Calibration, DecodingTime, RequestSizes, Throughput
+from xuanzang.server.engine.scheduling.load import (
+    Calibration,
+    DecodingTime,
+    RequestSize,
+    RequestSizes,
+    Throughput,
+)
 from xuanzang.server.engine.scheduling.request import FlowKey
 
 # Estimate before anything has been measured.
@@ -76,39 +82,49 @@ class Admission:
         workers = (flow.limited and flow.limited.limits.workers) or self._workers
         return None if seconds is None else seconds * max(1.0, self._workers / workers)
 
-    def require_time(self, flow: FlowKey, cost: int, *, longest: int, seconds: float) -> None:
+    def require_time(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> None:
         """Refuse a request that would not be done in time.
 
         Args:
             flow: Flow of the request.
             cost: Predicted tokens of the request.
             longest: Predicted target tokens of its longest sentence.
+            rows: Sentences of the batch that they will join.
             seconds: Time until the result is of no use; infinite for no limit.
 
         Raises:
             OverloadedError: It would not be done in time.
         """
-        estimate = self.seconds_until_done(flow, cost, longest=longest)
+        estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows)
         if estimate is not None and self.calibration.safe(estimate) > seconds:
             kind = ModelOverloadedError if flow.limited else OverloadedError
             raise kind(
                 f"the deadline is in {seconds:.2f} s, and the request would be done in about "
                 f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(flow, cost)} tokens come first",
-                retry_after_seconds=max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS),
+                retry_after_seconds=self._wait(flow, cost, longest=longest, rows=rows, seconds=seconds),
             )
 
-    def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int) -> float | None:
+    def _wait(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> float:
+        """Estimate after how many seconds a request would be accepted; one that is not read is as large as others."""
+        if not longest:
+            typical = self.request_sizes.typical if self.request_sizes else RequestSize(cost, 0)
+            cost, longest = max(cost, typical.cost), typical.longest
+        estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows) or 0.0
+        return max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS)
+
+    def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int, rows: float) -> float | None:
         """Estimate when a request would be done if it were submitted now.
 
         Args:
             flow: Flow of the request.
             cost: Predicted tokens of the request.
             longest: Predicted target tokens of its longest sentence.
+            rows: Sentences of the batch that they will join.
 
         Returns:
             Seconds; None before the first measurement.
         """
-        in_batch = self.decoding_time.seconds_for(longest)
+        in_batch = self.decoding_time.seconds_for(longest, rows)
         if not self._queue.count:
             seconds = self._seconds_for(flow, cost)
             return None if seconds is None else max(seconds, in_batch)

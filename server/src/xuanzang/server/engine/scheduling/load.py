@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import deque
+from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence
 
@@ -10,10 +13,21 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence
 _HALF_LIFE_SECONDS = 5.0
 # Weight of the last sentence in the mean time of a token.
 _SENTENCE_WEIGHT = 0.05
+# Smallest share of the mean time of a token, in a batch of one sentence.
+_MIN_ROW_SHARE = 0.1
+# A step takes about as long as so many sentences of it, whatever their number.
+_STEP_ROWS = 4.0
+# Spread of the rows, as a share of their mean, from which on what was seen counts more than what is assumed.
+_ASSUMED_SPREAD = 0.1
 # Share of the requests that may take longer than their safe estimate, and how fast the estimate follows.
 _LATE_SHARE = 0.02
 _FOLLOWING_RATE = 0.05
-_MIN_FACTOR, _MAX_FACTOR = 0.7, 4.0
+# Below 1 more would be admitted than can be done: requests are often done before their turn, but never all of them.
+_MIN_FACTOR, _MAX_FACTOR = 1.0, 16.0
+# Shorter estimates than a step takes, seconds.
+_MIN_ESTIMATE = 1e-3
+# After a request that ran out of time the factor is greater by so much than what would just have refused it.
+_EXPIRED_MARGIN = 1.1
 # Requests that tell how small the next one may be.
 _RECENT_REQUESTS = 64
 # Event loop, network and the wait for a worker's next step, which no prediction holds.
@@ -81,63 +95,110 @@ class Throughput:
 
 
 class DecodingTime:
-    """Mean time that a sentence stays in a batch for each predicted target token, recent sentences counting more."""
+    """Mean time that a sentence stays in a batch for each predicted target token, recent sentences counting more.
+
+    It grows with the sentences of the batch, about linearly: a regression on what was seen says how much, or what is
+    usual as long as batches were all alike.
+    """
 
     def __init__(self) -> None:
-        self._seconds_per_token = 0.0
+        self._mean_seconds = 0.0
+        self._mean_rows = 0.0
+        self._covariance = 0.0
+        self._variance = 0.0
 
-    def record(self, target_tokens: int, seconds: float) -> None:
+    def record(self, target_tokens: int, seconds: float, *, rows: float = 1.0, share: float = 1.0) -> None:
         """Add a measurement.
 
         Args:
-            target_tokens: Predicted target tokens of a sentence.
+            target_tokens: Predicted target tokens of a sentence, or those of its part that was decoded.
             seconds: Time from its joining a batch to its last step.
+            rows: Sentences of its batch, at least 1.
+            share: Share of the sentence that was decoded: without those that are given up, slow ones would not count.
         """
-        measured = seconds / target_tokens
-        weight = _SENTENCE_WEIGHT if self._seconds_per_token else 1.0
-        self._seconds_per_token += weight * (measured - self._seconds_per_token)
+        weight = _SENTENCE_WEIGHT * share if self._mean_seconds else 1.0
+        difference, more_rows = seconds / target_tokens - self._mean_seconds, rows - self._mean_rows
+        self._mean_seconds += weight * difference
+        self._mean_rows += weight * more_rows
+        if weight < 1:
+            # Sums of a window that fades (West 1979).
+            self._covariance = (1 - weight) * (self._covariance + weight * more_rows * difference)
+            self._variance = (1 - weight) * (self._variance + weight * more_rows * more_rows)
 
-    def seconds_for(self, target_tokens: int) -> float:
+    def seconds_for(self, target_tokens: int, rows: float | None = None) -> float:
         """Estimate the time that a sentence stays in a batch.
 
         Args:
             target_tokens: Predicted target tokens.
+            rows: Sentences of its batch; None: as many as there were of late.
 
         Returns:
             Seconds; 0 before the first measurement.
         """
-        return target_tokens * self._seconds_per_token
+        seconds = self._mean_seconds
+        if rows is not None and seconds:
+            seconds = max(seconds + self._slope * (rows - self._mean_rows), _MIN_ROW_SHARE * seconds)
+        return target_tokens * seconds
+
+    @property
+    def _slope(self) -> float:
+        """Seconds for each token and further sentence; what is known beforehand weighs as a spread of some rows."""
+        usual, spread = self._mean_seconds / (self._mean_rows + _STEP_ROWS), (_ASSUMED_SPREAD * self._mean_rows) ** 2
+        slope = (self._covariance + spread * usual) / (self._variance + spread)
+        return min(max(slope, 0.0), self._mean_seconds / self._mean_rows)
+
+
+class RequestSize(NamedTuple):
+    """What a request takes, as predicted."""
+
+    cost: int
+    """Tokens."""
+    longest: int
+    """Target tokens of its longest sentence."""
 
 
 class RequestSizes:
-    """Predicted tokens of the last requests, refused ones included."""
+    """Sizes of the last requests, refused ones included."""
 
     def __init__(self) -> None:
-        self._costs: deque[int] = deque(maxlen=_RECENT_REQUESTS)
+        self._sizes: deque[RequestSize] = deque(maxlen=_RECENT_REQUESTS)
 
-    def record(self, cost: int) -> None:
+    def __bool__(self) -> bool:
+        return bool(self._sizes)
+
+    def record(self, size: RequestSize) -> None:
         """Add a request.
 
         Args:
-            cost: Its predicted tokens.
+            size: Its size.
         """
-        self._costs.append(cost)
+        self._sizes.append(size)
 
     @property
     def smallest(self) -> int:
-        """The fewest of them; 0 before the first request."""
-        return min(self._costs, default=0)
+        """The fewest tokens of a request; 0 before the first one."""
+        return min((size.cost for size in self._sizes), default=0)
+
+    @property
+    def typical(self) -> RequestSize:
+        """The medians of the last requests, of which there is at least one."""
+        return RequestSize(
+            statistics.median_low(size.cost for size in self._sizes),
+            statistics.median_low(size.longest for size in self._sizes),
+        )
 
 
 class Calibration:
     """Factor that makes estimates safe: nearly all requests take at most the estimate times the factor.
 
     The factor follows a quantile of what is observed, by stochastic approximation (Robbins and Monro 1951): it grows
-    much with each request that takes longer, and shrinks a little with each other.
+    with each request that takes longer, and shrinks a little with each other. A request that ran out of time was
+    admitted in vain, so the factor becomes at once what would have refused it.
     """
 
     def __init__(self) -> None:
         self._factor = 1.0
+        self._raised_at = -math.inf
 
     def safe(self, seconds: float) -> float:
         """Return the time within which nearly all requests with an estimate are done, seconds."""
@@ -147,13 +208,32 @@ class Calibration:
         """Return the greatest estimate that is safe within a time, seconds; less than 0 if there is none."""
         return (safe_seconds - _OVERHEAD_SECONDS) / self._factor
 
-    def observe(self, estimate: float, seconds: float) -> None:
+    def observe(self, estimate: float, seconds: float, *, submitted_at: float = math.inf) -> None:
         """Compare an estimate with the time that its request took.
 
         Args:
             estimate: Estimated seconds.
-            seconds: Time from submission to the result; infinite for a request that ran out of time.
+            seconds: Time from submission to the result.
+            submitted_at: Time of the submission. What was submitted before the factor was last raised for one that ran
+                out of time does not say that it is too great.
         """
         is_late = seconds > self.safe(estimate)
+        if not is_late and submitted_at < self._raised_at:
+            return
         step = 1 - _LATE_SHARE if is_late else -_LATE_SHARE
-        self._factor = min(max(self._factor * (1 + _FOLLOWING_RATE * step), _MIN_FACTOR), _MAX_FACTOR)
+        self._set(self._factor * (1 + _FOLLOWING_RATE * step))
+
+    def observe_expiry(self, estimate: float, seconds: float, *, now: float) -> None:
+        """Take note of a request that ran out of time.
+
+        Args:
+            estimate: Estimated seconds.
+            seconds: Time that it had.
+            now: Time on the clock of `time.monotonic`.
+        """
+        enough = (seconds - _OVERHEAD_SECONDS) / max(estimate, _MIN_ESTIMATE)
+        self._raised_at = now
+        self._set(max(self._factor, _EXPIRED_MARGIN * enough))
+
+    def _set(self, factor: float) -> None:
+        self._factor = min(max(factor, _MIN_FACTOR), _MAX_FACTOR)

@@ -171,10 +171,14 @@ class ModelRunner:
                 del self._running[running.queued.sentence]
             self._decoder.discard([running.queued.sentence for running in interrupted])
             self._count_cache()
-        return [
-            DoneSentence(running.queued, running.queued.cost_of(self._steps - running.first_step))
-            for running in interrupted
-        ]
+        return [self._part(running, now) for running in interrupted]
+
+    def _part(self, running: _RunningSentence, now: float) -> DoneSentence:
+        """Return what was worked on a sentence that is given up."""
+        queued, steps = running.queued, self._steps - running.first_step
+        return DoneSentence(
+            queued, queued.cost_of(steps), seconds=now - running.taken_at, target_tokens=min(steps, queued.target_tokens)
+        )
 
     def _give_up(self, running: _RunningSentence) -> None:
         queued = running.queued
@@ -209,7 +213,7 @@ class ModelRunner:
             result = queued.render(hypotheses, cut=FinishReason.MAX_LENGTH, timeline=timeline)
         queued.request.deliver(queued.position, result)
         del self._running[sentence]
-        return DoneSentence(queued, queued.cost, seconds)
+        return DoneSentence(queued, queued.cost, seconds=seconds, target_tokens=queued.target_tokens)
 
     def _search_again(self, running: _RunningSentence, retry: Sentence, repetition: TargetHypothesis) -> None:
         self._count_retired("loop")

@@ -118,8 +118,10 @@ class DoneSentence(NamedTuple):
     queued: QueuedSentence
     cost: int
     """Predicted tokens that were worked on."""
-    seconds: float | None = None
-    """Time from its joining a batch to its last step; None if it was given up."""
+    seconds: float
+    """Time from its joining a batch to its last step."""
+    target_tokens: int
+    """Predicted target tokens of what was decoded in this time: all, or fewer if it was given up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.background import Background, busy
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
+from xuanzang.server.engine.scheduling.load import RequestSize
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     DoneSentence,
@@ -31,6 +32,11 @@ _PATIENT_SHARE = 0.7
 _HOPELESS_SHARE = 0.5
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
+# Part of the memory of the process that keys and values may take, unless a setting says it.
+_MEMORY_SHARE = 2
+# A sentence is given up if even this share of its estimated time in a batch is more than is left. With a smaller share
+# a server that is late would begin all its sentences too late, and end none of them in time.
+_HOPELESS_SHARE = 1.0
 
 
 class Scheduler:
@@ -84,7 +90,7 @@ class Scheduler:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._require(flow, cost, longest=0, useful_until=useful_until)
+            self._require(flow, cost, useful_until=useful_until)
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
@@ -98,7 +104,7 @@ class Scheduler:
         """
         with self._changed:
             cost = self._admission.request_sizes.smallest
-            self._require(FlowKey(caller), cost, longest=0, useful_until=time.monotonic() + seconds)
+            self._require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -122,11 +128,16 @@ class Scheduler:
                 return
             self._estimate(request)
             if not follows:
-                self._admission.request_sizes.record(request.cost)
+                self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
                 if request.context.useful_until <= time.monotonic():
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-                useful_until = request.context.useful_until
-                self._require(request.flow, request.cost, longest=request.longest, useful_until=useful_until)
+                self._require(
+                    request.flow,
+                    request.cost,
+                    longest=request.longest,
+                    sentences=len(request.sentences),
+                    useful_until=request.context.useful_until,
+                )
             self._set_urgency(request)
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
@@ -141,19 +152,26 @@ class Scheduler:
         self._background.add(request)
         self._changed.notify_all()
 
-    def _require(self, flow: FlowKey, cost: int, *, longest: int, useful_until: float) -> None:
+    def _require(self, flow: FlowKey, cost: int, *, longest: int = 0, sentences: int = 1, useful_until: float) -> None:
         self._admission.require_room(flow, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if cost and not self._is_idle():
             seconds = useful_until - time.monotonic()
-            self._admission.require_time(flow, cost, longest=longest, seconds=seconds)
+            self._admission.require_time(flow, cost, longest=longest, rows=self._rows(sentences), seconds=seconds)
 
     def _estimate(self, request: Request) -> None:
         """Estimate when a request will be done, unless its caller allows less than is safe."""
-        estimate = self._admission.seconds_until_done(request.flow, request.cost, longest=request.longest)
+        estimate = self._admission.seconds_until_done(
+            request.flow, request.cost, longest=request.longest, rows=self._rows(len(request.sentences))
+        )
         seconds = request.context.useful_until - time.monotonic()
         if estimate is not None and self._admission.calibration.safe(estimate) <= seconds:
             request.estimate = estimate
+
+    def _rows(self, sentences: int) -> float:
+        """Predict the sentences of the batch that so many more will join."""
+        rows = (self._queue.count + sum(self._running) + sentences) / len(self._running)
+        return min(max(rows, 1.0), float(self._settings.max_batch_sentences))
 
     def _is_idle(self) -> bool:
         return not self._queue.count and sum(self._running) == self._background.running
@@ -189,9 +207,19 @@ class Scheduler:
             self._changed.notify_all()
             metrics = request.model.metrics
             (metrics.requests_running if request.started else metrics.requests_waiting).dec()
-            if request.estimate is not None and abandoned in (None, "deadline"):
-                seconds = math.inf if abandoned else time.monotonic() - request.submitted_at
-                self._admission.calibration.observe(request.estimate, seconds)
+            if request.estimate is not None:
+                self._calibrate(request, request.estimate, abandoned)
+
+    def _calibrate(self, request: Request, estimate: float, abandoned: AbandonReason | None) -> None:
+        """Compare the time that a request took with its estimate, unless it was given up for another reason."""
+        calibration, now = self._admission.calibration, time.monotonic()
+        seconds = now - request.submitted_at
+        if abandoned is None:
+            calibration.observe(estimate, seconds, submitted_at=request.submitted_at)
+        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here.
+        elif abandoned == "deadline" or (abandoned == "cancelled" and seconds > calibration.safe(estimate)):
+            allowed = request.context.useful_until - request.submitted_at
+            calibration.observe_expiry(estimate, allowed, now=now)
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
         """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
@@ -254,9 +282,12 @@ class Scheduler:
         self._forget(taken)
         if gate.lacking:
             self._ask_for_memory(gate.lacking)
+        # An idle worker tries what it gets first, so that estimates made under load are renewed.
+        tried = taken[0].request if taken and not self._running[worker] else None
         for queued in taken:
-            if not queued.request.abandoned and self._is_hopeless(queued, now):
-                self._give_up(queued.request)
+            request = queued.request
+            if not request.abandoned and request is not tried and self._is_hopeless(queued, now):
+                self._give_up(request)
         hopeful = [queued for queued in taken if not queued.request.abandoned]
         for queued in taken:
             if queued.request.abandoned:
@@ -340,18 +371,24 @@ class Scheduler:
                 self._reservations.report(worker, uses)
                 self._changed.notify_all()
 
-    def record(self, done: Sequence[DoneSentence], *, seconds: float) -> None:
-        """Measure the work that a worker has done.
+    def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
+        """Measure the work that a worker has done and reported.
 
         Args:
+            worker: Number of the worker.
             done: Sentences that were answered or given up, at least one.
             seconds: Busy time of the worker since it last recorded.
         """
         with self._changed:
             self._admission.throughput.record(sum(sentence.cost for sentence in done), seconds)
+            # Those that are done have just left.
+            rows = self._running[worker] + len(done)
             for sentence in done:
-                if sentence.seconds is not None:
-                    self._admission.decoding_time.record(sentence.queued.target_tokens, sentence.seconds)
+                if sentence.target_tokens:
+                    share = sentence.target_tokens / sentence.queued.target_tokens
+                    self._admission.decoding_time.record(
+                        sentence.target_tokens, sentence.seconds, rows=rows, share=share
+                    )
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""

@@ -150,7 +150,7 @@ class Worker:
         ]
         if done:
             now = time.perf_counter()
-            self._scheduler.record(done, seconds=now - self._busy_since)
+            self._scheduler.record(self._number, done, seconds=now - self._busy_since)
             self._busy_since = now
 
     def _due(self) -> list[LoadedModel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable
 
@@ -25,6 +26,8 @@ CountRefusal = Callable[[str, grpc.StatusCode], None]
 # the least part when the next one would be refused or have to wait in the client.
 _BUSY_SHARE = 0.5
 _LEAST_PART = 1 / 64
+# Time that counts for those with more, or without a deadline, when places are scarce.
+_PATIENCE_SECONDS = 3600.0
 # A refusal is given again for so long; a server answers few requests in this time.
 _REFUSING_SECONDS = 0.01
 # RPCs with at most so many times as much time as a refused one are taken to be like it.
@@ -100,14 +103,13 @@ class Screen:
         Returns:
             What to answer; None if the RPC is to be read.
         """
-        deadline = deadline_of(context)
-        if deadline is None or not self._gate.is_open:
+        if not self._gate.is_open:
             return None
         known = self._identities.identified(context)
         if not has_caller(known):
             # It is found again, counted and refused when the RPC is read.
             return None
-        found = self._found(known, caller_of(known).name, deadline)
+        found = self._found(known, caller_of(known).name, _seconds_left(context))
         if found is not None:
             self._count(self._names[method], found.code)
         return found
@@ -119,9 +121,7 @@ class Screen:
             context: Context of the RPC.
             error: Why it was refused.
         """
-        deadline = deadline_of(context)
-        if deadline is not None:
-            self._keep(caller_of(context).name, error, connection="", seconds=deadline - time.monotonic())
+        self._keep(caller_of(context).name, error, connection="", seconds=_seconds_left(context))
 
     def learn_answer(self, context: Context) -> None:
         """Take note of an answer: there is room for another request.
@@ -133,9 +133,8 @@ class Screen:
         if scarcity is not None:
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
-    def _found(self, context: Context, caller: str, deadline: float) -> Refusal | None:
+    def _found(self, context: Context, caller: str, seconds: float) -> Refusal | None:
         now, connection = time.monotonic(), context.peer()
-        seconds = deadline - now
         scarcity = self._scarcities.get(caller)
         if scarcity is not None and scarcity.holds(connection, seconds, now):
             return scarcity.refusal
@@ -166,10 +165,15 @@ class Screen:
             return
         part = _LEAST_PART ** ((share - _BUSY_SHARE) / (1 - _BUSY_SHARE))
         try:
-            self._engine.require_time(caller, part * seconds)
+            self._engine.require_time(caller, part * min(seconds, _PATIENCE_SECONDS))
         except OverloadedError as error:
             message = (
                 f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
                 "of the time until the deadline"
             )
             raise OverloadedError(message, retry_after_seconds=error.retry_after_seconds) from None
+
+
+def _seconds_left(context: Context) -> float:
+    deadline = deadline_of(context)
+    return math.inf if deadline is None else deadline - time.monotonic()

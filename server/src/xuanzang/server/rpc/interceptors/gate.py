@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from xuanzang.server.access.errors import QuotaExceededError
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.entry.gate import RpcGate
@@ -31,6 +32,9 @@ class GateInterceptor(Interceptor):
             await self._gate.enter(context, is_stream=handler.request_streaming)
             try:
                 answer = await function(request, context)
+            except QuotaExceededError:
+                # It says nothing of the next RPC, which may be smaller.
+                raise
             except OverloadedError as error:
                 # A model's own limits say nothing of the caller's other requests.
                 if not isinstance(error, ModelOverloadedError):

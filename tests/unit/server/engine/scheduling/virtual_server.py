@@ -1,0 +1,184 @@
+"""A server in virtual time: the real scheduler, and workers whose steps take as long as a formula says."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling import request as request_module
+from xuanzang.server.engine.scheduling import scheduler as scheduler_module
+from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.request import (
+    AbandonReason,
+    CallContext,
+    DoneSentence,
+    PlannedSearch,
+    QueuedSentence,
+    Request,
+)
+from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import DecodingOptions
+
+GREEDY = DecodingOptions(beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """Time that a step takes."""
+
+    step: float
+    """Seconds of a step, whatever its sentences."""
+    sentence: float
+    """Seconds for each sentence of it."""
+
+    def capacity(self, *, batch: int, tokens: int, workers: int) -> float:
+        """Return sentences per second of full batches."""
+        return workers * batch / (tokens * (self.step + batch * self.sentence))
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    queued: QueuedSentence
+    since: float
+    steps: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the requests that came after a time."""
+
+    answered: int = 0
+    expired: int = 0
+    refused: int = 0
+    told: list[float] = field(default_factory=list)
+    """Seconds that refused ones were asked to wait."""
+
+    @property
+    def expired_share(self) -> float:
+        """Share of the admitted requests that were not answered in time."""
+        return self.expired / max(1, self.answered + self.expired)
+
+
+class VirtualServer:
+    """Requests of equal sentences arrive at random times; a caller whose deadline passes hangs up."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, model: LoadedModel, speed: Speed, *, workers: int = 2, batch: int = 32
+    ) -> None:
+        self.now = 1000.0
+        self.tally = Tally()
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(scheduler_module, "time", clock)
+        monkeypatch.setattr(request_module, "time", clock)
+        self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
+        self._speed = speed
+        self._model = model
+        self._running: list[list[_Running]] = [[] for _ in range(workers)]
+        self._busy_since = [0.0] * workers
+        self._stepping = [False] * workers
+        self._left: dict[Request, int] = {}
+        self._counts_from = 0.0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+
+    def at(self, time: float, event: Callable[[], None]) -> None:
+        """Let something happen."""
+        heapq.heappush(self._events, (time, next(self._order), event))
+
+    def run(
+        self, *, rate: float, sentences: int, tokens: int, deadlines: Sequence[float], seconds: float, warm: float
+    ) -> Tally:
+        """Serve requests, and count those that come after the first seconds."""
+        draw, due, start = random.Random(1), self.now, self.now
+        self._counts_from = start + warm
+        while (due := due + draw.expovariate(rate)) < start + seconds:
+            seconds_left = draw.choice(deadlines)
+            self.at(due, partial(self._arrive, [tokens] * sentences, seconds_left))
+        while self._events:
+            self.now, _, event = heapq.heappop(self._events)
+            event()
+            for worker, is_stepping in enumerate(self._stepping):
+                if not is_stepping:
+                    self._step(worker)
+        return self.tally
+
+    def _arrive(self, lengths: Sequence[int], seconds: float) -> None:
+        counts = self.now >= self._counts_from
+        context = CallContext(model=self._model, deadline=self.now + seconds)
+        renderer = SentenceRenderer(codec=self._model.codec)
+        searches = [PlannedSearch(self._model.sentence((5,) * length, GREEDY), renderer) for length in lengths]
+        request = Request(context, searches)
+        try:
+            self.scheduler.submit(request)
+        except OverloadedError as refusal:
+            self.tally.refused += counts
+            if counts:
+                self.tally.told.append(refusal.retry_after_seconds)
+            return
+        self._left[request] = len(lengths)
+        # The error of one that is given up has no reader.
+        request.done.add_done_callback(asyncio.Future.exception)
+        self.at(context.deadline, lambda: self._close(request, "deadline"))
+
+    def _close(self, request: Request, reason: AbandonReason | None) -> None:
+        if self._left.pop(request, None) is None:
+            return
+        if request.submitted_at >= self._counts_from:
+            self.tally.answered += reason is None
+            self.tally.expired += reason is not None
+        self.scheduler.close(request, reason)
+
+    def _step(self, worker: int) -> None:
+        running = self._running[worker]
+        was_idle = not running
+        taken = self.scheduler.take(worker, idle_seconds=0) or []
+        for request in [request for request in self._left if request.abandoned]:
+            self._close(request, "deadline")
+        done = [
+            DoneSentence(each.queued, each.queued.cost_of(each.steps), self.now - each.since, each.steps)
+            for each in running
+            if each.queued.request.abandoned
+        ]
+        running[:] = [each for each in running if not each.queued.request.abandoned]
+        running += [_Running(queued, self.now) for queued in taken]
+        if was_idle:
+            self._busy_since[worker] = self.now
+        self._record(worker, done)
+        if running:
+            self._stepping[worker] = True
+            self.at(self.now + self._speed.step + len(running) * self._speed.sentence, lambda: self._end_step(worker))
+
+    def _end_step(self, worker: int) -> None:
+        self._stepping[worker] = False
+        running, done = self._running[worker], []
+        for each in list(running):
+            each.steps += 1
+            if each.steps >= each.queued.target_tokens:
+                running.remove(each)
+                done.append(DoneSentence(each.queued, each.queued.cost, self.now - each.since, each.steps))
+                self._answer(each.queued.request)
+        self._record(worker, done)
+
+    def _answer(self, request: Request) -> None:
+        if request in self._left:
+            self._left[request] -= 1
+            if not self._left[request]:
+                self._left[request] = 0
+                self._close(request, None)
+
+    def _record(self, worker: int, done: list[DoneSentence]) -> None:
+        self.scheduler.report(worker, running=len(self._running[worker]))
+        if done:
+            self.scheduler.record(worker, done, seconds=self.now - self._busy_since[worker])
+            self._busy_since[worker] = self.now
