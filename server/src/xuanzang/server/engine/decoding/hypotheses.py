@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
 from xuanzang.server.engine.types import DecodingOptions
 
 
@@ -21,6 +22,13 @@ class SearchOptions:
     """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of tokens that no hypothesis may hold; none is empty."""
+    phrases: PhraseAutomaton | None = None
+    """Phrases that every hypothesis must hold; None for none."""
+
+    @property
+    def forced_ids(self) -> list[int]:
+        """Tokens that a hypothesis may get whatever the source suggests."""
+        return [*self.prefix_ids, *(self.phrases.token_ids if self.phrases else ())]
 
     @property
     def edited_tokens(self) -> int:

@@ -1,0 +1,100 @@
+"""The automata of all sentences of a batch that have required phrases, one after the other in the same arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+
+# Log-probability of a token that continues a phrase, before one was seen in the sentence.
+_UNSEEN_TOKEN = -1.0
+
+
+class Steps(NamedTuple):
+    """Where tokens lead: arrays of one shape, and of that shape and the phrases."""
+
+    states: Ints
+    """State of the sentence's automaton after the token."""
+    counts: npt.NDArray[np.int16]
+    """Times that each phrase has occurred for good, at most as often as required, [..., phrase]."""
+
+
+class PhraseTables:
+    """Arrays of many automata; states and symbols of each begin at offsets of its own. Axis 0 counts sentences."""
+
+    def __init__(self, automata: Sequence[PhraseAutomaton], ahead: Iterable[npt.NDArray[np.float64]]) -> None:
+        """Put automata together.
+
+        Args:
+            automata: Those of the sentences.
+            ahead: `ahead` of each, from `first_ahead` or tables that these replace.
+        """
+        phrases = max(len(one.required) for one in automata)
+        wanted = max(one.wanted_ids.shape[1] for one in automata)
+        sizes = [len(one.next_states) for one in automata]
+        cells = [one.next_states.size for one in automata]
+        self.phrases, self.wanted = phrases, wanted
+        self.required = _padded([one.required for one in automata], phrases)
+        self.min_tokens = _padded([one.min_tokens for one in automata], phrases)
+        self.banks = self.required.sum(axis=1) + 1
+        self.pending = _stacked([one.pending for one in automata], phrases)
+        self.begun = _stacked([one.begun for one in automata], phrases)
+        self.rest = _stacked([one.rest for one in automata], phrases)
+        self.wanted_ids = _stacked([one.wanted_ids for one in automata], wanted)
+        self.wanted_for = np.concatenate([_resized(one.wanted_for, wanted, phrases) for one in automata])
+        self.ahead = np.concatenate(list(ahead))
+        """Expected log-probability of the rest of the phrase that each state is within, as last seen."""
+        self.first_states = np.cumsum([0, *sizes[:-1]])
+        self._symbols = np.stack([one.symbols for one in automata])
+        self._first_cells = np.cumsum([0, *cells[:-1]])
+        self._widths = np.array([one.next_states.shape[1] for one in automata])
+        self._next_states = np.concatenate([one.next_states.ravel() for one in automata])
+        first_gains = np.cumsum([0, *(len(one.gains) for one in automata[:-1])])
+        gained = [one.gained.ravel() + first for one, first in zip(automata, first_gains, strict=True)]
+        self._gained = np.concatenate(gained)
+        self._gains = _stacked([one.gains for one in automata], phrases)
+
+    def ahead_of(self, sentence: int) -> npt.NDArray[np.float64]:
+        """Return `ahead` of one sentence."""
+        ends = [*self.first_states[1:].tolist(), len(self.ahead)]
+        return self.ahead[self.first_states[sentence] : ends[sentence]]
+
+    def step(self, states: Ints, counts: npt.NDArray[np.int16], tokens: Ints) -> Steps:
+        """Return where tokens lead.
+
+        Args:
+            states: States of the hypotheses, [sentence, beam].
+            counts: Times that each phrase has occurred, [sentence, beam, phrase].
+            tokens: Tokens to add to each, [sentence, beam, token].
+        """
+        sentences = np.arange(len(states))[:, None, None]
+        starts = self._first_cells[:, None] + states * self._widths[:, None]
+        cells = starts[:, :, None] + self._symbols[sentences, tokens]
+        found = counts[:, :, None] + self._gains[self._gained[cells]]
+        return Steps(self._next_states[cells].astype(np.int64), np.minimum(found, self.required[:, None, None]))
+
+
+def first_ahead(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
+    """Return the expected log-probability of the rest of phrases before any was seen, [state]."""
+    left = np.where(automaton.begun, automaton.rest, 0).max(axis=1)
+    return _UNSEEN_TOKEN * left.astype(np.float64)
+
+
+def _padded(rows: Sequence[Array], width: int) -> Array:
+    padded = np.zeros((len(rows), width), rows[0].dtype)
+    for target, row in zip(padded, rows, strict=True):
+        target[: len(row)] = row
+    return padded
+
+
+def _stacked(tables: Sequence[Array], width: int) -> Array:
+    return np.concatenate([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
+
+
+def _resized(table: Array, wanted: int, phrases: int) -> Array:
+    return np.pad(table, ((0, 0), (0, wanted - table.shape[1]), (0, phrases - table.shape[2])))
