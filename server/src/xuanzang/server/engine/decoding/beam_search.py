@@ -249,11 +249,17 @@ class BeamSearch:
         beams = self.beams
         beams.scores[indices], beams.token_ids[indices] = choice.scores, choice.tokens
         beams.parents[indices] = choice.parents
+        live = choice.scores.max(axis=1).tolist()
         return [
             index
-            for index, endings, best in zip(indices, choice.endings, choice.scores.max(axis=1).tolist(), strict=True)
-            if self._finish_required(index, endings, best)
+            for index, endings, best in zip(indices, choice.endings, live, strict=True)
+            # Of most sentences nothing ends in most steps.
+            if (endings or best < _DEAD or self._step >= self.sentences[index].limit or self._has_endings(index))
+            and self._finish_required(index, endings, best)
         ]
+
+    def _has_endings(self, index: int) -> bool:
+        return bool(self.sentences[index].finished.endings)
 
     def _finish_required(self, index: int, endings: Sequence[tuple[int, int, float]], best: float) -> bool:
         """Keep the hypotheses of a sentence that have ended; return whether it is done.
@@ -266,11 +272,12 @@ class BeamSearch:
         state, beams = self.sentences[index], self.beams
         cut = []
         if self._step >= state.limit:
-            live = zip(beams.parents[index].tolist(), beams.token_ids[index].tolist(), beams.scores[index].tolist(), strict=True)
-            cut = [one for one in live if one[2] > _DEAD]
+            live = (array[index].tolist() for array in (beams.parents, beams.token_ids, beams.scores))
+            cut = [one for one in zip(*live, strict=True) if one[2] > _DEAD]
         for parent, token, total in [*endings, *cut]:
             state.finished.add(self._ending(index, parent, token, total), is_best=total > best)
-        return bool(cut) or best < _DEAD or state.finished.is_enough()
+        outdone = best / (self._length(index) + 1) ** state.options.decoding.length_penalty
+        return bool(cut) or best < _DEAD or state.finished.is_settled(outdone)
 
     def _survive(self, index: int, survivors: Sequence[tuple[float, int, int]]) -> None:
         dead = (float(DEAD_SCORE), self._eos_id, 0)

@@ -135,6 +135,19 @@ class FinishedHypotheses:
         # Sums only sink, so the first best continuation that ends cannot be beaten.
         return self._best_finished and len(self.endings) >= self._options.num_hypotheses
 
+    def is_settled(self, live: float) -> bool:
+        """Return whether the search of a sentence that requires phrases is over.
+
+        Its beam holds hypotheses that may not end yet, so that fewer end in a step than without phrases.
+
+        Args:
+            live: Score of the best hypothesis that goes on, as if it ended with the next token at no cost.
+        """
+        beam_size, wanted = self._options.beam_size, self._options.num_hypotheses
+        if len(self.endings) >= max(wanted, beam_size - beam_size // 4):
+            return True
+        return len(self.endings) >= wanted and live < max(ending.score for ending in self.endings)
+
     def best(self) -> list[Ending]:
         """Return the endings to return, best first."""
         return rank(self.endings, self._options.num_hypotheses)

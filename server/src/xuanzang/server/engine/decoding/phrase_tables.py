@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Array, Ints
+from xuanzang.server.engine.arrays import Ints
 from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
 
 # Log-probability of a token that continues a phrase, before one was seen in the sentence.
 _UNSEEN_TOKEN = -1.0
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 class Steps(NamedTuple):
@@ -39,14 +41,14 @@ class PhraseTables:
         sizes = [len(one.next_states) for one in automata]
         cells = [one.next_states.size for one in automata]
         self.phrases, self.wanted = phrases, wanted
-        self.required = _padded([one.required for one in automata], phrases)
-        self.min_tokens = _padded([one.min_tokens for one in automata], phrases)
+        self.required = _stacked([one.required[None] for one in automata], phrases)
+        self.min_tokens = _stacked([one.min_tokens[None] for one in automata], phrases)
         self.banks = self.required.sum(axis=1) + 1
         self.pending = _stacked([one.pending for one in automata], phrases)
         self.begun = _stacked([one.begun for one in automata], phrases)
         self.rest = _stacked([one.rest for one in automata], phrases)
         self.wanted_ids = _stacked([one.wanted_ids for one in automata], wanted)
-        self.wanted_for = np.concatenate([_resized(one.wanted_for, wanted, phrases) for one in automata])
+        self.wanted_for = _stacked([one.wanted_for for one in automata], wanted, phrases)
         self.ahead = np.concatenate(list(ahead))
         """Expected log-probability of the rest of the phrase that each state is within, as last seen."""
         self.first_states = np.cumsum([0, *sizes[:-1]])
@@ -85,16 +87,12 @@ def first_ahead(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
     return _UNSEEN_TOKEN * left.astype(np.float64)
 
 
-def _padded(rows: Sequence[Array], width: int) -> Array:
-    padded = np.zeros((len(rows), width), rows[0].dtype)
-    for target, row in zip(padded, rows, strict=True):
-        target[: len(row)] = row
-    return padded
-
-
-def _stacked(tables: Sequence[Array], width: int) -> Array:
-    return np.concatenate([np.pad(table, ((0, 0), (0, width - table.shape[1]))) for table in tables])
-
-
-def _resized(table: Array, wanted: int, phrases: int) -> Array:
-    return np.pad(table, ((0, 0), (0, wanted - table.shape[1]), (0, phrases - table.shape[2])))
+def _stacked(tables: Sequence[npt.NDArray[_Number]], *widths: int) -> npt.NDArray[_Number]:
+    """Return tables [row, ...] one after the other, each filled up with zeros to the widths of the other axes."""
+    stacked = np.zeros((sum(map(len, tables)), *widths), tables[0].dtype)
+    start = 0
+    for table in tables:
+        rows = slice(start, start + len(table))
+        stacked[(rows, *map(slice, table.shape[1:]))] = table
+        start += len(table)
+    return stacked

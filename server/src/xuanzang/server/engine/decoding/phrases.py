@@ -14,22 +14,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-CONTINUES = 1
-"""Bit of a token's class: its text goes on with the word before it."""
-OPENS = 2
-"""Bit of a token's class: a word may begin after it without a space."""
+from xuanzang.server.engine.text.target_phrases import CONTINUES, OPENS, Variant
+
 _CLASSES = 4
-
-
-class Variant(NamedTuple):
-    """One way to write a phrase."""
-
-    ids: tuple[int, ...]
-    """Its tokens, at least one."""
-    guards_start: bool
-    """Whether it may follow only a token after which a word may begin."""
-    guards_end: bool
-    """Whether it counts only if its last word does not go on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

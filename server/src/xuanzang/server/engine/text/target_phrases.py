@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.decoding.phrases import CONTINUES, OPENS, Variant
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
 from xuanzang.server.engine.text.words import joins
 
+CONTINUES = 1
+"""Bit of a token's class: its text goes on with the word before it."""
+OPENS = 2
+"""Bit of a token's class: a word may begin after it without a space."""
+
 # After it a word begins without a space, so the pieces of that word are those within a word.
 _OPENING = "("
+
+
+class Variant(NamedTuple):
+    """One way to write a phrase."""
+
+    ids: tuple[int, ...]
+    """Its tokens, at least one."""
+    guards_start: bool
+    """Whether it may follow only a token after which a word may begin."""
+    guards_end: bool
+    """Whether it counts only if its last word does not go on."""
 
 
 class TargetPhrases:
