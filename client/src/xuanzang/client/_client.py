@@ -17,6 +17,7 @@ from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import (
     Model,
     ProgressiveTranslation,
+    StoredGlossary,
     StreamedTranslation,
     TLSConfig,
     TranslateOptions,
@@ -173,6 +174,18 @@ class TranslationClient:
             lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
         return _responses.models(response)
+
+    def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
+        """List the glossaries that the server holds.
+
+        Raises:
+            TranslationError: The server could not be reached in time.
+        """
+        request = pb.ListGlossariesRequest()
+        response = self._open_calls.unary(
+            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return _responses.glossaries(response)
 
     @property
     def _open_calls(self) -> BlockingCalls:

@@ -9,7 +9,7 @@ from typing import IO, TextIO
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
+from xuanzang.client._types import GlossaryMatch, Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,13 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
     if isinstance(result, TranslationError):
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
-    return about | {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    about |= {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    matches = [_match_as_json(match) for match in result.glossary_matches]
+    return about | ({"glossary_matches": matches} if matches else {})
+
+
+def _match_as_json(match: GlossaryMatch) -> dict[str, object]:
+    return asdict(match) | {"outcome": match.outcome.name, "pattern": match.pattern.name}
 
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:

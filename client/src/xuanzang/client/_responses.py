@@ -9,9 +9,13 @@ from xuanzang.client._status import error_from_status
 from xuanzang.client._types import (
     DecodingDefaults,
     FinishReason,
+    GlossaryMatch,
+    GlossaryOutcome,
     Hypothesis,
     Model,
     ProgressiveTranslation,
+    ProtectedPattern,
+    StoredGlossary,
     TokenDetail,
     Translation,
 )
@@ -49,6 +53,21 @@ def models(response: pb.ListModelsResponse) -> list[Model]:
     return [_model(each) for each in response.models]
 
 
+def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
+    """Read the glossaries of a response."""
+    return [
+        StoredGlossary(
+            name=each.name,
+            source_language=each.source_language_code,
+            target_language=each.target_language_code,
+            version=each.version,
+            entry_count=each.entry_count,
+            sha256=each.sha256,
+        )
+        for each in response.glossaries
+    ]
+
+
 def _fault(message: str) -> ServerFaultError:
     return ServerFaultError(message, code=StatusCode.INTERNAL)
 
@@ -56,7 +75,25 @@ def _fault(message: str) -> ServerFaultError:
 def _translation(message: pb.Translation, model: str, version: str) -> Translation:
     if not message.hypotheses:
         raise _fault("the server answered with a translation that has no hypothesis")
-    return Translation(hypotheses=tuple(map(_hypothesis, message.hypotheses)), model=model, model_version=version)
+    return Translation(
+        hypotheses=tuple(map(_hypothesis, message.hypotheses)),
+        model=model,
+        model_version=version,
+        glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
+    )
+
+
+def _glossary_match(message: pb.GlossaryMatch) -> GlossaryMatch:
+    outcomes = {outcome.value: outcome for outcome in GlossaryOutcome}
+    patterns = {pattern.value: pattern for pattern in ProtectedPattern}
+    return GlossaryMatch(
+        source=message.source,
+        source_start=message.source_start,
+        source_end=message.source_end,
+        target=message.target,
+        outcome=outcomes.get(message.outcome, GlossaryOutcome.UNSPECIFIED),
+        pattern=patterns.get(message.pattern, ProtectedPattern.UNSPECIFIED),
+    )
 
 
 def _hypothesis(message: pb.Hypothesis) -> Hypothesis:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 from xuanzang.client._errors import TranslationError
 
@@ -22,6 +22,29 @@ class SamplingOptions:
     """Divisor of log-probabilities, above 0 to 10: below 1 favours likely tokens, above 1 rare ones; None: 1."""
     seed: int | None = None
     """Seed, 0 to 2147483647; equal requests with equal seeds give equal draws. None: a new one for every request."""
+
+
+Glossary: TypeAlias = Mapping[str, str | Sequence[str]]
+"""Translations of terms, by term."""
+
+
+class ProtectedPattern(enum.Enum):
+    """Kind of text that is not translated; its name in lower case, such as "url", will do as well."""
+
+    UNSPECIFIED = 0
+    """None, or one unknown to this version."""
+    URL = 1
+    """Addresses of pages."""
+    EMAIL = 2
+    """Addresses of mail."""
+    CODE = 3
+    """Text between backticks, and names such as max_size, parseDate, open() and --force."""
+    PLACEHOLDER = 4
+    """Placeholders such as {name}, ${name}, %s and %(name)s."""
+    NUMBER = 5
+    """Numbers in digits."""
+    TAG = 6
+    """Tags and entities of markup."""
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -65,6 +88,13 @@ class TranslateOptions(TypedDict, total=False):
     partial_on_deadline: bool | None
     """Whether to answer shortly before the timeout with the best hypotheses so far, finish reason DEADLINE; without
     effect in `translate_stream`, whose texts have no timeout of their own."""
+    glossary: Glossary | None
+    """Terms to keep, such as {"源": "spring"}, at most 1000: each with one translation or a sequence of them, one of which
+    every hypothesis holds where the term occurs. Not together with `sampling` nor with a `beam_size` of 1."""
+    glossary_name: str | None
+    """Glossary of the server, as listed by `list_glossaries`, whose terms are kept as well."""
+    protected_patterns: Sequence[ProtectedPattern | str] | None
+    """Kinds of text that are not translated, such as "url"; the rules of `glossary` hold."""
 
 
 class FinishReason(enum.Enum):
@@ -112,6 +142,39 @@ class Hypothesis:
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
 
 
+class GlossaryOutcome(enum.Enum):
+    """What became of a term that occurs in a text."""
+
+    UNSPECIFIED = 0
+    """The server did not say, or something unknown to this version."""
+    HONOURED = 1
+    """The best hypothesis holds one of its translations."""
+    NOT_WRITABLE = 2
+    """It does not: the model's vocabulary cannot write any of them."""
+    NO_ROOM = 3
+    """It does not: the sentence has too many terms, or too few tokens are left for them."""
+    NOT_REACHED = 4
+    """It does not: the search ended first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlossaryMatch:
+    """A term or protected text that occurs in a text, and what became of it."""
+
+    source: str
+    """The text as it is in the source."""
+    source_start: int
+    """Index of its first character."""
+    source_end: int
+    """Index after its last character."""
+    target: str
+    """Translation that the best hypothesis holds; empty if it holds none."""
+    outcome: GlossaryOutcome
+    """What became of it."""
+    pattern: ProtectedPattern
+    """Pattern that found it; UNSPECIFIED for a term."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translation:
     """The translation of one text."""
@@ -122,11 +185,31 @@ class Translation:
     """Name of the model that translated."""
     model_version: str
     """Version of that model, such as "1"."""
+    glossary_matches: tuple[GlossaryMatch, ...] = ()
+    """Terms and protected texts that occur in the text, in its order."""
 
     @property
     def text(self) -> str:
         """Text of the best hypothesis."""
         return self.hypotheses[0].text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGlossary:
+    """A glossary that the server holds."""
+
+    name: str
+    """Name for `glossary_name`."""
+    source_language: str
+    """BCP-47 code of the language of its terms."""
+    target_language: str
+    """BCP-47 code of the language of their translations."""
+    version: str
+    """Version that its author has written; may be empty."""
+    entry_count: int
+    """Number of terms."""
+    sha256: str
+    """SHA-256 of its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
+from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import memory_limit, usable_cores
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
@@ -29,6 +30,7 @@ from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 
@@ -85,7 +87,9 @@ class Engine:
             provider=self._provider,
         )
         """The models, and their changes while others are served."""
-        self._watching: asyncio.Task[None] | None = None
+        self.glossaries = GlossaryFolder(models / FOLDER)
+        """Glossaries that requests may name."""
+        self._watching: list[asyncio.Task[None]] = []
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -133,7 +137,9 @@ class Engine:
         self._metrics.workers.set(self._worker_count)
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
         if self._settings.watch_models:
-            self._watching = asyncio.create_task(self._watch(watch))
+            self._watching.append(asyncio.create_task(self._watch(watch)))
+        await self.glossaries.reload_if_changed()
+        self._watching.append(asyncio.create_task(self.glossaries.follow()))
 
     async def _watch(self, watch: FolderWatch) -> None:
         """Follow the folder of the models until the drain."""
@@ -199,6 +205,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
@@ -210,6 +217,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
 
         Returns:
@@ -228,6 +236,7 @@ class Engine:
             deadline,
             caller=caller,
             target_language=target_language,
+            terms=terms,
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
@@ -242,6 +251,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
@@ -253,6 +263,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
 
         Yields:
@@ -272,6 +283,7 @@ class Engine:
             deadline,
             caller=caller,
             target_language=target_language,
+            terms=terms,
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
@@ -307,6 +319,7 @@ class Engine:
         *,
         caller: str,
         target_language: str,
+        terms: Terms,
         hold_sentences: HoldSentences,
     ) -> CallContext:
         # By name and version: whether it is the default may have changed since it was resolved.
@@ -322,6 +335,7 @@ class Engine:
             model=loaded,
             caller=caller,
             target_language=target_language,
+            terms=terms,
             deadline=deadline,
             cutoff=cutoff,
             hold_sentences=hold_sentences,
@@ -349,8 +363,8 @@ class Engine:
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
         self._draining = True
-        if self._watching:
-            self._watching.cancel()
+        for task in self._watching:
+            task.cancel()
         self.live.close()
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error

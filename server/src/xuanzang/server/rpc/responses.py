@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from xuanzang.server.engine.glossaries import Glossary
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
 from xuanzang.server.rpc.requests import TranslationRequest
+from xuanzang.server.rpc.terms import glossary_match
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxyType(
@@ -93,7 +95,31 @@ def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
     return pb.ListModelsResponse(models=[_model(model) for model in ordered])
 
 
-def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) -> pb.Translation:
+def glossaries_response(glossaries: Iterable[Glossary]) -> pb.ListGlossariesResponse:
+    """List the glossaries of the server.
+
+    Args:
+        glossaries: Glossaries, by name.
+
+    Returns:
+        The response message.
+    """
+    return pb.ListGlossariesResponse(
+        glossaries=[
+            pb.Glossary(
+                name=glossary.name,
+                source_language_code=glossary.source_language,
+                target_language_code=glossary.target_language,
+                version=glossary.version,
+                entry_count=glossary.entry_count,
+                sha256=glossary.sha256,
+            )
+            for glossary in glossaries
+        ]
+    )
+
+
+def _translation(request: TranslationRequest, hypotheses: Sequence[Hypothesis]) -> pb.Translation:
     return pb.Translation(
         hypotheses=[
             pb.Hypothesis(
@@ -104,7 +130,8 @@ def _translation(request: TranslationRequest, hypotheses: Iterable[Hypothesis]) 
                 tokens=map(_token_detail, hypothesis.tokens),
             )
             for hypothesis in hypotheses
-        ]
+        ],
+        glossary_matches=map(glossary_match, hypotheses[0].matches),
     )
 
 

@@ -19,7 +19,7 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
-    """The four RPCs of `xuanzang.translation.v1`, served by an engine."""
+    """The five RPCs of `xuanzang.translation.v1`, served by an engine."""
 
     def __init__(self, engine: Engine, gate: RpcGate, *, max_stream_texts: int) -> None:
         self._engine = engine
@@ -30,7 +30,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def TranslateText(self, request: pb.TranslateTextRequest, context: Context) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
         caller = caller_of(context)
-        checked = requests.read_unary_request(request, caller.limited(self._engine.resolve))
+        checked = requests.read_unary_request(request, caller.limited(self._engine.resolve), self._engine.glossaries)
         with caller.charged(checked.texts):
             translations = await self._engine.translate(
                 checked.texts,
@@ -39,6 +39,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 deadline=deadline_of(context),
                 caller=caller.name,
                 target_language=checked.target_language,
+                terms=checked.terms,
                 hold_sentences=caller.hold_sentences,
             )
         return responses.unary_response(checked, translations)
@@ -68,7 +69,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
         caller = caller_of(context)
-        checked = requests.read_progressive_request(request, caller.limited(self._engine.resolve))
+        checked = requests.read_progressive_request(
+            request, caller.limited(self._engine.resolve), self._engine.glossaries
+        )
         parts = self._engine.translate_progressively(
             checked.texts[0],
             model=checked.model,
@@ -76,6 +79,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             deadline=deadline_of(context),
             caller=caller.name,
             target_language=checked.target_language,
+            terms=checked.terms,
             hold_sentences=caller.hold_sentences,
         )
         sent = 0
@@ -98,6 +102,13 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         with caller.charged(()):
             return responses.models_response(filter(caller.allows, self._engine.models))
 
+    @override
+    async def ListGlossaries(self, request: pb.ListGlossariesRequest, context: Context) -> pb.ListGlossariesResponse:
+        """List the glossaries that requests may name."""
+        caller = caller_of(context)
+        with caller.charged(()):
+            return responses.glossaries_response(self._engine.glossaries.glossaries)
+
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
     ) -> None:
@@ -119,7 +130,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
         caller = stream.caller
-        checked = requests.read_stream_request(request, caller.limited(self._engine.resolve))
+        checked = requests.read_stream_request(request, caller.limited(self._engine.resolve), self._engine.glossaries)
         with caller.charged(checked.texts):
             [hypotheses] = await self._engine.translate(
                 checked.texts,
@@ -128,6 +139,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 deadline=deadline_of(stream.context),
                 caller=caller.name,
                 target_language=checked.target_language,
+                terms=checked.terms,
                 hold_sentences=caller.hold_sentences,
             )
         return responses.stream_response(request.id, checked, hypotheses)

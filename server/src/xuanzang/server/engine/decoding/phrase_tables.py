@@ -37,18 +37,18 @@ class PhraseTables:
             ahead: `ahead` of each, from `first_ahead` or tables that these replace.
         """
         phrases = max(len(one.required) for one in automata)
-        wanted = max(one.wanted_ids.shape[1] for one in automata)
+        wanted = max(one.states.wanted_ids.shape[1] for one in automata)
         sizes = [len(one.next_states) for one in automata]
         cells = [one.next_states.size for one in automata]
         self.phrases, self.wanted = phrases, wanted
         self.required = _stacked([one.required[None] for one in automata], phrases)
         self.min_tokens = _stacked([one.min_tokens[None] for one in automata], phrases)
         self.banks = self.required.sum(axis=1) + 1
-        self.pending = _stacked([one.pending for one in automata], phrases)
-        self.begun = _stacked([one.begun for one in automata], phrases)
-        self.rest = _stacked([one.rest for one in automata], phrases)
-        self.wanted_ids = _stacked([one.wanted_ids for one in automata], wanted)
-        self.wanted_for = _stacked([one.wanted_for for one in automata], wanted, phrases)
+        self.pending = _stacked([one.states.pending for one in automata], phrases)
+        self.begun = _stacked([one.states.begun for one in automata], phrases)
+        self.rest = _stacked([one.states.rest for one in automata], phrases)
+        self.wanted_ids = _stacked([one.states.wanted_ids for one in automata], wanted)
+        self.wanted_for = _stacked([one.states.wanted_for for one in automata], wanted, phrases)
         self.ahead = np.concatenate(list(ahead))
         """Expected log-probability of the rest of the phrase that each state is within, as last seen."""
         self.first_states = np.cumsum([0, *sizes[:-1]])
@@ -83,8 +83,8 @@ class PhraseTables:
 
 def first_ahead(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
     """Return the expected log-probability of the rest of phrases before any was seen, [state]."""
-    left = np.where(automaton.begun, automaton.rest, 0).max(axis=1)
-    return _UNSEEN_TOKEN * left.astype(np.float64)
+    left: npt.NDArray[np.float64] = np.where(automaton.states.begun, automaton.states.rest, 0.0).max(axis=1)
+    return _UNSEEN_TOKEN * left
 
 
 def _stacked(tables: Sequence[npt.NDArray[_Number]], *widths: int) -> npt.NDArray[_Number]:

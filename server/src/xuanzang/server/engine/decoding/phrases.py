@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.text.target_phrases import CONTINUES, OPENS, Variant
+from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 _CLASSES = 4
 
@@ -33,6 +33,21 @@ class RequiredPhrase:
         return min(len(variant.ids) for variant in self.variants)
 
 
+class StateTables(NamedTuple):
+    """What is known in each state of an automaton."""
+
+    pending: npt.NDArray[np.int16]
+    """Phrases that are complete unless their last word goes on, [state, phrase]."""
+    begun: npt.NDArray[np.bool_]
+    """Phrases of which a variant has begun and is not complete, [state, phrase]."""
+    rest: npt.NDArray[np.int16]
+    """Tokens that each phrase lacks at the least, [state, phrase]."""
+    wanted_ids: npt.NDArray[np.int64]
+    """Tokens that bring phrases further, those furthest on first, [state, wanted]."""
+    wanted_for: npt.NDArray[np.bool_]
+    """Phrases that each of them brings further; none for padding, [state, wanted, phrase]."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PhraseAutomaton:
     """The phrases of one sentence. State 0 is that of an empty hypothesis."""
@@ -49,21 +64,14 @@ class PhraseAutomaton:
     """Row of `gains` for each symbol, [state, symbol]."""
     gains: npt.NDArray[np.int16]
     """Phrases that are complete for good, [gain, phrase]; row 0 has none."""
-    pending: npt.NDArray[np.int16]
-    """Phrases that are complete unless their last word goes on, [state, phrase]."""
-    begun: npt.NDArray[np.bool_]
-    """Phrases of which a variant has begun and is not complete, [state, phrase]."""
-    rest: npt.NDArray[np.int16]
-    """Tokens that each phrase lacks at the least, [state, phrase]."""
-    wanted_ids: npt.NDArray[np.int64]
-    """Tokens that bring phrases further, those furthest on first, [state, wanted]."""
-    wanted_for: npt.NDArray[np.bool_]
-    """Phrases that each of them brings further; none for padding, [state, wanted, phrase]."""
+    states: StateTables
+    """What is known in each state."""
 
     @property
     def token_ids(self) -> list[int]:
         """All tokens of the phrases."""
-        found: list[int] = np.unique(self.wanted_ids[self.wanted_for.any(axis=2)]).tolist()
+        wanted = self.states.wanted_ids[self.states.wanted_for.any(axis=2)]
+        found: list[int] = np.unique(wanted).tolist()
         return found
 
 
@@ -111,7 +119,7 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
         next_states=np.array(states.next_states, np.int16),
         gained=np.array(states.gained, np.int16),
         gains=np.array([_counts(found, len(phrases)) for found in states.gains], np.int16),
-        **_state_tables(list(states.numbers), ways, min_tokens),
+        states=_state_tables(list(states.numbers), ways, min_tokens),
     )
 
 
@@ -150,8 +158,8 @@ class _Explorer:
                 complete |= set() if token_class & CONTINUES else {self._ways[way].phrase}
             elif ids[done] == token:
                 reached.add((way, done + 1))
-        for number, way in enumerate(self._ways if token in self._starts else ()):
-            if way.ids[0] == token and (state.is_open or not way.guards_start):
+        for number, begun in enumerate(self._ways if token in self._starts else ()):
+            if begun.ids[0] == token and (state.is_open or not begun.guards_start):
                 reached.add((number, 1))
         ended = {item for item in reached if item[1] == len(self._ways[item[0]].ids)}
         final = {item for item in ended if not self._ways[item[0]].guards_end}
@@ -168,28 +176,26 @@ def _counts(phrases: Iterable[int], size: int) -> list[int]:
     return [int(number in found) for number in range(size)]
 
 
-def _state_tables(
-    states: Sequence[_State], ways: Sequence[_Way], min_tokens: npt.NDArray[np.int16]
-) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the tables of `PhraseAutomaton` that have a row for each state."""
+def _state_tables(states: Sequence[_State], ways: Sequence[_Way], min_tokens: npt.NDArray[np.int16]) -> StateTables:
+    """Return what is known in each of some states."""
     size = len(min_tokens)
     wanted = [_wanted(state, ways) for state in states]
     shape = (len(states), max(map(len, wanted)))
-    tables = {
-        "pending": np.zeros((len(states), size), np.int16),
-        "begun": np.zeros((len(states), size), np.bool_),
-        "rest": np.repeat(min_tokens[None], len(states), axis=0),
-        "wanted_ids": np.full(shape, ways[0].ids[0], np.int64),
-        "wanted_for": np.zeros((*shape, size), np.bool_),
-    }
+    tables = StateTables(
+        pending=np.zeros((len(states), size), np.int16),
+        begun=np.zeros((len(states), size), np.bool_),
+        rest=np.repeat(min_tokens[None], len(states), axis=0),
+        wanted_ids=np.full(shape, ways[0].ids[0], np.int64),
+        wanted_for=np.zeros((*shape, size), np.bool_),
+    )
     for number, state in enumerate(states):
         for way, done in state.items:
             phrase, left = ways[way].phrase, len(ways[way].ids) - done
-            tables["begun" if left else "pending"][number, phrase] = True
-            tables["rest"][number, phrase] = min(tables["rest"][number, phrase], left or min_tokens[phrase])
+            (tables.begun if left else tables.pending)[number, phrase] = True
+            tables.rest[number, phrase] = min(tables.rest[number, phrase], left or min_tokens[phrase])
         for column, (token, phrases) in enumerate(wanted[number].items()):
-            tables["wanted_ids"][number, column] = token
-            tables["wanted_for"][number, column, list(phrases)] = True
+            tables.wanted_ids[number, column] = token
+            tables.wanted_for[number, column, list(phrases)] = True
     return tables
 
 

@@ -6,9 +6,9 @@ model's own log-probabilities. Each bank keeps its best: with one beam for all, 
 would lose to those that have not. Only hypotheses with all phrases may end.
 
 Source: grid beam search, Hokamp and Liu 2017, arXiv:1704.07138; dynamic beam allocation, Post and Vilar 2018,
-arXiv:1804.06609. Unlike theirs, a bank stands for phrases and not for their tokens, of which a beam of 4 cannot keep one
-of each. Hypotheses within a phrase are compared with others by what the rest of the phrase is expected to cost, as last
-seen in the sentence; so they neither displace those that have paid for it nor are displaced by later beginnings.
+arXiv:1804.06609. Unlike theirs, a bank stands for phrases and not for their tokens, of which a beam of 4 cannot keep
+one of each. Hypotheses within a phrase are compared with others by what the rest of the phrase is expected to cost, as
+last seen in the sentence; so they neither displace those that have paid for it nor are displaced by later beginnings.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class RequiredPhraseSearch:
             raise RuntimeError("no sentence requires phrases")
         candidates = self._candidates(self._tables, scores, inspection, steps_left)
         quotas = np.maximum(1, self.beam_size // self._tables.banks)  # [sentence]
-        endings = self._endings(candidates, quotas)
+        endings = self._endings(candidates)
         chosen, scores_after = self._survivors(candidates, quotas)
         sentences = np.arange(len(self))[:, None]
         dead = scores_after < _DEAD
@@ -156,57 +156,69 @@ class RequiredPhraseSearch:
     def _candidates(
         self, tables: PhraseTables, scores: Floats, inspection: Inspection, steps_left: Ints
     ) -> _Candidates:
-        shape = (len(self), self.beam_size, -1)
+        """Judge all continuations."""
         places = self._global_states()
         lacking = tables.required[:, None] > self._counts + tables.pending[places]  # [sentence, beam, phrase]
-        row_ids, wanted_ids = inspection.row_ids.reshape(shape), self.required_ids.reshape(shape)
-        wanted = (tables.wanted_for[places] & lacking[:, :, None]).any(axis=3)
-        wanted &= (wanted_ids[:, :, :, None] != row_ids[:, :, None]).all(axis=3)
-        tokens = np.concatenate([row_ids, wanted_ids], axis=2)
-        gains = np.concatenate([inspection.row_scores.reshape(shape), inspection.required_scores.reshape(shape)], axis=2)
+        tokens, gains, wanted = self._continuations(tables, inspection, places, lacking)
         totals = scores[:, :, None].astype(np.float64) + gains
         is_end = tokens == self._eos_id
-        valid = np.concatenate([np.ones(row_ids.shape, np.bool_), wanted], axis=2) & (totals > _DEAD)
-        valid &= ~(is_end & lacking.any(axis=2)[:, :, None])
+        may_end = ~np.any(lacking, axis=2, keepdims=True)
+        valid = wanted & (totals > _DEAD) & (may_end | ~is_end)
         steps = tables.step(self._states, self._counts, tokens)
         after = tables.first_states[:, None, None] + steps.states
         missing = np.maximum(tables.required[:, None, None] - steps.counts - tables.pending[after], 0)
         within = tables.begun[after] & (missing > 0)
         begun = within.any(axis=3)
-        self._learn(tables, places, lacking, totals - scores[:, :, None], begun, after, row_ids.shape[2])
-        banks = (tables.banks - 1)[:, None, None] - missing.sum(axis=3) + begun
+        self._learn(tables, places, lacking, gains, np.where(begun, tables.ahead[after], 0.0))
         saved = (within * (tables.min_tokens[:, None, None] - tables.rest[after])).max(axis=3)
         left = (missing * tables.min_tokens[:, None, None]).sum(axis=3) - saved
         in_time = valid & (left < steps_left[:, None, None])
         # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
         valid = np.where(in_time.any(axis=(1, 2), keepdims=True), in_time, valid)
-        values = np.where(valid, totals + np.where(begun, tables.ahead[after], 0.0), -np.inf)
         flat = (len(self), -1)
-        steps = Steps(steps.states.reshape(flat), steps.counts.reshape(len(self), values[0].size, -1))
-        return _Candidates(*(part.reshape(flat) for part in (tokens, totals, valid, is_end, banks, values)), steps)
+        return _Candidates(
+            tokens=tokens.reshape(flat),
+            totals=totals.reshape(flat),
+            valid=valid.reshape(flat),
+            is_end=is_end.reshape(flat),
+            banks=((tables.banks - 1)[:, None, None] - missing.sum(axis=3) + begun).reshape(flat),
+            values=np.where(valid, totals + np.where(begun, tables.ahead[after], 0.0), -np.inf).reshape(flat),
+            steps=Steps(steps.states.reshape(flat), steps.counts.reshape(*flat, tables.phrases)),
+        )
+
+    def _continuations(
+        self, tables: PhraseTables, inspection: Inspection, places: Ints, lacking: npt.NDArray[np.bool_]
+    ) -> tuple[Ints, Floats, npt.NDArray[np.bool_]]:
+        """Return tokens, their log-probabilities, and whether they count: required ones before the best."""
+        shape = (len(self), self.beam_size, -1)
+        row_ids, wanted_ids = inspection.row_ids.reshape(shape), self.required_ids.reshape(shape)
+        wanted = np.any(tables.wanted_for[places] & lacking[:, :, None], axis=3)
+        wanted &= np.all(wanted_ids[:, :, :, None] != row_ids[:, :, None], axis=3)
+        scores = (inspection.required_scores.reshape(shape), inspection.row_scores.reshape(shape))
+        return (
+            np.concatenate([wanted_ids, row_ids], axis=2),
+            np.concatenate(scores, axis=2),
+            np.concatenate([wanted, np.ones(row_ids.shape, np.bool_)], axis=2),
+        )
 
     @staticmethod
-    def _learn(  # noqa: PLR0913 - arrays of one step
+    def _learn(
         tables: PhraseTables,
         places: Ints,
         lacking: npt.NDArray[np.bool_],
-        gains: npt.NDArray[np.float64],
-        begun: npt.NDArray[np.bool_],
-        after: Ints,
-        first_wanted: int,
+        gains: Floats,
+        rest: npt.NDArray[np.float64],
     ) -> None:
-        """Note what the next token of each phrase begun costs here."""
-        within = (tables.begun[places] & lacking).any(axis=2) & (gains[:, :, 0] > _DEAD)
-        if not within.any():
-            return
-        rest = np.where(begun[:, :, first_wanted], tables.ahead[after[:, :, first_wanted]], 0.0)
-        seen = np.maximum(gains[:, :, first_wanted] + rest, _WORST_AHEAD)[within]
-        tables.ahead[places[within]] = -np.inf
-        np.maximum.at(tables.ahead, places[within], seen)
+        """Note what the next token of each phrase begun, the first of the continuations, and its rest cost here."""
+        within = np.any(tables.begun[places] & lacking, axis=2) & (gains[:, :, 0] > _DEAD)
+        if within.any():
+            seen = np.maximum(gains[:, :, 0] + rest[:, :, 0], _WORST_AHEAD)[within]
+            tables.ahead[places[within]] = -np.inf
+            np.maximum.at(tables.ahead, places[within], seen)
 
-    def _endings(self, candidates: _Candidates, quotas: Ints) -> list[list[tuple[int, int, float]]]:
+    def _endings(self, candidates: _Candidates) -> list[list[tuple[int, int, float]]]:
         """Return the hypotheses that end: those among the best of the bank with all phrases."""
-        found: list[list[tuple[int, int, float]]] = [[] for _ in quotas]
+        found: list[list[tuple[int, int, float]]] = [[] for _ in range(len(self))]
         ending = candidates.is_end & candidates.valid
         for number in np.flatnonzero(ending.any(axis=1)).tolist():
             bank = candidates.banks[number] == candidates.banks[number].max()

@@ -16,6 +16,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
 
 Ts = TypeVarTuple("Ts")
@@ -115,6 +116,8 @@ class CallContext:
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
+    terms: Terms = NO_TERMS
+    """What translations keep."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation."""
 

@@ -10,6 +10,7 @@ from itertools import accumulate
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.sentences import Joiner, split_long_sentence, split_sentences
+from xuanzang.server.engine.text.target_phrases import TargetPhrases
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
@@ -31,7 +32,12 @@ class TextCodec:
     """Splits, tokenises and joins text as one bundle asks for. Immutable, so threads may share it."""
 
     def __init__(
-        self, bundle: Bundle, *, target_language: str = "", tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        self,
+        bundle: Bundle,
+        *,
+        target_language: str = "",
+        tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+        target_phrases: TargetPhrases | None = None,
     ) -> None:
         """Make a codec into one of the target languages.
 
@@ -39,6 +45,7 @@ class TextCodec:
             bundle: Bundle with the tokenisers.
             target_language: Code as the manifest spells it, or empty for the first.
             tokenizers: Open tokenisers of source and target; None to open them.
+            target_phrases: Phrases in the tokens of this target; None to classify them.
 
         Raises:
             BundleError: The tokenisers cannot be read or do not fit the vocabularies.
@@ -49,6 +56,9 @@ class TextCodec:
         prefix_id = manifest.source_format.language_prefix_ids.get(language)
         self._bundle = bundle
         self._source, self._target = tokenizers or (open_source(bundle), open_target(bundle))
+        vocab_size = manifest.dimensions.target_vocab_size
+        self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
+        """Tokenisations of phrases that translations must hold."""
         self._prefix_ids = () if prefix_id is None else (prefix_id,)
         self._source_eos_id = manifest.special_ids.source_eos_id
         self._normalization = manifest.source_format.normalization
@@ -61,7 +71,12 @@ class TextCodec:
         Args:
             target_language: Code as the manifest spells it.
         """
-        return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
+        return TextCodec(
+            self._bundle,
+            target_language=target_language,
+            tokenizers=(self._source, self._target),
+            target_phrases=self.target_phrases,
+        )
 
     def split(self, text: str) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them.

@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
 from xuanzang.server.engine.text.words import joins
-
-CONTINUES = 1
-"""Bit of a token's class: its text goes on with the word before it."""
-OPENS = 2
-"""Bit of a token's class: a word may begin after it without a space."""
+from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 # After it a word begins without a space, so the pieces of that word are those within a word.
 _OPENING = "("
-
-
-class Variant(NamedTuple):
-    """One way to write a phrase."""
-
-    ids: tuple[int, ...]
-    """Its tokens, at least one."""
-    guards_start: bool
-    """Whether it may follow only a token after which a word may begin."""
-    guards_end: bool
-    """Whether it counts only if its last word does not go on."""
 
 
 class TargetPhrases:
@@ -57,7 +40,9 @@ class TargetPhrases:
         """
         spaced = self._tokenizer.encode(phrase)
         guards_end = joins(phrase[-1:])
-        found = [Variant(tuple(spaced), guards_start=False, guards_end=guards_end)] if self._writes(spaced, phrase) else []
+        found = []
+        if self._writes(spaced, phrase):
+            found.append(Variant(tuple(spaced), guards_start=False, guards_end=guards_end))
         opened = self._tokenizer.encode(_OPENING + phrase)
         within, opening = opened[len(self._opening) :], opened[: len(self._opening)]
         if opening == self._opening and within and self._writes(opened, _OPENING + phrase):
