@@ -67,8 +67,8 @@ def _add_terms(request: pb.TranslateTextRequest, chosen: dict[str, Any]) -> None
     for number, (source, targets) in enumerate(dict(chosen.pop("glossary", {})).items()):
         path = f"glossary_entries[{number}]"
         _check_text(source, path=f"{path}.source")
-        targets = _checked([targets] if isinstance(targets, str) else targets, path=f"{path}.targets")
-        request.glossary_entries.add(source=source, targets=targets)
+        each = [targets] if isinstance(targets, str) else targets
+        request.glossary_entries.add(source=source, targets=_checked(each, path=f"{path}.targets"))
     name = chosen.pop("glossary_name", "")
     _check_text(name, path="glossary")
     request.glossary = name

@@ -89,8 +89,8 @@ class TranslateOptions(TypedDict, total=False):
     """Whether to answer shortly before the timeout with the best hypotheses so far, finish reason DEADLINE; without
     effect in `translate_stream`, whose texts have no timeout of their own."""
     glossary: Glossary | None
-    """Terms to keep, such as {"源": "spring"}, at most 1000: each with one translation or a sequence of them, one of which
-    every hypothesis holds where the term occurs. Not together with `sampling` nor with a `beam_size` of 1."""
+    """Terms to keep, such as {"源": "spring"}, at most 1000: each with one translation or a sequence of them, one of
+    which every hypothesis holds where the term occurs. Not together with `sampling` nor with a `beam_size` of 1."""
     glossary_name: str | None
     """Glossary of the server, as listed by `list_glossaries`, whose terms are kept as well."""
     protected_patterns: Sequence[ProtectedPattern | str] | None

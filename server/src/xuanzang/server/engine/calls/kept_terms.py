@@ -51,14 +51,14 @@ NO_SENTENCE_TERMS = SentenceTerms()
 
 
 def plan_terms(
-    found: Sequence[FoundTerm], codec: TextCodec, constraints: TargetConstraints, *, max_tokens: int
+    found: Sequence[FoundTerm], codec: TextCodec, *, suppressed_texts: Sequence[str], max_tokens: int
 ) -> SentenceTerms:
     """Plan what a search requires so that the terms of its sentence are kept.
 
     Args:
         found: Terms of the sentence.
         codec: Codec into the target language.
-        constraints: What else the request says of translations.
+        suppressed_texts: Texts that no translation may hold.
         max_tokens: Target tokens that the phrases may have together.
 
     Returns:
@@ -74,7 +74,7 @@ def plan_terms(
     judged: list[tuple[FoundTerm, TermOutcome | None]] = []
     tokens = 0
     for term in found:
-        variants = _allowed(_variants(term, codec), constraints.suppressed_sequences)
+        variants = _variants(term, codec, suppressed_texts)
         shortest = min((len(variant.ids) for variant in variants), default=0)
         fits = tokens + shortest <= budget and required.total() < MAX_PHRASES
         if variants and fits:
@@ -86,22 +86,13 @@ def plan_terms(
     return SentenceTerms(found=tuple(judged), phrases=automaton, tokens=tokens)
 
 
-def _variants(term: FoundTerm, codec: TextCodec) -> list[Variant]:
-    return [variant for target in term.targets for variant in codec.target_phrases.variants(target)]
-
-
-def _allowed(variants: Sequence[Variant], suppressed: Sequence[Sequence[int]]) -> tuple[Variant, ...]:
-    """Return the variants that hold no suppressed sequence."""
-    allowed = tuple(variant for variant in variants if not any(_holds(variant.ids, one) for one in suppressed))
-    if variants and not allowed:
+def _variants(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> tuple[Variant, ...]:
+    """Return the ways to write the translations of a term that hold no suppressed text."""
+    targets = [target for target in term.targets if not any(text in target for text in suppressed)]
+    if not targets:
         description = "excludes every translation of a term that is to be kept"
         raise InvalidInputError([FieldViolation(field="options.suppressed_texts", description=description)])
-    return allowed
-
-
-def _holds(ids: Sequence[int], sequence: Sequence[int]) -> bool:
-    size = len(sequence)
-    return any(tuple(ids[start : start + size]) == tuple(sequence) for start in range(len(ids) - size + 1))
+    return tuple(variant for target in targets for variant in codec.target_phrases.variants(target))
 
 
 def _refusal(variants: Sequence[Variant]) -> TermOutcome:

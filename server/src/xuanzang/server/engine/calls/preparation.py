@@ -102,7 +102,12 @@ def _terms(
     room = limit - len(constraints.prefix_ids) - 1
     starts = accumulate((len(segment.text) for segment in segments), initial=0)
     return [
-        plan_terms(context.terms.find(segment.text, start), context.codec, constraints, max_tokens=room)
+        plan_terms(
+            context.terms.find(segment.text, start),
+            context.codec,
+            suppressed_texts=options.suppressed_texts,
+            max_tokens=room,
+        )
         for segment, start in zip(segments, starts, strict=False)
         if segment.source_ids
     ]
