@@ -34,7 +34,10 @@ from xuanzang.server.engine.types import DecodingOptions
 BATCH = 16
 MADE_REQUESTS = 500
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}(?: [A-Z][a-z]+)*")
-_MADE = ("Zephyrix {n}", "v{n}.2.1", "https://example.org/{n}", "Kowalczyk-{n} GmbH", "max_size_{n}", "ann{n}@example.org")
+_MADE = (
+    *("Zephyrix {n}", "v{n}.2.1", "https://example.org/{n}", "Kowalczyk-{n} GmbH"),
+    *("max_size_{n}", "ann{n}@example.org"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,9 @@ class RequiredPhrase:
 
     @property
     def min_tokens(self) -> int:
-        """Tokens of the shortest variant."""
-        return min(len(variant.ids) for variant in self.variants)
+        """Tokens of the shortest variant that may be written anywhere."""
+        anywhere = [len(variant.ids) for variant in self.variants if not variant.guards_start]
+        return min(anywhere or [len(variant.ids) for variant in self.variants])
 
 
 class StateTables(NamedTuple):
@@ -46,6 +47,8 @@ class StateTables(NamedTuple):
     """Tokens that bring phrases further, those furthest on first, [state, wanted]."""
     wanted_for: npt.NDArray[np.bool_]
     """Phrases that each of them brings further; none for padding, [state, wanted, phrase]."""
+    chains: npt.NDArray[np.int64]
+    """The states from each, itself included, to the end of the phrase that it is within, -1 for padding, [state, …]."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -119,7 +122,7 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
         next_states=np.array(states.next_states, np.int16),
         gained=np.array(states.gained, np.int16),
         gains=np.array([_counts(found, len(phrases)) for found in states.gains], np.int16),
-        states=_state_tables(list(states.numbers), ways, min_tokens),
+        states=_state_tables(list(states.numbers), ways, min_tokens, states.chains()),
     )
 
 
@@ -147,6 +150,20 @@ class _Explorer:
             self.next_states.append([number for number, _ in row])
             self.gained.append([gain for _, gain in row])
             found += list(self.numbers)[len(found) :]
+
+    def chains(self) -> list[list[int]]:
+        """Return, for each state within a phrase, the states until its end; of several phrases the one furthest on."""
+        found: list[list[int]] = []
+        for number, state in enumerate(self.numbers):
+            within = [(done, way) for way, done in state.items if done < len(self._ways[way].ids)]
+            chain, at = [], number
+            if within:
+                done, way = max(within)
+                for token in self._ways[way].ids[done:]:
+                    chain.append(at)
+                    at = self.next_states[at][self._symbols[token]]
+            found.append(chain)
+        return found
 
     def _moved(self, state: _State, token: int | None, token_class: int) -> tuple[int, int]:
         """Return the numbers of the state after a token and of what it completes."""
@@ -176,7 +193,9 @@ def _counts(phrases: Iterable[int], size: int) -> list[int]:
     return [int(number in found) for number in range(size)]
 
 
-def _state_tables(states: Sequence[_State], ways: Sequence[_Way], min_tokens: npt.NDArray[np.int16]) -> StateTables:
+def _state_tables(
+    states: Sequence[_State], ways: Sequence[_Way], min_tokens: npt.NDArray[np.int16], chains: Sequence[list[int]]
+) -> StateTables:
     """Return what is known in each of some states."""
     size = len(min_tokens)
     wanted = [_wanted(state, ways) for state in states]
@@ -187,8 +206,10 @@ def _state_tables(states: Sequence[_State], ways: Sequence[_Way], min_tokens: np
         rest=np.repeat(min_tokens[None], len(states), axis=0),
         wanted_ids=np.full(shape, ways[0].ids[0], np.int64),
         wanted_for=np.zeros((*shape, size), np.bool_),
+        chains=np.full((len(states), max(1, *map(len, chains))), -1, np.int64),
     )
     for number, state in enumerate(states):
+        tables.chains[number, : len(chains[number])] = chains[number]
         for way, done in state.items:
             phrase, left = ways[way].phrase, len(ways[way].ids) - done
             (tables.begun if left else tables.pending)[number, phrase] = True
@@ -202,7 +223,7 @@ def _state_tables(states: Sequence[_State], ways: Sequence[_Way], min_tokens: np
 def _wanted(state: _State, ways: Sequence[_Way]) -> dict[int, set[int]]:
     """Return the tokens that bring phrases further, with these phrases; those furthest on first."""
     found: dict[int, set[int]] = {}
-    for number, done in sorted(state.items, key=lambda item: -item[1]):
+    for number, done in sorted(state.items, key=lambda item: (-item[1], -item[0])):
         if done < len(ways[number].ids):
             found.setdefault(ways[number].ids[done], set()).add(ways[number].phrase)
     for way in ways:

@@ -20,13 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints
-from xuanzang.server.engine.decoding.phrase_tables import PhraseTables, Steps, first_ahead
+from xuanzang.server.engine.decoding.phrase_tables import PhraseTables, Steps, first_costs
 from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
 
 _DEAD = -1.0e8
 # Expected log-probability of a phrase that is still to come, where hypotheses with more and fewer compete for a place.
 _PHRASE_AHEAD = -4.0
-_WORST_AHEAD = -30.0
 _LATER = 1.0e6
 
 
@@ -104,11 +103,11 @@ class RequiredPhraseSearch:
         self._rebuild([number for number, _ in kept], [place for _, place in kept], [])
 
     def _rebuild(self, kept: Sequence[int], places: Sequence[int], new: Sequence[tuple[int, PhraseAutomaton]]) -> None:
-        ahead = [self._tables.ahead_of(number) for number in kept] if self._tables else []
-        ahead += [first_ahead(automaton) for _, automaton in new]
+        costs = [self._tables.costs_of(number) for number in kept] if self._tables else []
+        costs += [first_costs(automaton) for _, automaton in new]
         self._automata = [*(self._automata[number] for number in kept), *(automaton for _, automaton in new)]
         self.indices = np.array([*places, *(index for index, _ in new)], np.int64)
-        self._tables = PhraseTables(self._automata, ahead) if self._automata else None
+        self._tables = PhraseTables(self._automata, costs) if self._automata else None
         phrases, wanted = (self._tables.phrases, self._tables.wanted) if self._tables else (0, 0)
         states, counts = self._states[kept], self._counts[kept]
         self._states = np.zeros((len(self), self.beam_size), np.int64)
@@ -117,12 +116,13 @@ class RequiredPhraseSearch:
         common = min(phrases, counts.shape[2])
         self._counts[: len(kept), :, :common] = counts[:, :, :common]
         self.rows = (self.indices[:, None] * self.beam_size + np.arange(self.beam_size)).ravel()
-        self.required_ids = np.zeros((len(self.rows), wanted), np.int64)
+        # The last column is the end, which a complete hypothesis may always have.
+        self.required_ids = np.full((len(self.rows), wanted + 1), self._eos_id, np.int64)
         self._ask()
 
     def _ask(self) -> None:
         if self._tables:
-            self.required_ids[:] = self._tables.wanted_ids[self._global_states().ravel()]
+            self.required_ids[:, :-1] = self._tables.wanted_ids[self._global_states().ravel()]
 
     def _global_states(self) -> Ints:
         return self._tables.first_states[:, None] + self._states if self._tables else self._states
@@ -169,10 +169,12 @@ class RequiredPhraseSearch:
         missing = np.maximum(tables.required[:, None, None] - steps.counts - tables.pending[after], 0)
         within = tables.begun[after] & (missing > 0)
         begun = within.any(axis=3)
-        self._learn(tables, places, lacking, gains, np.where(begun, tables.ahead[after], 0.0))
+        # The first continuation is the next token of the phrase that a hypothesis is within, if it is.
+        learning = np.any(tables.begun[places] & lacking, axis=2) & (gains[:, :, 0] > _DEAD)
+        tables.learn(places[learning], gains[:, :, 0][learning])
         saved = (within * (tables.min_tokens[:, None, None] - tables.rest[after])).max(axis=3)
         left = (missing * tables.min_tokens[:, None, None]).sum(axis=3) - saved
-        in_time = valid & (left < steps_left[:, None, None])
+        in_time = valid & (left < np.maximum(steps_left, 1)[:, None, None])
         # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
         valid = np.where(in_time.any(axis=(1, 2), keepdims=True), in_time, valid)
         flat = (len(self), -1)
@@ -182,7 +184,7 @@ class RequiredPhraseSearch:
             valid=valid.reshape(flat),
             is_end=is_end.reshape(flat),
             banks=((tables.banks - 1)[:, None, None] - missing.sum(axis=3) + begun).reshape(flat),
-            values=np.where(valid, totals + np.where(begun, tables.ahead[after], 0.0), -np.inf).reshape(flat),
+            values=np.where(valid, totals + np.where(begun, tables.ahead(after), 0.0), -np.inf).reshape(flat),
             steps=Steps(steps.states.reshape(flat), steps.counts.reshape(*flat, tables.phrases)),
         )
 
@@ -192,7 +194,8 @@ class RequiredPhraseSearch:
         """Return tokens, their log-probabilities, and whether they count: required ones before the best."""
         shape = (len(self), self.beam_size, -1)
         row_ids, wanted_ids = inspection.row_ids.reshape(shape), self.required_ids.reshape(shape)
-        wanted = np.any(tables.wanted_for[places] & lacking[:, :, None], axis=3)
+        helpful = np.any(tables.wanted_for[places] & lacking[:, :, None], axis=3)
+        wanted = np.concatenate([helpful, ~np.any(lacking, axis=2, keepdims=True)], axis=2)
         wanted &= np.all(wanted_ids[:, :, :, None] != row_ids[:, :, None], axis=3)
         scores = (inspection.required_scores.reshape(shape), inspection.row_scores.reshape(shape))
         return (
@@ -200,21 +203,6 @@ class RequiredPhraseSearch:
             np.concatenate(scores, axis=2),
             np.concatenate([wanted, np.ones(row_ids.shape, np.bool_)], axis=2),
         )
-
-    @staticmethod
-    def _learn(
-        tables: PhraseTables,
-        places: Ints,
-        lacking: npt.NDArray[np.bool_],
-        gains: Floats,
-        rest: npt.NDArray[np.float64],
-    ) -> None:
-        """Note what the next token of each phrase begun, the first of the continuations, and its rest cost here."""
-        within = np.any(tables.begun[places] & lacking, axis=2) & (gains[:, :, 0] > _DEAD)
-        if within.any():
-            seen = np.maximum(gains[:, :, 0] + rest[:, :, 0], _WORST_AHEAD)[within]
-            tables.ahead[places[within]] = -np.inf
-            np.maximum.at(tables.ahead, places[within], seen)
 
     def _endings(self, candidates: _Candidates) -> list[list[tuple[int, int, float]]]:
         """Return the hypotheses that end: those among the best of the bank with all phrases."""
