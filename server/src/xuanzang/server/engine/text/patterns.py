@@ -30,7 +30,7 @@ _PLACEHOLDER = (
     r"|%\([A-Za-z0-9_]{1,64}+\)[sdifr]"
     r"|%(?:[0-9]{1,2}\$)?[sdifxu](?![A-Za-z])"
 )
-_NUMBER = r"(?<![A-Za-z0-9_.,])[0-9]++(?:[.,:/][0-9]++)*+%?(?![A-Za-z0-9_])"
+_NUMBER = r"(?<![A-Za-z0-9_])(?<![0-9][.,:/])[0-9]++(?:[.,:/][0-9]++)*+%?(?![A-Za-z0-9_])"
 _TAG = r"</?[A-Za-z][A-Za-z0-9-]*+(?:\s[^<>\n]{0,200}+)?/?>|&(?:[A-Za-z]{2,10}+|#[0-9]{1,6}+);"
 
 PATTERNS: Mapping[ProtectedPattern, re.Pattern[str]] = MappingProxyType(

@@ -55,7 +55,10 @@ class TargetPhrases:
 
 def _class_of(piece: str) -> int:
     text = piece.replace(WORD_START, " ")
-    # Pieces of single bytes and of control tokens are no text.
+    if text.startswith("<0x"):
+        # A byte, perhaps of a letter.
+        return CONTINUES
+    # Control tokens are no text.
     if not text or (text.startswith("<") and text.endswith(">")):
         return 0
     return (CONTINUES if joins(text[0]) else 0) | (0 if joins(text[-1]) else OPENS)
