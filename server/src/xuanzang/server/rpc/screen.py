@@ -82,7 +82,7 @@ class Screen:
         self._names = {
             f"/{TRANSLATION_SERVICE}/{method.name}": method.name
             for method in service.methods
-            if not method.client_streaming and method.name != "ListModels"
+            if not method.client_streaming and method.name not in ("ListModels", "ListGlossaries")
         }
 
     @property
