@@ -19,6 +19,8 @@ from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, OverloadedError
+from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, HoldSentences, Hypothesis, Route, ServedModel
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.limits import RpcLimits
@@ -34,6 +36,7 @@ class FakeEngine:
 
     def __init__(self, model: ServedModel) -> None:
         self.models: tuple[ServedModel, ...] = (model,)
+        self.glossaries = GlossaryFolder(Path("none"))
         self.held: dict[str, asyncio.Event] = {}
         self.raised: dict[str, Exception] = {}
         self.running: list[str] = []
@@ -76,6 +79,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
@@ -94,6 +98,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""

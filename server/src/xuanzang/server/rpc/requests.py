@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.text.terms import Terms
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import DecodingOptions, Route, ServedModel
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
 from xuanzang.server.rpc.terms import read_terms, search_violations, term_violations
@@ -33,7 +33,7 @@ class TranslationRequest:
     """One of the model's target languages."""
     options: DecodingOptions
     return_scores: bool
-    terms: Terms
+    terms: Terms = NO_TERMS
     """What translations keep."""
 
 

@@ -61,9 +61,10 @@ def times(ids: Sequence[int], phrase: Sequence[int]) -> int:
 
 def free(*phrases: Sequence[int], counts: Sequence[int] = ()) -> PhraseAutomaton:
     """Compile phrases without word boundaries."""
+    wanted = counts or [1] * len(phrases)
     required = [
         RequiredPhrase(variants=(Variant(tuple(ids), guards_start=False, guards_end=False),), count=count)
-        for ids, count in itertools.zip_longest(phrases, counts, fillvalue=1)
+        for ids, count in zip(phrases, wanted, strict=True)
     ]
     return compile_phrases(required, np.zeros(VOCAB, np.int8))
 
