@@ -64,12 +64,6 @@ async def test_protected_texts_are_kept(client: AsyncTranslationClient) -> None:
     assert (match.target, match.pattern) == ("Ann", ProtectedPattern.UNSPECIFIED)
 
 
-async def test_what_the_tokens_of_the_model_cannot_write_is_said(client: AsyncTranslationClient) -> None:
-    # The tokeniser takes two spaces for one.
-    translation = await client.translate_one(TEXT, glossary={"猫": "tiger  tiger"})
-    assert [match.outcome for match in translation.glossary_matches] == [GlossaryOutcome.NOT_WRITABLE]
-
-
 async def test_terms_without_room_are_said(client: AsyncTranslationClient) -> None:
     translation = await client.translate_one(TEXT, glossary={"猫": "tiger tiger tiger"}, max_target_length=3)
     assert [match.outcome for match in translation.glossary_matches] == [GlossaryOutcome.NO_ROOM]
