@@ -21,6 +21,9 @@ FIELDS = {
         "model": (4, "string"),
         "options": (5, "message"),
         "return_provenance": (14, "bool"),
+        "glossary_entries": (11, "repeated message"),
+        "glossary": (12, "string"),
+        "protected_patterns": (13, "repeated enum"),
     },
     "TranslateTextResponse": {
         "translations": (1, "repeated message"),
@@ -35,6 +38,9 @@ FIELDS = {
         "model": (5, "string"),
         "options": (6, "message"),
         "return_provenance": (14, "bool"),
+        "glossary_entries": (11, "repeated message"),
+        "glossary": (12, "string"),
+        "protected_patterns": (13, "repeated enum"),
     },
     "StreamTranslateTextResponse": {
         "id": (1, "string"),
@@ -50,12 +56,34 @@ FIELDS = {
         "model": (4, "string"),
         "options": (5, "message"),
         "return_provenance": (14, "bool"),
+        "glossary_entries": (11, "repeated message"),
+        "glossary": (12, "string"),
+        "protected_patterns": (13, "repeated enum"),
     },
     "TranslateTextProgressivelyResponse": {
         "text_delta": (1, "string"),
         "translation": (2, "message"),
         "model": (3, "string"),
         "model_version": (4, "string"),
+    },
+    "GlossaryEntry": {"source": (1, "string"), "targets": (2, "repeated string")},
+    "GlossaryMatch": {
+        "source": (1, "string"),
+        "source_start": (2, "int32"),
+        "source_end": (3, "int32"),
+        "target": (4, "string"),
+        "outcome": (5, "enum"),
+        "pattern": (6, "enum"),
+    },
+    "ListGlossariesRequest": {},
+    "ListGlossariesResponse": {"glossaries": (1, "repeated message")},
+    "Glossary": {
+        "name": (1, "string"),
+        "source_language_code": (2, "string"),
+        "target_language_code": (3, "string"),
+        "version": (4, "string"),
+        "entry_count": (5, "int32"),
+        "sha256": (6, "string"),
     },
     "ListModelsRequest": {},
     "ListModelsResponse": {"models": (1, "repeated message")},
@@ -83,7 +111,11 @@ FIELDS = {
         "temperature": (3, "float"),
         "seed": (4, "int32"),
     },
-    "Translation": {"hypotheses": (1, "repeated message"), "provenance": (3, "message")},
+    "Translation": {
+        "hypotheses": (1, "repeated message"),
+        "glossary_matches": (2, "repeated message"),
+        "provenance": (3, "message"),
+    },
     "Provenance": {
         "method": (1, "string"),
         "model": (2, "string"),
@@ -313,6 +345,15 @@ def test_finish_reasons_keep_their_numbers() -> None:
     }
 
 
+def test_patterns_and_outcomes_keep_their_numbers() -> None:
+    patterns = ("UNSPECIFIED", "URL", "EMAIL", "CODE", "PLACEHOLDER", "NUMBER", "TAG")
+    assert pb.ProtectedPattern.keys() == [f"PROTECTED_PATTERN_{name}" for name in patterns]
+    assert pb.ProtectedPattern.values() == list(range(7))
+    outcomes = ("UNSPECIFIED", "HONOURED", "NOT_WRITABLE", "NO_ROOM", "NOT_REACHED")
+    assert pb.GlossaryOutcome.keys() == [f"GLOSSARY_OUTCOME_{name}" for name in outcomes]
+    assert pb.GlossaryOutcome.values() == list(range(5))
+
+
 def test_methods_keep_their_names_types_and_streaming() -> None:
     service = translation_pb2.DESCRIPTOR.services_by_name["TranslationService"]
     methods = {
@@ -331,6 +372,7 @@ def test_methods_keep_their_names_types_and_streaming() -> None:
         ),
         "DetectLanguage": ("DetectLanguageRequest", False, "DetectLanguageResponse", False),
         "ListModels": ("ListModelsRequest", False, "ListModelsResponse", False),
+        "ListGlossaries": ("ListGlossariesRequest", False, "ListGlossariesResponse", False),
     }
 
 

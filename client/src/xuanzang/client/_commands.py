@@ -9,7 +9,7 @@ from typing import IO, TextIO
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
+from xuanzang.client._types import GlossaryMatch, Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,9 +191,14 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
     if isinstance(result, TranslationError):
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
-    provenance = {} if result.provenance is None else {"provenance": asdict(result.provenance)}
-    about |= {"model": result.model, "model_version": result.model_version}
-    return about | {"hypotheses": hypotheses} | provenance
+    about |= {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    if result.glossary_matches:
+        about["glossary_matches"] = [_match_as_json(match) for match in result.glossary_matches]
+    return about if result.provenance is None else about | {"provenance": asdict(result.provenance)}
+
+
+def _match_as_json(match: GlossaryMatch) -> dict[str, object]:
+    return asdict(match) | {"outcome": match.outcome.name, "pattern": match.pattern.name}
 
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:

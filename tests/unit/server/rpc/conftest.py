@@ -26,8 +26,10 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
     DecodingOptions,
     FinishReason,
@@ -52,6 +54,7 @@ class FakeEngine:
 
     def __init__(self, model: ServedModel) -> None:
         self.models: tuple[ServedModel, ...] = (model,)
+        self.glossaries = GlossaryFolder(Path("none"))
         self.held: dict[str, asyncio.Event] = {}
         self.raised: dict[str, Exception] = {}
         self.running: list[str] = []
@@ -103,6 +106,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
@@ -124,6 +128,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,

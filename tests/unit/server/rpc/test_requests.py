@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.types import Route, ServedModel
 from xuanzang.server.rpc import requests
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+NONE = GlossaryFolder(Path("none"))
 
 
 @pytest.fixture
@@ -27,19 +32,19 @@ def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
 @pytest.mark.parametrize("count", [0, 1025])
 def test_too_few_or_too_many_texts_are_refused(resolve: requests.Resolve, count: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve)
+        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve, NONE)
     assert faults(caught) == {"contents": f"must have 1 to 1024 elements, has {count}"}
 
 
 def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
-    request = requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve)
+    request = requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve, NONE)
     assert len(request.texts) == 1024
 
 
 def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(pb.TranslateTextRequest(source_language_code="??", options=options), resolve)
+        requests.read_unary_request(pb.TranslateTextRequest(source_language_code="??", options=options), resolve, NONE)
     assert set(faults(caught)) == {
         "contents",
         "options.beam_size",
@@ -50,15 +55,15 @@ def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
 
 def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
     with pytest.raises(InvalidInputError):
-        requests.read_unary_request(pb.TranslateTextRequest(model="none"), resolve)
+        requests.read_unary_request(pb.TranslateTextRequest(model="none"), resolve, NONE)
     with pytest.raises(ModelNotFoundError):
-        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"], model="none"), resolve)
+        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"], model="none"), resolve, NONE)
 
 
 def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
-    assert requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve).texts == ("",)
+    assert requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve, NONE).texts == ("",)
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve)
+        requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve, NONE)
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
 
 

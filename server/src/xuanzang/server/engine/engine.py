@@ -19,6 +19,7 @@ from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DetectionUnavailableError, DrainingError, ModelNotFoundError
+from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import default_workers, memory_limit
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
@@ -39,6 +40,7 @@ from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
 from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, Runtime, ServedModel
 from xuanzang.server.metrics import Metrics
 
@@ -118,7 +120,9 @@ class Engine:
         """Which versions go live, and which have a share of the requests beside them."""
         self._canary = Canary(self.live)
         self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
-        self._watching: asyncio.Task[None] | None = None
+        self.glossaries = GlossaryFolder(models / FOLDER)
+        """Glossaries that requests may name."""
+        self._watching: list[asyncio.Task[None]] = []
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -190,7 +194,9 @@ class Engine:
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
         self.promoter.start()
         if self._settings.watch_models:
-            self._watching = asyncio.create_task(self._watch(watch))
+            self._watching.append(asyncio.create_task(self._watch(watch)))
+        await self.glossaries.reload_if_changed()
+        self._watching.append(asyncio.create_task(self.glossaries.follow()))
 
     async def _watch(self, watch: FolderWatch) -> None:
         """Follow the folder of the models until the drain."""
@@ -259,6 +265,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
@@ -272,6 +279,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
@@ -292,6 +300,7 @@ class Engine:
             deadline,
             caller=caller,
             target_language=target_language,
+            terms=terms,
             hold_sentences=hold_sentences,
             observer=observer,
         )
@@ -307,6 +316,7 @@ class Engine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
@@ -320,6 +330,7 @@ class Engine:
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
             target_language: One of the model's, or empty for its first.
+            terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
@@ -341,6 +352,7 @@ class Engine:
             deadline,
             caller=caller,
             target_language=target_language,
+            terms=terms,
             hold_sentences=hold_sentences,
             observer=observer,
         )
@@ -380,6 +392,7 @@ class Engine:
         *,
         caller: str,
         target_language: str,
+        terms: Terms,
         hold_sentences: HoldSentences,
         observer: CallObserver | None,
     ) -> CallContext:
@@ -396,6 +409,7 @@ class Engine:
             model=loaded,
             caller=caller,
             target_language=target_language,
+            terms=terms,
             deadline=deadline,
             cutoff=cutoff,
             hold_sentences=hold_sentences,
@@ -441,8 +455,8 @@ class Engine:
         self._draining = True
         self.promoter.close()
         self._shadow.close()
-        if self._watching:
-            self._watching.cancel()
+        for task in self._watching:
+            task.cancel()
         self.live.close()
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error

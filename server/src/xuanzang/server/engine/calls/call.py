@@ -207,6 +207,9 @@ class Call:
         metrics = self._context.model.metrics
         metrics.request_source_tokens.observe(_source_tokens(prepared))
         metrics.request_sentences.observe(len(prepared.searches))
+        constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
+        if constrained:
+            metrics.constrained_sentences.inc(constrained)
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
+from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.scheduling.load import predicted_cost
@@ -43,6 +45,7 @@ def prepare(
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
     constraints, violations = _target_constraints(context.model, options)
+    violations += _term_violations(context)
     prepared = PreparedTexts(texts=[], searches=[])
     cost, limit = 0, settings.max_queue_tokens // 2
     for index, text in enumerate(texts):
@@ -56,7 +59,11 @@ def prepare(
         if violations:
             # The other texts are checked, so that the error names all faults; nothing will be searched.
             continue
-        searches = _searches(segments, context, options, constraints)
+        try:
+            searches = _searches(segments, context, options, constraints)
+        except InvalidInputError as error:
+            violations += error.violations
+            continue
         prepared.texts.append(segments)
         prepared.searches.extend(searches)
         cost += _searches_per_sentence(options) * sum(predicted_cost(search.sentence) for search in searches)
@@ -73,16 +80,45 @@ def _searches(
     segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
 ) -> list[PlannedSearch]:
     """Plan a search for each sentence of a text."""
-    sentences = [
-        context.model.sentence(segment.source_ids, options, constraints) for segment in segments if segment.source_ids
-    ]
-    if not options.token_details:
-        renderer = SentenceRenderer(codec=context.codec)
-        return [PlannedSearch(sentence, renderer) for sentence in sentences]
+    codec, sentences = context.codec, [segment for segment in segments if segment.source_ids]
+    terms = _terms(segments, context, options, constraints)
+    spans = codec.offsets(segments) if options.token_details else [()] * len(sentences)
     return [
-        PlannedSearch(sentence, SentenceRenderer(codec=context.codec, source_spans=spans))
-        for sentence, spans in zip(sentences, context.codec.offsets(segments), strict=True)
+        PlannedSearch(
+            context.model.sentence(segment.source_ids, options, kept.added_to(constraints)),
+            SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None),
+        )
+        for segment, kept, span in zip(sentences, terms, spans, strict=True)
     ]
+
+
+def _terms(
+    segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
+) -> list[SentenceTerms]:
+    """Find the terms of each sentence of a text."""
+    if not context.terms.fields:
+        return [NO_SENTENCE_TERMS for segment in segments if segment.source_ids]
+    limit = options.max_target_length or context.model.bundle.manifest.dimensions.max_target_length
+    room = limit - len(constraints.prefix_ids) - 1
+    starts = accumulate((len(segment.text) for segment in segments), initial=0)
+    return [
+        plan_terms(
+            context.terms.find(segment.text, start),
+            context.codec,
+            suppressed_texts=options.suppressed_texts,
+            max_tokens=room,
+        )
+        for segment, start in zip(segments, starts, strict=False)
+        if segment.source_ids
+    ]
+
+
+def _term_violations(context: CallContext) -> list[FieldViolation]:
+    if not context.terms.fields or context.model.keeps_terms:
+        return []
+    model = f"{context.model.name}/{context.model.version}"
+    description = f"needs inspected_rows, which the decoder of {model} lacks; export the model again"
+    return [FieldViolation(field=field, description=description) for field in context.terms.fields]
 
 
 def _searches_per_sentence(options: DecodingOptions) -> int:

@@ -64,4 +64,5 @@ def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
         token_count=token_count,
         finish_reason=next(unusual, FinishReason.END_OF_SENTENCE),
         tokens=tuple(token for sentence in sentences for token in sentence.tokens),
+        matches=tuple(match for sentence in sentences for match in sentence.matches),
     )

@@ -61,7 +61,7 @@ class Shadow:
         """
         model, catalog = context.model, self._live.catalog
         traffic = catalog.traffic.get(model.name)
-        if traffic is None or traffic.shadow is None or model is not catalog.live(model.name):
+        if traffic is None or traffic.shadow is None or model is not catalog.live(model.name) or context.terms:
             return
         candidate = catalog.find(model.name, traffic.shadow.version)
         if candidate is None or not _is_comparable(texts, answer, options) or self._draw() >= traffic.shadow.share:
