@@ -16,6 +16,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.canary import Draw
 from xuanzang.server.engine.promotion.comparison import compare
 from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.text.terms import Terms
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics, ShadowMetrics
 
@@ -61,10 +62,12 @@ class Shadow:
         """
         model, catalog = context.model, self._live.catalog
         traffic = catalog.traffic.get(model.name)
-        if traffic is None or traffic.shadow is None or model is not catalog.live(model.name) or context.terms:
+        if traffic is None or traffic.shadow is None or model is not catalog.live(model.name):
             return
         candidate = catalog.find(model.name, traffic.shadow.version)
-        if candidate is None or not _is_comparable(texts, answer, options) or self._draw() >= traffic.shadow.share:
+        if candidate is None or not _is_comparable(texts, answer, options, context.terms):
+            return
+        if self._draw() >= traffic.shadow.share:
             return
         metrics = self._metrics.of_shadow((*model.labels, str(candidate.version)))
         if len(self._copies) >= _MAX_COPIES:
@@ -119,9 +122,10 @@ def _observe(shadow: Answer, answer: Answer, metrics: ShadowMetrics) -> None:
             metrics.score_gap.observe(ours.score - theirs.score)
 
 
-def _is_comparable(texts: Sequence[str], answer: Answer, options: DecodingOptions) -> bool:
+def _is_comparable(texts: Sequence[str], answer: Answer, options: DecodingOptions, terms: Terms) -> bool:
     is_cut = any(best.finish_reason is FinishReason.DEADLINE for best, *_ in answer)
-    has_one_answer = not (options.sampling or options.return_alternatives or is_cut)
+    # What keeps the terms of one model well says nothing of the model.
+    has_one_answer = not (options.sampling or options.return_alternatives or is_cut or terms.fields)
     return has_one_answer and sum(map(len, texts)) <= _MAX_CHARACTERS
 
 
