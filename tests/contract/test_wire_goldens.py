@@ -115,6 +115,7 @@ FIELDS = {
         "hypotheses": (1, "repeated message"),
         "glossary_matches": (2, "repeated message"),
         "provenance": (3, "message"),
+        "detected_language_code": (5, "string"),
     },
     "Provenance": {
         "method": (1, "string"),

@@ -192,6 +192,8 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
     about |= {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    if result.detected_language:
+        about["detected_language"] = result.detected_language
     if result.glossary_matches:
         about["glossary_matches"] = [_match_as_json(match) for match in result.glossary_matches]
     return about if result.provenance is None else about | {"provenance": asdict(result.provenance)}

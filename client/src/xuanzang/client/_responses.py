@@ -122,6 +122,7 @@ def _translation(message: pb.Translation, response: _Response, template: Request
         hypotheses=tuple(map(_hypothesis, message.hypotheses)),
         model=response.model,
         model_version=response.model_version,
+        detected_language=message.detected_language_code,
         glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
         provenance=provenance,
         exchange=exchange,

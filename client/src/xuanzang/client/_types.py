@@ -53,7 +53,7 @@ class TranslateOptions(TypedDict, total=False):
     """Keyword arguments of every translate method; those left out or None have the default of the server."""
 
     source_language: str | None
-    """BCP-47 code of the texts' language, such as "zh"."""
+    """BCP-47 code of the texts' language, such as "zh"; if left out, the server detects it where there is a choice."""
     target_language: str | None
     """BCP-47 code of the language to translate into, such as "en"."""
     model: str | None
@@ -195,6 +195,8 @@ class Translation:
     """How it was made; None unless `return_provenance` is set."""
     exchange: Exchange | None = field(default=None, repr=False, compare=False)
     """Request and answer for `capsule`; None unless `return_provenance` is set."""
+    detected_language: str = ""
+    """Language of the text, such as "zh-Hans", if the server had to detect it; else empty."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()
     """Terms and protected texts that occur in the text, in its order."""
 

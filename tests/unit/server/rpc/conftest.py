@@ -80,7 +80,7 @@ class FakeEngine:
         async with self._changed:
             await self._changed.wait_for(lambda: set(listed) == texts)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
         if source_language == "??":
             fault = FieldViolation(field="source_language_code", description="must be a BCP-47 code")
             raise InvalidInputError([fault])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ NONE = GlossaryFolder(Path("none"))
 
 @pytest.fixture
 def resolve(served_model: ServedModel) -> requests.Resolve:
-    def find(*, model: str, source_language: str, target_language: str) -> Route:
+    def find(*, model: str, source_language: str, target_language: str, texts: Sequence[str]) -> Route:
         if source_language == "??":
             raise InvalidInputError([FieldViolation(field="source_language_code", description="must be BCP-47")])
         if model:

@@ -144,7 +144,9 @@ class TranslateTextRequest(google.protobuf.message.Message):
     GLOSSARY_FIELD_NUMBER: builtins.int
     PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
-    """BCP-47 code of the source language, such as "zh". May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the source language, such as "zh". If it is empty, and several models are in question, the
+    server detects the language of the texts, or refuses the request if it cannot.
+    """
     target_language_code: builtins.str
     """BCP-47 code of the target language, such as "en". May be empty if `model` is set or only one model is served,
     unless that model requires a choice among several target languages.
@@ -244,7 +246,9 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     content: builtins.str
     """Text in the source language."""
     source_language_code: builtins.str
-    """BCP-47 code of the source language. May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
+    detects the language of the text, or refuses the request if it cannot.
+    """
     target_language_code: builtins.str
     """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
     requires a choice among several target languages.
@@ -347,7 +351,9 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
     source_language_code: builtins.str
-    """BCP-47 code of the source language. May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
+    detects the language of the text, or refuses the request if it cannot.
+    """
     target_language_code: builtins.str
     """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
     requires a choice among several target languages.
@@ -862,6 +868,11 @@ class Translation(google.protobuf.message.Message):
     HYPOTHESES_FIELD_NUMBER: builtins.int
     PROVENANCE_FIELD_NUMBER: builtins.int
     GLOSSARY_MATCHES_FIELD_NUMBER: builtins.int
+    DETECTED_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    detected_language_code: builtins.str
+    """Language of the contents, such as "zh-Hans", if the request named none and several models were in question; one for
+    all texts of the request. Otherwise empty.
+    """
     @property
     def hypotheses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Hypothesis]:
         """One or more hypotheses, best first."""
@@ -882,9 +893,10 @@ class Translation(google.protobuf.message.Message):
         hypotheses: collections.abc.Iterable[global___Hypothesis] | None = ...,
         provenance: global___Provenance | None = ...,
         glossary_matches: collections.abc.Iterable[global___GlossaryMatch] | None = ...,
+        detected_language_code: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["provenance", b"provenance"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detected_language_code", b"detected_language_code", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
 
 global___Translation = Translation
 

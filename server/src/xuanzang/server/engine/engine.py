@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -52,6 +53,8 @@ _LOGGER = logging.getLogger(__name__)
 _TOKENIZING_THREADS = 2
 # A worker checks after each step, which takes milliseconds; far more is a fault, and no reason to hang.
 _STOP_SECONDS = 5.0
+# What a request is about shows in few characters; the event loop waits for as long as they take, half a millisecond.
+_ROUTING_CHARACTERS = 300
 # A partial answer is sent this long before the deadline, so that the caller has it in time.
 _MIN_MARGIN_SECONDS = 0.02
 _MARGIN_SHARE = 0.05
@@ -133,24 +136,37 @@ class Engine:
         """Served models, by name and version; none before `start`."""
         return tuple(self.live.catalog.served)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
         """Find the model that a request means, and the language of its translations.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
             source_language: BCP-47 code or empty.
             target_language: BCP-47 code or empty.
+            texts: Texts whose language is detected if the request names none and there is a choice.
 
         Returns:
             The model and one of its target languages.
 
         Raises:
             ModelNotFoundError: No model fits.
-            InvalidInputError: Several models fit.
+            InvalidInputError: Several models fit, or the language of the texts cannot be told.
         """
+        detected = "" if source_language else self._detected(texts, model=model, target_language=target_language)
+        source_language = source_language or detected
         languages = {"source_language": source_language, "target_language": target_language}
         route = routing.resolve(self.models, model=model, **languages)
-        return route if "/" in model else self._canary.diverted(route, **languages)
+        route = route if "/" in model else self._canary.diverted(route, **languages)
+        return replace(route, detected_language=detected)
+
+    def _detected(self, texts: Sequence[str], *, model: str, target_language: str) -> str:
+        """Return the language of texts; empty if no two models are in question, or none can be detected."""
+        beginning = " ".join(texts)[:_ROUTING_CHARACTERS]
+        choices = routing.undecided_languages(self.models, model=model, target_language=target_language)
+        if self._detector is None or not choices or not beginning:
+            return ""
+        known = {code.partition("-")[0] for code in choices}
+        return routing.detected_language(self._detector.detect(beginning, known), choices)
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.

@@ -197,6 +197,8 @@ class Route:
     """Target language as the model spells it: the requested one, else its first."""
     instead_of: Route | None = None
     """What the request means if the model is not to be used, which is a canary in the place of the live version."""
+    detected_language: str = ""
+    """Language of the texts, if the request named none and there was a choice; else empty."""
 
 
 class ModelState(enum.Enum):

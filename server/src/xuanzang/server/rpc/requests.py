@@ -34,6 +34,8 @@ class TranslationRequest:
     options: DecodingOptions
     return_scores: bool
     return_provenance: bool = False
+    detected_language: str = ""
+    """Language of the texts, if it was detected; else empty."""
     terms: Terms = NO_TERMS
     """What translations keep."""
 
@@ -160,6 +162,7 @@ def _read(
             model=request.model,
             source_language=request.source_language_code,
             target_language=request.target_language_code,
+            texts=texts,
         )
     except InvalidInputError as error:
         raise InvalidInputError((*violations, *error.violations)) from None
@@ -179,5 +182,6 @@ def _read(
         options=options,
         return_scores=request.options.return_scores,
         return_provenance=request.return_provenance,
+        detected_language=route.detected_language,
         terms=read_terms(request, route, glossaries),
     )

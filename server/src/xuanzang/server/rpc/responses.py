@@ -157,6 +157,7 @@ def _translation(
         ],
         provenance=recorder.provenance(text_index),
         glossary_matches=map(glossary_match, hypotheses[0].matches),
+        detected_language_code=request.detected_language,
     )
 
 
