@@ -20,6 +20,44 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _ContentFormat:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ContentFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ContentFormat.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    CONTENT_FORMAT_UNSPECIFIED: _ContentFormat.ValueType  # 0
+    """Not given: text."""
+    CONTENT_FORMAT_TEXT: _ContentFormat.ValueType  # 1
+    """Text without tags."""
+    CONTENT_FORMAT_HTML: _ContentFormat.ValueType  # 2
+    """HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
+    style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+    attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
+    """
+    CONTENT_FORMAT_XML: _ContentFormat.ValueType  # 3
+    """Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
+    What stays as it is and the limits are those of HTML.
+    """
+
+class ContentFormat(_ContentFormat, metaclass=_ContentFormatEnumTypeWrapper):
+    """How content is written, and its translation."""
+
+CONTENT_FORMAT_UNSPECIFIED: ContentFormat.ValueType  # 0
+"""Not given: text."""
+CONTENT_FORMAT_TEXT: ContentFormat.ValueType  # 1
+"""Text without tags."""
+CONTENT_FORMAT_HTML: ContentFormat.ValueType  # 2
+"""HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
+style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
+"""
+CONTENT_FORMAT_XML: ContentFormat.ValueType  # 3
+"""Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
+What stays as it is and the limits are those of HTML.
+"""
+global___ContentFormat = ContentFormat
+
 class _FinishReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -63,6 +101,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
     """BCP-47 code of the source language, such as "zh". May be empty if `model` is set or only one model is served."""
@@ -72,6 +111,8 @@ class TranslateTextRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the contents are written. Unset: text. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
     @property
@@ -93,10 +134,11 @@ class TranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["contents", b"contents", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "contents", b"contents", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -140,6 +182,7 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Tag of this text, chosen by the caller and returned with its answer. At most 256 bytes; need not be unique."""
@@ -153,6 +196,8 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the content is written. Unset: text. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
     @property
@@ -168,10 +213,11 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "id", b"id", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -226,6 +272,7 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
@@ -237,6 +284,8 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the content is written. Unset: text. With tags it is sent at the end, as a whole. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
     @property
@@ -251,10 +300,11 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 

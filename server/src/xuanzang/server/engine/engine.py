@@ -33,7 +33,15 @@ from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
 from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
-from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, Runtime, ServedModel
+from xuanzang.server.engine.types import (
+    ContentFormat,
+    DecodingOptions,
+    HoldSentences,
+    Hypothesis,
+    Route,
+    Runtime,
+    ServedModel,
+)
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
@@ -236,6 +244,7 @@ class Engine:
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -248,6 +257,7 @@ class Engine:
             target_language: One of the model's, or empty for its first.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
+            content_format: How the texts are written.
 
         Returns:
             Hypotheses of each text, best first.
@@ -268,7 +278,7 @@ class Engine:
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
-            return await self._run(texts, context, options, journal=journal)
+            return await self._run(texts, context, options, journal=journal, content_format=content_format)
 
     async def translate_progressively(
         self,
@@ -281,6 +291,7 @@ class Engine:
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -293,6 +304,7 @@ class Engine:
             target_language: One of the model's, or empty for its first.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
+            content_format: How the text is written; one with markup comes at the end, as a whole.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -314,16 +326,23 @@ class Engine:
             hold_sentences=hold_sentences,
         )
         with self.live.usage.of(context.model):
-            async with aclosing(self._emitted(text, context, options, journal)) as parts:
+            async with aclosing(self._emitted(text, context, options, journal, content_format)) as parts:
                 async for part in parts:
                     yield part
 
     async def _emitted(
-        self, text: str, context: CallContext, options: DecodingOptions, journal: Journal | None
+        self,
+        text: str,
+        context: CallContext,
+        options: DecodingOptions,
+        journal: Journal | None,
+        content_format: ContentFormat,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
-        translating = self._run([text], context, options, emit=emitted.put_nowait, journal=journal)
+        translating = self._run(
+            [text], context, options, emit=emitted.put_nowait, journal=journal, content_format=content_format
+        )
         running = asyncio.ensure_future(translating)
         running.add_done_callback(lambda _: emitted.put_nowait(None))
         try:
@@ -375,6 +394,7 @@ class Engine:
         *,
         emit: Emit | None = None,
         journal: Journal | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> list[list[Hypothesis]]:
         """Translate, and count the call from its beginning to its end."""
         metrics = context.model.metrics
@@ -384,7 +404,8 @@ class Engine:
             self._active += 1
             self._idle.clear()
             try:
-                answer = await Call(self._shared, context, options, emit=emit, journal=journal).run(texts)
+                call = Call(self._shared, context, options, emit=emit, journal=journal, content_format=content_format)
+                answer = await call.run(texts)
             finally:
                 self._active -= 1
                 if not self._active:

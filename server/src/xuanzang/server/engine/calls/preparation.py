@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from xuanzang.server.engine.calls.documents import SplitDocument, split_document
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import Segment
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +25,17 @@ class PreparedTexts:
     """Segments of each text."""
     searches: list[PlannedSearch]
     """One for each segment with source ids."""
+    documents: list[SplitDocument]
+    """The texts as they were parsed; none of texts without markup."""
 
 
 def prepare(
-    texts: Sequence[str], *, context: CallContext, options: DecodingOptions, settings: EngineSettings
+    texts: Sequence[str],
+    *,
+    context: CallContext,
+    options: DecodingOptions,
+    settings: EngineSettings,
+    content_format: ContentFormat = ContentFormat.TEXT,
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call.
 
@@ -35,6 +44,7 @@ def prepare(
         context: Context of the call.
         options: Options of the call.
         settings: Limits.
+        content_format: How the texts are written.
 
     Returns:
         Segments and searches.
@@ -43,20 +53,25 @@ def prepare(
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
     constraints, violations = _target_constraints(context.model, options)
-    prepared = PreparedTexts(texts=[], searches=[])
+    prepared = PreparedTexts(texts=[], searches=[], documents=[])
     cost, limit = 0, settings.max_queue_tokens // 2
     for index, text in enumerate(texts):
         field = f"contents[{index}]"
         if len(text) > settings.max_content_characters:
             violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
             continue
-        segments = context.codec.split(text, refuse_long=options.refuse_long_sentences)
+        try:
+            blocks = _blocks(text, context, options, content_format, prepared)
+        except MarkupError as error:
+            violations.append(FieldViolation(field=field, description=str(error)))
+            continue
+        segments = [segment for block in blocks for segment in block]
         violations += _segment_violations(field, segments, context.codec.max_source_length)
         violations += _sentence_violations(field, segments, options)
         if violations:
             # The other texts are checked, so that the error names all faults; nothing will be searched.
             continue
-        searches = _searches(segments, context, options, constraints)
+        searches = [search for block in blocks for search in _searches(block, context, options, constraints)]
         prepared.texts.append(segments)
         prepared.searches.extend(searches)
         cost += _searches_per_sentence(options) * sum(predicted_cost(search.sentence) for search in searches)
@@ -67,6 +82,23 @@ def prepare(
     if violations:
         raise InvalidInputError(violations)
     return prepared
+
+
+def _blocks(
+    text: str,
+    context: CallContext,
+    options: DecodingOptions,
+    content_format: ContentFormat,
+    prepared: PreparedTexts,
+) -> Sequence[Sequence[Segment]]:
+    """Split a text, or each block of one with markup."""
+    if content_format is ContentFormat.TEXT:
+        return [context.codec.split(text, refuse_long=options.refuse_long_sentences)]
+    document = split_document(
+        text, context.codec, content_format=content_format, refuse_long=options.refuse_long_sentences
+    )
+    prepared.documents.append(document)
+    return document.blocks
 
 
 def _searches(
