@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._errors import TranslationError
@@ -24,6 +24,10 @@ class SamplingOptions:
     """Divisor of log-probabilities, above 0 to 10: below 1 favours likely tokens, above 1 rare ones; None: 1."""
     seed: int | None = None
     """Seed, 0 to 2147483647; equal requests with equal seeds give equal draws. None: a new one for every request."""
+
+
+ContentFormat = Literal["text", "html", "xml"]
+"""How texts are written, and their translations."""
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -69,6 +73,9 @@ class TranslateOptions(TypedDict, total=False):
     effect in `translate_stream`, whose texts have no timeout of their own."""
     refuse_long_sentences: bool | None
     """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
+    content_format: ContentFormat | None
+    """How texts are written: as "text", the default, or as "html" or "xml", whose tags the translation has around the
+    same words; not with `token_details`."""
     return_provenance: bool | None
     """Whether translations say how they were made, and can be kept as replay capsules."""
 

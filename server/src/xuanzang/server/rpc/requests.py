@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.types import DecodingOptions, Route, ServedModel
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
+from xuanzang.server.rpc.content_format import content_format_of, content_format_violations
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -31,6 +32,7 @@ class TranslationRequest:
     options: DecodingOptions
     return_scores: bool
     return_provenance: bool = False
+    content_format: ContentFormat = ContentFormat.TEXT
 
 
 def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve) -> TranslationRequest:
@@ -139,6 +141,7 @@ def _read(
     resolve: Resolve,
 ) -> TranslationRequest:
     violations += range_violations(request.options)
+    violations += content_format_violations(request.content_format, request.options)
     try:
         route = resolve(
             model=request.model,
@@ -162,4 +165,5 @@ def _read(
         options=options,
         return_scores=request.options.return_scores,
         return_provenance=request.return_provenance,
+        content_format=content_format_of(request.content_format),
     )

@@ -46,6 +46,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
+                content_format=checked.content_format,
             )
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
@@ -91,6 +92,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                     target_language=checked.target_language,
                     hold_sentences=used.hold_sentences,
                     journal=recorder.journal,
+                    content_format=checked.content_format,
                 )
                 async with aclosing(parts):
                     async for part in parts:
@@ -151,6 +153,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
+                content_format=checked.content_format,
             )
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 
