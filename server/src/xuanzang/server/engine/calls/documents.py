@@ -92,7 +92,7 @@ def _written_block(block: Block, segments: Sequence[Segment], parts: Sequence[Hy
     text = "".join(added)
     alignment = Alignment(block.text, text, list(_stretches(block, segments, parts, added)))
     inlines = placed(block.inlines, alignment, (0, len(text)))
-    return rendered(text, inlines, spellings=block.spellings, spaced=codec.is_spaced)
+    return rendered(text, inlines, block, spaced=codec.is_spaced)
 
 
 def _stretches(

@@ -7,38 +7,53 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
+from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple, TypeAlias
 
 from xuanzang.server.engine.types import TokenDetail
 
-_WORD = re.compile(r"[^\W_]+(?:['’.\-][^\W_]+)*")
+_WORD = re.compile(r"[$€£¥]?[^\W_]+(?:['’.,\-](?=[A-Za-z0-9])[^\W_]+)*[%°]?")
 _IDEOGRAPHS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _COPIED_WORD = re.compile(r"[0-9A-Za-z]+(?:[.,:'\-][0-9A-Za-z]+)*")
 
+# Shorter ones are found within words by chance.
+_MIN_CHARACTERS_WITHIN_WORDS = 3
+
 Span: TypeAlias = tuple[int, int]
 """First character, and the one after the last."""
-_Sources: TypeAlias = list[tuple[Span, list[Span]]]
+
+
+class Source(NamedTuple):
+    """Characters of a block's text that a part of a word comes from."""
+
+    start: int
+    end: int
+    weight: int
+    """Number of characters of that part."""
 
 
 class Word(NamedTuple):
-    """Characters of a translation that stay together, and those of the source that they come from."""
+    """Characters of a translation that stay together, and what they come from."""
 
     start: int
     end: int
     is_punctuation: bool
-    sources: tuple[Span, ...]
-    """Spans in the block's text, one for each token; none if it comes from nothing in particular."""
+    sources: tuple[Source, ...]
+    """None if it comes from nothing in particular."""
 
     def share_in(self, start: int, end: int) -> float:
-        """Return how much of it comes from some characters, from -1 for nothing to 1 for all; 0 if unknown."""
-        shares = [max(0, min(e, end) - max(s, start)) / (e - s) for s, e in self.sources]
-        return 2 * sum(shares) / len(shares) - 1 if shares else 0.0
+        """Return how much of it comes from some characters, from -1 for nothing to 1 for all."""
+        shared = sum(
+            source.weight * max(0, min(source.end, end) - max(source.start, start)) / (source.end - source.start)
+            for source in self.sources
+        )
+        return 2 * shared / sum(source.weight for source in self.sources) - 1
 
     @property
     def middle(self) -> float:
-        """Middle of what it comes from, if that is known."""
-        return sum(s + e for s, e in self.sources) / (2 * len(self.sources))
+        """Middle of what it comes from."""
+        middles = sum(source.weight * (source.start + source.end) for source in self.sources)
+        return middles / (2 * sum(source.weight for source in self.sources))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +80,7 @@ class Alignment:
             text: Its translation.
             stretches: Stretches of both, at least one, which cover the source.
         """
+        self._source = source
         self._text = text
         self._stretches = stretches
         self._starts = [stretch.source_start for stretch in stretches]
@@ -90,6 +106,14 @@ class Alignment:
         """Return whether there is white space before a place in the text."""
         return place > 0 and self._is_space[place - 1]
 
+    def has_words(self, start: int, end: int) -> bool:
+        """Return whether there are letters or digits among some characters of the text."""
+        return any(map(str.isalnum, self._source[start:end]))
+
+    def is_latin(self, place: int) -> bool:
+        """Return whether a character of the translation is none of those that are words by themselves."""
+        return not _IDEOGRAPHS.match(self._text, place)
+
     def without_space(self, place: Span) -> Span:
         """Return characters of the translation without white space around them, unless they are nothing else."""
         stretch = self._text[slice(*place)]
@@ -114,63 +138,108 @@ def aligned_words(
     Returns:
         Words and punctuation in their order.
     """
-    sources = _token_sources(tokens, len(text))
-    known = _copied_words(text, source[slice(*sentence)], sentence[0])
-    copies = list(_copies(text, source, verbatim))
+    placed = _placed_tokens(tokens, len(text))
+    originals = _copied_words(text, source[slice(*sentence)], sentence[0])
+    copies = list(copies_of(text, source, verbatim))
+    borders = [border for place, _ in copies for border in place]
     words: list[Word] = []
-    token = 0
-    for start, end, is_punctuation in _word_spans(text):
-        while token < len(sources) and sources[token][0][1] <= start:
-            token += 1
-        found = known.get((start, end)) or [
-            span for place, spans in _until(sources, token, end) for span in spans if place[0] < end
-        ]
-        found = _corrected(found, start, end, copies)
-        words.append(Word(offset + start, offset + end, is_punctuation, tuple(found)))
+    first = 0
+    for start, end, is_punctuation in _word_spans(text, borders):
+        while first < len(placed) and placed[first].end <= start:
+            first += 1
+        sources = list(_attended(placed[first : first + end - start], source, end, is_punctuation=is_punctuation))
+        if (start, end) in originals:
+            sources = [Source(*originals[start, end], 1)]
+        sources = _corrected(sources, start, end, copies)
+        words.append(Word(offset + start, offset + end, is_punctuation, tuple(sources)))
     return tuple(words)
 
 
-def _until(sources: _Sources, first: int, end: int) -> _Sources:
-    """Return the tokens from one on that begin before an end."""
-    return list(takewhile(lambda source: source[0][0] < end, islice(sources, first, None)))
+class _PlacedToken(NamedTuple):
+    start: int
+    end: int
+    text: str
+    source: Span
 
 
-def _copies(text: str, source: str, verbatim: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
-    """Yield where the translation has what is not translated, unchanged: its place there, and in the source."""
-    ends: dict[str, int] = {}
-    for start, end in verbatim:
-        original = source[start:end].strip()
-        place = text.find(original, ends.get(original, 0)) if original else -1
-        if place >= 0:
-            ends[original] = place + len(original)
-            yield (place, ends[original]), (start, end)
-
-
-def _corrected(found: list[Span], start: int, end: int, copies: Iterable[tuple[Span, Span]]) -> list[Span]:
-    """Return the sources of a word, where what was copied unchanged comes from its original and nothing else does."""
-    for place, original in copies:
-        if place[0] <= start and end <= place[1]:
-            return [original]
-        found = [span for span in found if not (original[0] <= span[0] and span[1] <= original[1])]
-    return found
-
-
-def _token_sources(tokens: Iterable[TokenDetail], length: int) -> _Sources:
-    """Return the place of each token with characters, and the source that it attends to, if that has characters."""
+def _placed_tokens(tokens: Iterable[TokenDetail], length: int) -> list[_PlacedToken]:
+    """Return the places of the tokens that have characters."""
     placed = []
     end = 0
     for token in tokens:
         start, end = end, min(end + len(token.text), length)
-        source = [(token.source_start, token.source_end)] if token.source_start < token.source_end else []
         if start < end:
-            placed.append(((start, end), source))
+            placed.append(_PlacedToken(start, end, token.text, (token.source_start, token.source_end)))
     return placed
 
 
-def _word_spans(text: str) -> Iterator[tuple[int, int, bool]]:
-    """Yield the places of words, of ideographs and of punctuation marks one by one, and whether they are the last."""
-    end = 0
-    for word in _WORD.finditer(text):
+def _attended(tokens: Iterable[_PlacedToken], text: str, end: int, *, is_punctuation: bool) -> Iterator[Source]:
+    """Yield the sources of a word before an end.
+
+    A token that continues a word often attends to the end of the sentence, which says nothing: words come from words.
+    """
+    for token in takewhile(lambda token: token.start < end, tokens):
+        start, stop = token.source
+        weight = sum(map(str.isalnum, token.text))
+        if is_punctuation == (weight == 0) and start < stop:
+            attends_to_word = any(map(str.isalnum, text[start:stop]))
+            if attends_to_word != is_punctuation:
+                yield Source(start, stop, max(1, weight))
+
+
+def copies_of(text: str, source: str, verbatim: Iterable[Span]) -> Iterator[tuple[Span, Span]]:
+    """Find what is not translated in the translation, unchanged.
+
+    Args:
+        text: Translation of a sentence.
+        source: Text of the block.
+        verbatim: Places in it of what is not translated.
+
+    Yields:
+        Place in the translation and in the block's text of each that is there, as a word of its own.
+    """
+    ends: dict[str, int] = {}
+    for start, end in verbatim:
+        original = source[start:end].strip()
+        if original and (copy := _copy(text, original, ends.get(original, 0))):
+            ends[original] = copy[1]
+            yield copy, (start, end)
+
+
+def _copy(text: str, original: str, start: int) -> Span | None:
+    before = r"(?<![^\W_])" if original[0].isalnum() else ""
+    after = r"(?![^\W_])" if original[-1].isalnum() else ""
+    found = re.compile(before + re.escape(original) + after).search(text, start)
+    if found:
+        return found.span()
+    # The model may have left out the space before it.
+    place = text.find(original, start) if len(original) >= _MIN_CHARACTERS_WITHIN_WORDS else -1
+    return (place, place + len(original)) if place >= 0 else None
+
+
+def _corrected(sources: list[Source], start: int, end: int, copies: Iterable[tuple[Span, Span]]) -> list[Source]:
+    """Return the sources of a word, where what was copied unchanged comes from its original and nothing else does."""
+    for place, original in copies:
+        if place[0] <= start and end <= place[1]:
+            return [Source(*original, 1)]
+        sources = [each for each in sources if not (original[0] <= each.start and each.end <= original[1])]
+    return sources
+
+
+def _word_spans(text: str, borders: Iterable[int]) -> Iterator[tuple[int, int, bool]]:
+    """Yield the places of words, of ideographs and of punctuation marks one by one, and whether they are the last.
+
+    Args:
+        text: Translation of a sentence.
+        borders: Places where words are cut.
+    """
+    places = sorted({0, *borders, len(text)})
+    return (span for start, end in pairwise(places) for span in _spans_between(text, start, end))
+
+
+def _spans_between(text: str, start: int, stop: int) -> Iterator[tuple[int, int, bool]]:
+    end = start
+    for word in _WORD.finditer(text, start, stop):
         yield from _marks(text, end, word.start())
         end = word.start()
         for ideograph in _IDEOGRAPHS.finditer(text, *word.span()):
@@ -181,18 +250,16 @@ def _word_spans(text: str) -> Iterator[tuple[int, int, bool]]:
         if end < word.end():
             yield end, word.end(), False
         end = word.end()
-    yield from _marks(text, end, len(text))
+    yield from _marks(text, end, stop)
 
 
 def _marks(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
     return ((place, place + 1, True) for place in range(start, end) if not text[place].isspace())
 
 
-def _copied_words(text: str, sentence: str, offset: int) -> dict[Span, list[Span]]:
+def _copied_words(text: str, sentence: str, offset: int) -> dict[Span, Span]:
     """Return the places of Latin words and numbers that are once in each; they need no attention to be aligned."""
     ours, theirs = (list(_COPIED_WORD.finditer(each)) for each in (text, sentence))
     counts = [Counter(match.group() for match in each) for each in (ours, theirs)]
     places = {match.group(): (offset + match.start(), offset + match.end()) for match in theirs}
-    return {
-        match.span(): [places[match.group()]] for match in ours if all(count[match.group()] == 1 for count in counts)
-    }
+    return {match.span(): places[match.group()] for match in ours if all(count[match.group()] == 1 for count in counts)}

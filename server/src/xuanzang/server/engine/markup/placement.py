@@ -18,8 +18,10 @@ from xuanzang.server.engine.markup.free_space import FreeSpace
 
 # What a word counts that comes from nothing in particular: the fewer the better.
 _UNKNOWN = -0.05
-# Attention to and from punctuation says less than that of words.
+# Attention to and from punctuation says less than that of words, and that of short words less than that of long ones.
 _PUNCTUATION_WEIGHT = 0.3
+_LONG = 4
+_MIN_WEIGHT = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,8 @@ def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tup
             space.take(place)
     for index, inline in enumerate(inlines):
         if index not in places:
-            border = space.nearest(_border(inline.start, alignment))
-            places[index] = (border, border)
+            places[index] = _fallback(inline, alignment, space)
+            space.take(places[index])
     ordered = sorted(places.items(), key=lambda item: (item[1], item[0]))
     return tuple(
         Placed(
@@ -73,6 +75,17 @@ def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tup
         )
         for index, place in ordered
     )
+
+
+def _fallback(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span:
+    """Return the place of an element that no word comes from: the nearest free word if it is around any."""
+    border = space.nearest(_border(inline.start, alignment))
+    nothing = (border, border)
+    if inline.is_verbatim or inline.start == inline.end or not alignment.has_words(inline.start, inline.end):
+        return nothing
+    words = alignment.at(alignment.trimmed(inline.start, inline.end)[0]).words or ()
+    free = [(w.start, w.end) for w in words if not w.is_punctuation and space.gap_of(w.start, w.end)]
+    return min(free, key=lambda word: abs(word[0] + word[1] - 2 * border), default=nothing)
 
 
 def _children(inline: Inline, alignment: Alignment, place: Span) -> tuple[Placed, ...]:
@@ -107,11 +120,11 @@ def _place(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span | Non
     elif first.words is None:
         place = space.widest(first.start + start - first.source_start, first.start + end - first.source_start)
     else:
-        place = _best_words(first, (start, end), space)
+        place = _best_words(first, (start, end), alignment, space)
     return place and alignment.without_space(place)
 
 
-def _best_words(sentence: Stretch, source: Span, space: FreeSpace) -> Span | None:
+def _best_words(sentence: Stretch, source: Span, alignment: Alignment, space: FreeSpace) -> Span | None:
     """Return the neighbouring free words that come from some characters, and from others the least."""
     best, place = 0.0, None
     total, start, gap = 0.0, 0, None
@@ -122,16 +135,23 @@ def _best_words(sentence: Stretch, source: Span, space: FreeSpace) -> Span | Non
             continue
         if total <= 0:
             total, start = 0.0, word.start
-        total += _value(word, source)
+        total += _value(word, source, alignment)
         if total > best:
             best, place = total, (start, word.end)
     return place
 
 
-def _value(word: Word, source: Span) -> float:
+def _value(word: Word, source: Span, alignment: Alignment) -> float:
     if not word.sources:
         return _UNKNOWN
-    return word.share_in(*source) * (_PUNCTUATION_WEIGHT if word.is_punctuation else 1.0)
+    return word.share_in(*source) * _weight(word, alignment)
+
+
+def _weight(word: Word, alignment: Alignment) -> float:
+    if word.is_punctuation:
+        return _PUNCTUATION_WEIGHT
+    is_short = word.end - word.start < _LONG and alignment.is_latin(word.start)
+    return max(_MIN_WEIGHT, (word.end - word.start) / _LONG) if is_short else 1.0
 
 
 def _border(place: int, alignment: Alignment, *, is_end: bool = False) -> int:

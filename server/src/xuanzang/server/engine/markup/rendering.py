@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from xuanzang.server.engine.markup.document import Block
 from xuanzang.server.engine.markup.placement import Placed
 
 _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -31,26 +32,26 @@ class _Speller:
         return references.popleft() if len(references) > 1 else references[0]
 
 
-def rendered(text: str, inlines: Sequence[Placed], *, spellings: Mapping[str, Sequence[str]], spaced: bool) -> str:
+def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool) -> str:
     """Write a translation with its tags.
 
     Args:
         text: Translation of a block.
         inlines: Elements at their places.
-        spellings: References, in their order, for each character that the block has written so.
+        block: The block.
         spaced: Whether the language has spaces between words.
 
     Returns:
         Markup.
     """
-    speller = _Speller(spellings)
+    speller = _Speller(block.spellings)
 
     def written(placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
         for element in placed:
             yield speller.spell(text[start : element.start])
             start = element.end
             if element.inline.is_verbatim:
-                before, after = _spaces(text, element) if spaced else ("", "")
+                before, after = _spaces(text, element, block.text) if spaced else ("", "")
                 yield f"{before}{element.inline.opening}{after}"
             else:
                 yield element.inline.opening
@@ -61,9 +62,13 @@ def rendered(text: str, inlines: Sequence[Placed], *, spellings: Mapping[str, Se
     return "".join(written(inlines, 0, len(text)))
 
 
-def _spaces(text: str, element: Placed) -> tuple[str, str]:
-    """Return spaces between words and what is put there without any of them making room."""
-    if element.start < element.end:
-        return "", ""
-    before, after = text[: element.start][-1:], text[element.end :][:1]
-    return " " if _BESIDE_WORDS.match(before) else "", " " if _BESIDE_WORDS.match(after) else ""
+def _spaces(text: str, element: Placed, source: str) -> tuple[str, str]:
+    """Return the spaces that part what is not translated from the words beside it, unless the source has it so."""
+    inline = element.inline
+    before = _touches(text[max(0, element.start - 1) : element.start], source[max(0, inline.start - 1) : inline.start])
+    after = _touches(text[element.end : element.end + 1], source[inline.end : inline.end + 1])
+    return " " * before, " " * after
+
+
+def _touches(character: str, original: str) -> bool:
+    return bool(_BESIDE_WORDS.match(character)) and not _BESIDE_WORDS.match(original)
