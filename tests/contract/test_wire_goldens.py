@@ -20,6 +20,7 @@ FIELDS = {
         "target_language_code": (3, "string"),
         "model": (4, "string"),
         "options": (5, "message"),
+        "content_format": (10, "enum"),
         "return_provenance": (14, "bool"),
         "glossary_entries": (11, "repeated message"),
         "glossary": (12, "string"),
@@ -37,6 +38,7 @@ FIELDS = {
         "target_language_code": (4, "string"),
         "model": (5, "string"),
         "options": (6, "message"),
+        "content_format": (10, "enum"),
         "return_provenance": (14, "bool"),
         "glossary_entries": (11, "repeated message"),
         "glossary": (12, "string"),
@@ -55,6 +57,7 @@ FIELDS = {
         "target_language_code": (3, "string"),
         "model": (4, "string"),
         "options": (5, "message"),
+        "content_format": (10, "enum"),
         "return_provenance": (14, "bool"),
         "glossary_entries": (11, "repeated message"),
         "glossary": (12, "string"),
@@ -194,6 +197,9 @@ OPTIONS_BYTES = "0804 1001 1d0000803f 2000 28ac02 3001"
 # Written by hand from the rules of the encoding: key = number << 3 | wire type, then length or value.
 GOLDENS = [
     (pb.TranslateTextRequest(contents=["猫", ""]), "0a03e78cab 0a00"),
+    (pb.TranslateTextRequest(content_format=pb.CONTENT_FORMAT_HTML), "5002"),
+    (pb.StreamTranslateTextRequest(content_format=pb.CONTENT_FORMAT_TEXT), "5001"),
+    (pb.TranslateTextProgressivelyRequest(content_format=pb.CONTENT_FORMAT_XML), "5003"),
     (pb.TranslateTextRequest(return_provenance=True), "7001"),
     (pb.StreamTranslateTextRequest(return_provenance=True), "7001"),
     (pb.TranslateTextProgressivelyRequest(return_provenance=True), "7001"),
@@ -337,6 +343,12 @@ def test_optional_fields_have_presence() -> None:
 
 
 def test_finish_reasons_keep_their_numbers() -> None:
+    assert dict(pb.ContentFormat.items()) == {
+        "CONTENT_FORMAT_UNSPECIFIED": 0,
+        "CONTENT_FORMAT_TEXT": 1,
+        "CONTENT_FORMAT_HTML": 2,
+        "CONTENT_FORMAT_XML": 3,
+    }
     assert dict(pb.FinishReason.items()) == {
         "FINISH_REASON_UNSPECIFIED": 0,
         "FINISH_REASON_END_OF_SENTENCE": 1,

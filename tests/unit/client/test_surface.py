@@ -42,7 +42,7 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
 def test_every_option_of_the_wire_is_a_keyword_argument() -> None:
     of_requests = {
         *("source_language", "target_language", "model", "return_provenance"),
-        *("glossary", "glossary_name", "protected_patterns"),
+        *("glossary", "glossary_name", "protected_patterns", "content_format"),
     }
     on_the_wire = {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields}
     assert on_the_wire | of_requests == sdk.TranslateOptions.__optional_keys__

@@ -27,6 +27,7 @@ from xuanzang.client._errors import (
 from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
 from xuanzang.client._replay import Difference, Replay
 from xuanzang.client._types import (
+    ContentFormat,
     DecodingDefaults,
     DetectedLanguage,
     FinishReason,
@@ -51,6 +52,7 @@ __all__ = [
     "AsyncTranslationClient",
     "CallCancelledError",
     "Capsule",
+    "ContentFormat",
     "DeadlineExceededError",
     "DecodingDefaults",
     "DetectedLanguage",

@@ -136,6 +136,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         raise ValueError("--partial-on-deadline needs --progressive: only there each text has a --timeout of its own")
     if arguments.token_details and not arguments.json:
         raise ValueError("--token-details needs --json")
+    if arguments.token_details and arguments.content_format in ("html", "xml"):
+        raise ValueError("--token-details has no place with tags: leave it out, or --format")
     if arguments.provenance and not arguments.json:
         raise ValueError("--provenance needs --json")
     if arguments.capsule and arguments.progressive:
@@ -163,6 +165,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "token_details": arguments.token_details or None,
         "partial_on_deadline": arguments.partial_on_deadline or None,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        "content_format": arguments.content_format,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
         "glossary": arguments.glossary and read_glossary(arguments.glossary),
         "glossary_name": arguments.glossary_name,
@@ -242,6 +245,12 @@ def _add_translate(
     source = command.add_mutually_exclusive_group()
     source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text to translate")
     source.add_argument("-f", "--file", metavar="FILE", help="file whose lines to translate; - is standard input")
+    command.add_argument(
+        "--format",
+        dest="content_format",
+        choices=("text", "html", "xml"),
+        help="how texts are written; a file or standard input with html or xml is one text",
+    )
     _add_search(command.add_argument_group("translation"))
     _add_terms(command.add_argument_group("terms"))
     _add_sampling(command.add_argument_group("sampling"))

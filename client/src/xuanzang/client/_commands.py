@@ -125,6 +125,12 @@ def read_lines(file: IO[bytes]) -> Iterator[str]:
             yield line.decode(encoding, errors="surrogateescape").removesuffix("\n")
 
 
+def read_whole(file: IO[bytes]) -> Iterator[str]:
+    """Yield the text of a file without a line break at its end, and without a byte order mark."""
+    with file:
+        yield file.read().decode("utf-8-sig", errors="surrogateescape").removesuffix("\n")
+
+
 def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> None:
     """Write a table of models, or one JSON object per model."""
     if as_json:

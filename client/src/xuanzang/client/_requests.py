@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Unpack
 
 from google.protobuf.message import Message
@@ -15,6 +16,9 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
 
 _TEXTS = ("contents", "content")
+_CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
+    {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
+)
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -35,6 +39,8 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
         target_language_code=chosen.pop("target_language", ""),
         model=chosen.pop("model", ""),
     )
+    if "content_format" in chosen:
+        request.content_format = _content_format(chosen.pop("content_format"))
     if "return_provenance" in chosen:
         _set(request, "return_provenance", chosen.pop("return_provenance"), path="return_provenance")
     _add_terms(request, chosen)
@@ -125,6 +131,14 @@ def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:
     if found is None:
         raise _invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
     return pb.ProtectedPattern.ValueType(found.value)
+
+
+def _content_format(name: object) -> pb.ContentFormat.ValueType:
+    if not isinstance(name, str):
+        raise TypeError(f"content_format is a {type(name).__name__}, not a str")
+    if name not in _CONTENT_FORMATS:
+        raise _invalid("content_format", f"must be one of {', '.join(_CONTENT_FORMATS)}")
+    return _CONTENT_FORMATS[name]
 
 
 def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._errors import TranslationError
@@ -47,6 +47,10 @@ class ProtectedPattern(enum.Enum):
     """Numbers in digits."""
     TAG = 6
     """Tags and entities of markup."""
+
+
+ContentFormat = Literal["text", "html", "xml"]
+"""How texts are written, and their translations."""
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -92,6 +96,9 @@ class TranslateOptions(TypedDict, total=False):
     effect in `translate_stream`, whose texts have no timeout of their own."""
     refuse_long_sentences: bool | None
     """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
+    content_format: ContentFormat | None
+    """How texts are written: as "text", the default, or as "html" or "xml", whose tags the translation has around the
+    same words; not with `token_details`."""
     return_provenance: bool | None
     """Whether translations say how they were made, and can be kept as replay capsules."""
     glossary: Glossary | None

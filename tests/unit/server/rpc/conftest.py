@@ -31,6 +31,7 @@ from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
+    ContentFormat,
     DecodingOptions,
     FinishReason,
     HoldSentences,
@@ -64,6 +65,7 @@ class FakeEngine:
         self.callers: list[str] = []
         self.target_languages: list[str] = []
         self.journals: list[Journal | None] = []
+        self.content_formats: list[ContentFormat] = []
         self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
@@ -110,12 +112,14 @@ class FakeEngine:
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
         self.callers.append(caller)
         self.target_languages.append(target_language)
         self.journals.append(journal)
+        self.content_formats.append(content_format)
         with hold_sentences(len(texts)):
             return [[await self._translate(text)] for text in texts]
 
@@ -132,6 +136,7 @@ class FakeEngine:
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()

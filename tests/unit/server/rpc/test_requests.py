@@ -7,7 +7,7 @@ import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.types import Route, ServedModel
+from xuanzang.server.engine.types import ContentFormat, Route, ServedModel
 from xuanzang.server.rpc import requests
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -79,3 +79,37 @@ def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
         FieldViolation(field="content", description="too long"),
         FieldViolation(field="options.num_hypotheses", description="must be 1, content has 2 sentences"),
     )
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, ContentFormat.TEXT), (1, ContentFormat.TEXT), (2, ContentFormat.HTML), (3, ContentFormat.XML)],
+)
+def test_contents_are_text_unless_the_request_says_otherwise(
+    resolve: requests.Resolve, number: pb.ContentFormat.ValueType, expected: ContentFormat
+) -> None:
+    streamed = pb.StreamTranslateTextRequest(content_format=number)
+    progressive = pb.TranslateTextProgressivelyRequest(content_format=number)
+    unary = pb.TranslateTextRequest(contents=["a"], content_format=number)
+    assert requests.read_stream_request(streamed, resolve, NONE).content_format is expected
+    assert requests.read_progressive_request(progressive, resolve, NONE).content_format is expected
+    assert requests.read_unary_request(unary, resolve, NONE).content_format is expected
+
+
+def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> None:
+    unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x50\x63")
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_unary_request(unknown, resolve, NONE)
+    assert faults(caught) == {"content_format": "must be TEXT, HTML or XML, is 99"}
+
+
+@pytest.mark.parametrize("number", [pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML])
+def test_tokens_are_not_to_be_had_of_contents_with_tags(
+    resolve: requests.Resolve, number: pb.ContentFormat.ValueType
+) -> None:
+    options = pb.DecodingOptions(token_details=True)
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_stream_request(
+            pb.StreamTranslateTextRequest(content_format=number, options=options), resolve, NONE
+        )
+    assert set(faults(caught)) == {"options.token_details"}

@@ -20,6 +20,44 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _ContentFormat:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ContentFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ContentFormat.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    CONTENT_FORMAT_UNSPECIFIED: _ContentFormat.ValueType  # 0
+    """Not given: text."""
+    CONTENT_FORMAT_TEXT: _ContentFormat.ValueType  # 1
+    """Text without tags."""
+    CONTENT_FORMAT_HTML: _ContentFormat.ValueType  # 2
+    """HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
+    style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+    attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
+    """
+    CONTENT_FORMAT_XML: _ContentFormat.ValueType  # 3
+    """Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
+    What stays as it is and the limits are those of HTML.
+    """
+
+class ContentFormat(_ContentFormat, metaclass=_ContentFormatEnumTypeWrapper):
+    """How content is written, and its translation."""
+
+CONTENT_FORMAT_UNSPECIFIED: ContentFormat.ValueType  # 0
+"""Not given: text."""
+CONTENT_FORMAT_TEXT: ContentFormat.ValueType  # 1
+"""Text without tags."""
+CONTENT_FORMAT_HTML: ContentFormat.ValueType  # 2
+"""HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
+style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
+"""
+CONTENT_FORMAT_XML: ContentFormat.ValueType  # 3
+"""Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
+What stays as it is and the limits are those of HTML.
+"""
+global___ContentFormat = ContentFormat
+
 class _ProtectedPattern:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -139,6 +177,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
     GLOSSARY_FIELD_NUMBER: builtins.int
@@ -153,6 +192,8 @@ class TranslateTextRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the contents are written. Unset: text. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
     glossary: builtins.str
@@ -187,13 +228,14 @@ class TranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
         glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         glossary: builtins.str = ...,
         protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["contents", b"contents", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "contents", b"contents", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -237,6 +279,7 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
     GLOSSARY_FIELD_NUMBER: builtins.int
@@ -255,6 +298,8 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the content is written. Unset: text. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
     glossary: builtins.str
@@ -283,13 +328,14 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
         glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         glossary: builtins.str = ...,
         protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "id", b"id", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "id", b"id", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -344,6 +390,7 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
     GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
     GLOSSARY_FIELD_NUMBER: builtins.int
@@ -360,6 +407,8 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the content is written. Unset: text. With tags it is sent at the end, as a whole. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
     glossary: builtins.str
@@ -387,13 +436,14 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
         glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         glossary: builtins.str = ...,
         protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 

@@ -42,7 +42,15 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
 from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
 from xuanzang.server.engine.text.terms import NO_TERMS, Terms
-from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, Runtime, ServedModel
+from xuanzang.server.engine.types import (
+    ContentFormat,
+    DecodingOptions,
+    HoldSentences,
+    Hypothesis,
+    Route,
+    Runtime,
+    ServedModel,
+)
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
@@ -285,6 +293,7 @@ class Engine:
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -299,6 +308,7 @@ class Engine:
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
+            content_format: How the texts are written.
 
         Returns:
             Hypotheses of each text, best first.
@@ -316,6 +326,7 @@ class Engine:
             deadline,
             caller=caller,
             target_language=target_language,
+            content_format=content_format,
             terms=terms,
             hold_sentences=hold_sentences,
             observer=observer,
@@ -336,6 +347,7 @@ class Engine:
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -350,6 +362,7 @@ class Engine:
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
+            content_format: How the text is written; one with markup comes at the end, as a whole.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -368,6 +381,7 @@ class Engine:
             deadline,
             caller=caller,
             target_language=target_language,
+            content_format=content_format,
             terms=terms,
             hold_sentences=hold_sentences,
             observer=observer,
@@ -378,7 +392,11 @@ class Engine:
                     yield part
 
     async def _emitted(
-        self, text: str, context: CallContext, options: DecodingOptions, journal: Journal | None
+        self,
+        text: str,
+        context: CallContext,
+        options: DecodingOptions,
+        journal: Journal | None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
@@ -408,6 +426,7 @@ class Engine:
         *,
         caller: str,
         target_language: str,
+        content_format: ContentFormat,
         terms: Terms,
         hold_sentences: HoldSentences,
         observer: CallObserver | None,
@@ -425,6 +444,7 @@ class Engine:
             model=loaded,
             caller=caller,
             target_language=target_language,
+            content_format=content_format,
             terms=terms,
             deadline=deadline,
             cutoff=cutoff,
@@ -450,9 +470,8 @@ class Engine:
             self._active += 1
             self._idle.clear()
             try:
-                answer = await Call(self._shared, context, options, emit=emit, journal=journal, record=record).run(
-                    texts
-                )
+                call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
+                answer = await call.run(texts)
                 target_tokens = count_answer(metrics, answer)
                 if record is not None:
                     record.target_tokens = target_tokens

@@ -12,6 +12,17 @@ HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
 """Function that admits a number of sentences, or refuses them, and holds places for them in the meantime."""
 
 
+class ContentFormat(enum.Enum):
+    """How the content of a request is written."""
+
+    TEXT = "text"
+    """Text without markup."""
+    HTML = "html"
+    """A page, or a part of one."""
+    XML = "xml"
+    """A document without document type, or a part of one."""
+
+
 class FinishReason(enum.Enum):
     """Why the search for a hypothesis stopped."""
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.text.terms import NO_TERMS, Terms
-from xuanzang.server.engine.types import DecodingOptions, Route, ServedModel
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
+from xuanzang.server.rpc.content_format import content_format_of, content_format_violations
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
 from xuanzang.server.rpc.terms import read_terms, search_violations, term_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -38,6 +39,7 @@ class TranslationRequest:
     """Language of the texts, if it was detected; else empty."""
     terms: Terms = NO_TERMS
     """What translations keep."""
+    content_format: ContentFormat = ContentFormat.TEXT
 
 
 def read_unary_request(
@@ -157,6 +159,7 @@ def _read(
 ) -> TranslationRequest:
     violations += range_violations(request.options)
     violations += term_violations(request)
+    violations += content_format_violations(request.content_format, request.options)
     try:
         route = resolve(
             model=request.model,
@@ -184,4 +187,5 @@ def _read(
         return_provenance=request.return_provenance,
         detected_language=route.detected_language,
         terms=read_terms(request, route, glossaries),
+        content_format=content_format_of(request.content_format),
     )

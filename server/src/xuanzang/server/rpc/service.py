@@ -49,6 +49,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 journal=recorder.journal,
                 observer=observer_of(context),
                 terms=checked.terms,
+                content_format=checked.content_format,
             )
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
@@ -97,6 +98,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                     hold_sentences=used.hold_sentences,
                     journal=recorder.journal,
                     observer=observer_of(context),
+                    content_format=checked.content_format,
                 )
                 async with aclosing(parts):
                     async for part in parts:
@@ -171,6 +173,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 journal=recorder.journal,
                 observer=observer_of(stream.context),
                 terms=checked.terms,
+                content_format=checked.content_format,
             )
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 

@@ -6,15 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from xuanzang.server.engine.calls.documents import SplitDocument, split_document
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import Segment
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +27,16 @@ class PreparedTexts:
     """Segments of each text."""
     searches: list[PlannedSearch]
     """One for each segment with source ids."""
+    documents: list[SplitDocument]
+    """The texts as they were parsed; none of texts without markup."""
 
 
 def prepare(
-    texts: Sequence[str], *, context: CallContext, options: DecodingOptions, settings: EngineSettings
+    texts: Sequence[str],
+    *,
+    context: CallContext,
+    options: DecodingOptions,
+    settings: EngineSettings,
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call.
 
@@ -46,21 +54,26 @@ def prepare(
     """
     constraints, violations = _target_constraints(context.model, options)
     violations += _term_violations(context)
-    prepared = PreparedTexts(texts=[], searches=[])
+    prepared = PreparedTexts(texts=[], searches=[], documents=[])
     cost, limit = 0, settings.max_queue_tokens // 2
     for index, text in enumerate(texts):
         field = f"contents[{index}]"
         if len(text) > settings.max_content_characters:
             violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
             continue
-        segments = context.codec.split(text, refuse_long=options.refuse_long_sentences)
+        try:
+            blocks = _blocks(text, context, options, prepared)
+        except MarkupError as error:
+            violations.append(FieldViolation(field=field, description=str(error)))
+            continue
+        segments = [segment for block in blocks for segment in block]
         violations += _segment_violations(field, segments, context.codec.max_source_length)
         violations += _sentence_violations(field, segments, options)
         if violations:
             # The other texts are checked, so that the error names all faults; nothing will be searched.
             continue
         try:
-            searches = _searches(segments, context, options, constraints)
+            searches = [search for block in blocks for search in _searches(block, context, options, constraints)]
         except InvalidInputError as error:
             violations += error.violations
             continue
@@ -74,6 +87,22 @@ def prepare(
     if violations:
         raise InvalidInputError(violations)
     return prepared
+
+
+def _blocks(
+    text: str,
+    context: CallContext,
+    options: DecodingOptions,
+    prepared: PreparedTexts,
+) -> Sequence[Sequence[Segment]]:
+    """Split a text, or each block of one with markup."""
+    if context.content_format is ContentFormat.TEXT:
+        return [context.codec.split(text, refuse_long=options.refuse_long_sentences)]
+    document = split_document(
+        text, context.codec, content_format=context.content_format, refuse_long=options.refuse_long_sentences
+    )
+    prepared.documents.append(document)
+    return document.blocks
 
 
 def _searches(

@@ -16,8 +16,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.canary import Draw
 from xuanzang.server.engine.promotion.comparison import compare
 from xuanzang.server.engine.scheduling.request import CallContext
-from xuanzang.server.engine.text.terms import Terms
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics, ShadowMetrics
 
 _LOGGER = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class Shadow:
         if traffic is None or traffic.shadow is None or model is not catalog.live(model.name):
             return
         candidate = catalog.find(model.name, traffic.shadow.version)
-        if candidate is None or not _is_comparable(texts, answer, options, context.terms):
+        if candidate is None or not _is_comparable(texts, answer, context, options):
             return
         if self._draw() >= traffic.shadow.share:
             return
@@ -122,11 +121,12 @@ def _observe(shadow: Answer, answer: Answer, metrics: ShadowMetrics) -> None:
             metrics.score_gap.observe(ours.score - theirs.score)
 
 
-def _is_comparable(texts: Sequence[str], answer: Answer, options: DecodingOptions, terms: Terms) -> bool:
+def _is_comparable(texts: Sequence[str], answer: Answer, context: CallContext, options: DecodingOptions) -> bool:
     is_cut = any(best.finish_reason is FinishReason.DEADLINE for best, *_ in answer)
-    # What keeps the terms of one model well says nothing of the model.
-    has_one_answer = not (options.sampling or options.return_alternatives or is_cut or terms.fields)
-    return has_one_answer and sum(map(len, texts)) <= _MAX_CHARACTERS
+    has_one_answer = not (options.sampling or options.return_alternatives or is_cut)
+    # Tags and required terms are no choice of the model.
+    is_plain = context.content_format is ContentFormat.TEXT and not context.terms.fields
+    return has_one_answer and is_plain and sum(map(len, texts)) <= _MAX_CHARACTERS
 
 
 def _options_of(candidate: LoadedModel, live: LoadedModel, options: DecodingOptions) -> DecodingOptions:

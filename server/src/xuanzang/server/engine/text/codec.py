@@ -66,7 +66,7 @@ class TextCodec:
         self._prefix_ids = () if prefix_id is None else (prefix_id,)
         self._source_eos_id = manifest.special_ids.source_eos_id
         self._normalization = manifest.source_format.normalization
-        self._spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
+        self.is_spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
         self.max_source_length = manifest.dimensions.max_source_length
 
     def into(self, target_language: str) -> TextCodec:
@@ -209,4 +209,4 @@ class TextCodec:
 
     def joiner(self) -> Joiner:
         """Return a joiner of translated sentences and white space for the target language."""
-        return Joiner(spaced=self._spaced)
+        return Joiner(spaced=self.is_spaced)
