@@ -46,6 +46,13 @@ def one_line(translation: str) -> str:
     return _WHITE_SPACE.sub(" ", translation) if "\n" in translation or "\r" in translation else translation
 
 
+def parted(value: str) -> tuple[str, str, str]:
+    """Return the white space before a text, the text, and the white space after it."""
+    text = value.strip()
+    start = value.index(text)
+    return value[:start], text, value[start + len(text) :]
+
+
 def stripped_span(source: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without the white space at both its ends."""
     content = source[start:end]

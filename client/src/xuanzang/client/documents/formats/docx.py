@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from xuanzang.client.documents.document import Document, DocumentError, Limits, ReadSettings, Unit
 from xuanzang.client.documents.formats.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, translatable
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, parted, translatable
 
 _TEXT_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
 # Between two texts of one run of words: whatever else comes is a reason to translate them apart.
@@ -165,7 +165,7 @@ class _Reader:
         text = flowing(content).strip()
         if not translatable(text):
             return
-        before, after = content[: len(content) - len(content.lstrip())], content[len(content.rstrip()) :]
+        before, _, after = parted(content)
         # All goes into the first element; the others are emptied.
         rest = "".join(self._source[one.end : other.start] for one, other in pairwise(texts))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, translatable
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, translatable
 
 _CHARSET = re.compile(rb"charset=([\w.-]{1,40})")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
@@ -92,7 +92,7 @@ def _edits(entry: _Entry, text: str) -> Iterator[Edit]:
 
 def _writer(value: str, line_end: str) -> Callable[[tuple[str, ...]], str]:
     """Return the function from a translation to literals: with the white space of the text, a line for each line."""
-    before, after = value[: len(value) - len(value.lstrip())], value[len(value.rstrip()) :]
+    before, _, after = parted(value)
 
     def write(found: tuple[str, ...]) -> str:
         content = before + found[0] + after

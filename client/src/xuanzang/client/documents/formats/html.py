@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
@@ -21,7 +22,6 @@ _VOID = frozenset(
 )
 _CLOSED_BY_THE_NEXT = frozenset(("p", "option", "dt", "dd"))
 _ATTRIBUTE = re.compile(r"""[\s"'](alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
-_AMPERSAND = re.compile(r"&(?=#?\w+;?)")
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
@@ -47,11 +47,6 @@ def html_edits(text: str, *, depth: int) -> list[Edit]:
     scanner.close()
     scanner.flush()
     return scanner.edits
-
-
-def escaped(text: str) -> str:
-    """Return text as HTML; an ampersand that begins no entity stays."""
-    return _AMPERSAND.sub("&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
 
 
 class _Scanner(HTMLParser):
@@ -136,7 +131,7 @@ class _Scanner(HTMLParser):
         if start is None or self._skipped:
             return
         runs = [Run(start=start, end=self._at())]
-        self.edits += run_edits(self._text, runs, read=html.unescape, write=escaped)
+        self.edits += run_edits(self._text, runs, read=html.unescape, write=partial(html.escape, quote=False))
 
     def _enter(self, tag: str) -> None:
         self._skipped.append(tag)
@@ -152,8 +147,4 @@ def _attribute_edits(tag: str, at: int) -> Iterator[Edit]:
     for match in _ATTRIBUTE.finditer(tag):
         start, end = match.span(2 if match[2] is not None else 3)
         text = html.unescape(tag[start:end]).strip()
-        yield from replacement(at + start, at + end, text, _quoted)
-
-
-def _quoted(translation: str) -> str:
-    return escaped(translation).replace('"', "&quot;").replace("'", "&#39;")
+        yield from replacement(at + start, at + end, text, html.escape)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, replacement
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, replacement
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?|[\[\]{},]')
 _LINES = (".jsonl", ".ndjson")
@@ -61,8 +61,7 @@ def _edits(text: str, settings: ReadSettings, offset: int) -> Iterator[Edit]:
 def _replacement(token: re.Match[str], offset: int, *, ascii_only: bool) -> Iterator[Edit]:
     """Yield the edit of a string: white space at its ends stays; a file without other characters stays ASCII."""
     value: str = json.loads(token[0])
-    text = value.strip()
-    before, _, after = value.partition(text)
+    before, text, after = parted(value)
     return replacement(
         offset + token.start(),
         offset + token.end(),

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from xuanzang.client.documents.document import Document, DocumentError, Limits, ReadSettings, Unit
 from xuanzang.client.documents.formats.tables import chosen_columns
-from xuanzang.client.documents.splicing import translatable
+from xuanzang.client.documents.splicing import parted, translatable
 
 _ROWS_PER_BATCH = 256
 
@@ -96,6 +96,5 @@ class _ParquetDocument:
 def _replaced(value: str | None, translations: Mapping[str, str]) -> str | None:
     if value is None or not value.strip():
         return value
-    text = value.strip()
-    before, _, after = value.partition(text)
+    before, text, after = parted(value)
     return before + translations.get(text, text) + after

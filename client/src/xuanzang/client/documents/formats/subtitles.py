@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
-from xuanzang.client.documents.formats.html import escaped
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, replacement, stripped_span
 
 _CUE = re.compile(r"^[^\r\n]*\d[:.,]\d+[^\r\n]*-->[^\r\n]*(?:\r\n|\r|\n)", re.MULTILINE)
@@ -65,6 +64,6 @@ def _writer(source: str, line_end: str, *, has_entities: bool) -> Callable[[str]
         width = max(_LINE_CHARACTERS, -(-len(text) // lines) + 8) if lines > 1 or len(text) > _LINE_CHARACTERS else 0
         wrapped = textwrap.wrap(text, width, break_on_hyphens=False) if width else [text]
         content = line_end.join(wrapped).replace("-->", "->")
-        return escaped(content) if has_entities else content
+        return html.escape(content, quote=False) if has_entities else content
 
     return write

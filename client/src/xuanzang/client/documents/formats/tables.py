@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, replacement
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, replacement
 
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -82,8 +82,7 @@ def _rows(text: str, delimiter: str) -> Iterator[list[_Field]]:
 
 def _edits(field: _Field, delimiter: str) -> Iterator[Edit]:
     value = field.value
-    text = value.strip()
-    before, _, after = value.partition(text)
+    before, text, after = parted(value)
 
     def write(translation: str) -> str:
         content = before + translation + after

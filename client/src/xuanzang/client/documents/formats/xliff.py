@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.formats.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, translatable
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, parted, translatable
 
 _UNITS = ("trans-unit", "segment")
 _NATIVE = ("ph", "it", "bpt", "ept", "sub", "cp", "sc", "ec", "x", "bx", "ex")
@@ -140,7 +140,7 @@ def _text_pieces(token: Token) -> Iterator[_Piece]:
     if not translatable(text):
         yield _Piece(raw=token.raw)
         return
-    before, after = (content[: len(content) - len(content.lstrip())], content[len(content.rstrip()) :])
+    before, _, after = parted(content)
     yield _Piece(raw=before)
     yield _Piece(raw=token.raw, text=text, is_cdata=is_cdata)
     yield _Piece(raw=after)
