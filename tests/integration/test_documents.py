@@ -7,13 +7,16 @@ import json
 import re
 from html import unescape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.integration.conftest import RunningServer
-from tests.unit.client.documents.conftest import word, word_body
+from document_texts import word, word_body
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.client.documents import TranslationMemory
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import RunningServer
 
 CAT, DOG, FISH = "我有一只猫。", "你有两只狗。", "他们有三只鱼。"
 MARKDOWN = f"# {CAT}\n\n- {DOG}\n- `code`\n\n```\n{FISH}\n```\n"

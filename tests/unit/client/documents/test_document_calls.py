@@ -39,7 +39,7 @@ def translate(request: pytest.FixtureRequest, script: Script) -> Translate:
 
 
 def offer(script: Script, digest: str) -> None:
-    languages = {"source_language_codes": ["zh"], "target_language_codes": ["en"]}
+    languages: Any = {"source_language_codes": ["zh"], "target_language_codes": ["en"]}
     model = pb.Model(name="zh-en", version="1", manifest_sha256=digest, is_default=True, **languages)
     script.models = pb.ListModelsResponse(models=[model])
 
@@ -51,15 +51,15 @@ def asked(script: Script) -> list[str]:
     return found
 
 
-def refusing(status: status_pb2.Status, *texts: str) -> Callable[[Any, Any], Iterator[Any]]:
-    def stream(requests: Any, context: Any) -> Iterator[Any]:
-        from tests.unit.client.conftest import answer
+def refusing(script: Script, status: status_pb2.Status, *texts: str) -> Callable[[Any, Any], Iterator[Any]]:
+    answers = script.on_stream
 
+    def stream(requests: Any, context: Any) -> Iterator[Any]:
         for request in requests:
             if request.content in texts:
                 yield pb.StreamTranslateTextResponse(id=request.id, error=status)
             else:
-                yield answer(request)
+                yield from answers(iter([request]), context)
 
     return stream
 
@@ -119,7 +119,7 @@ def test_what_was_translated_before_a_failure_is_not_asked_again(
 ) -> None:
     broken = status_pb2.Status(code=13, message="broken")
     whole = script.on_stream
-    script.on_stream = refusing(broken, "line 9")
+    script.on_stream = refusing(script, broken, "line 9")
     lines = "".join(f"line {number}\n" for number in range(10)).encode()
     with TranslationMemory(tmp_path / "memory") as memory:
         with pytest.raises(ServerFaultError, match="broken"):
@@ -131,7 +131,7 @@ def test_what_was_translated_before_a_failure_is_not_asked_again(
 
 
 def test_a_refused_text_stays_and_is_named(translate: Translate, script: Script) -> None:
-    script.on_stream = refusing(status_pb2.Status(code=3, message="content is too long"), "two")
+    script.on_stream = refusing(script, status_pb2.Status(code=3, message="content is too long"), "two")
     result = translate("a\ntwo\n\ud800".encode("utf-8", "surrogatepass").replace(b"\xed\xa0\x80", b"b"), suffix=".txt")
     assert result.content == b"A\ntwo\nB"
     assert result.summary.refusals == (Refusal(where="line 2", message="content is too long"),)
@@ -149,13 +149,13 @@ def test_options_that_are_wrong_for_all_texts_are_an_error(translate: Translate,
     detail = status.details.add()
     detail.type_url = "type.googleapis.com/google.rpc.BadRequest"
     detail.value = status_pb2.BadRequest(field_violations=[violation]).SerializeToString()
-    script.on_stream = refusing(status, "a", "b")
+    script.on_stream = refusing(script, status, "a", "b")
     with pytest.raises(InvalidRequestError, match="beam_size"):
         translate(b"a\nb\n", suffix=".txt")
 
 
 def test_a_text_that_may_succeed_later_is_asked_once_more(translate: Translate, script: Script) -> None:
-    script.on_stream = refusing(status_pb2.Status(code=14, message="not now"), "b")
+    script.on_stream = refusing(script, status_pb2.Status(code=14, message="not now"), "b")
     assert translate(b"a\nb\n", suffix=".txt").content == b"A\nB\n"
 
 

@@ -17,7 +17,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture(autouse=True)
 def offered(script: Script) -> None:
-    languages = {"source_language_codes": ["zh"], "target_language_codes": ["en"]}
+    languages: Any = {"source_language_codes": ["zh"], "target_language_codes": ["en"]}
     model = pb.Model(name="zh-en", version="1", manifest_sha256="aa", is_default=True, **languages)
     script.models = pb.ListModelsResponse(models=[model])
 
@@ -46,22 +46,22 @@ def test_a_folder_and_a_memory_are_used(run: Run, script: Script, tmp_path: Path
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "out" / "a.csv").read_text() == "id,text\n1,ONE\n"
 
 
-def refuse_two(code: int) -> Callable[[Any, Any], Iterator[Any]]:
-    def stream(requests: Any, context: Any) -> Iterator[Any]:
-        from tests.unit.client.conftest import answer
+def refuse_two(script: Script, code: int) -> Callable[[Any, Any], Iterator[Any]]:
+    answers = script.on_stream
 
+    def stream(requests: Any, context: Any) -> Iterator[Any]:
         for request in requests:
             if request.content == "two":
                 error = status_pb2.Status(code=code, message="not two")
                 yield pb.StreamTranslateTextResponse(id=request.id, error=error)
             else:
-                yield answer(request)
+                yield from answers(iter([request]), context)
 
     return stream
 
 
 def test_a_refused_text_is_reported_with_its_place(run: Run, script: Script, tmp_path: Path) -> None:
-    script.on_stream = refuse_two(3)
+    script.on_stream = refuse_two(script, 3)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     code, output, errors = run("translate-documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
     assert (code, errors) == (1, f"xuanzang: {tmp_path}/a.txt: line 2: not two\n")
@@ -71,7 +71,7 @@ def test_a_refused_text_is_reported_with_its_place(run: Run, script: Script, tmp
 
 def test_after_a_failure_the_same_command_goes_on(run: Run, script: Script, tmp_path: Path) -> None:
     whole = script.on_stream
-    script.on_stream = refuse_two(13)
+    script.on_stream = refuse_two(script, 13)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     arguments = ("translate-documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
     code, _, errors = run(*arguments)

@@ -8,8 +8,8 @@ import zipfile
 from collections.abc import Callable
 
 import pytest
-from tests.unit.client.documents.conftest import texts, translated, word, word_body
-from tests.unit.client.documents.samples import HTML, JSON, MARKDOWN, SRT, VTT, WORD
+from document_texts import texts, translated, word, word_body
+from sample_documents import HTML, JSON, MARKDOWN, SRT, VTT, WORD
 
 
 def test_markdown_is_translated_by_block_and_between_inline_markup() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.client.documents.conftest import read, translated, word
+from document_texts import read, translated, word
 
 from xuanzang.client.documents import SUFFIXES, DocumentError, Limits
 from xuanzang.client.documents.opening import open_document

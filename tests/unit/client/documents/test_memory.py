@@ -18,7 +18,7 @@ DEFAULTS = DecodingDefaults(**dict.fromkeys(DecodingDefaults.__slots__))
 
 
 def model(**fields: Any) -> Model:
-    values = {"name": "zh-en", "version": "2", "source_languages": ("zh",), "target_languages": ("en",)}
+    values: dict[str, Any] = {"name": "zh-en", "version": "2", "source_languages": ("zh",), "target_languages": ("en",)}
     values |= {"precision": "int8", "manifest_sha256": "aa", "is_default": True, "defaults": DEFAULTS}
     return Model(**(values | {"max_source_length": 9, "max_target_length": 9} | fields))
 

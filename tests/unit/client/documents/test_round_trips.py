@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 
 import pytest
+from document_texts import read, texts, translated, word
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.unit.client.documents.conftest import read, texts, translated, word
-from tests.unit.client.documents.samples import NAMED, TEXTS, WORD
+from sample_documents import NAMED, TEXTS, WORD
 
 ALPHABETS = {
     ".txt": "a b\r\n\t猫é\u2028\x0b",
