@@ -19,6 +19,7 @@ from xuanzang.client._capsule import MAX_EXCHANGES, Capsule
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands import Layout, read_lines, read_whole, translate, translate_progressively, write_models
 from xuanzang.client._detection import detections, write_languages
+from xuanzang.client._document_command import translate_documents
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
@@ -39,7 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    commands = {"translate": _translate, "models": _models, "detect": _detect, "replay": _replay}
+    commands = {
+        "translate": _translate,
+        "translate_documents": translate_documents,
+        "models": _models,
+        "detect": _detect,
+        "replay": _replay,
+    }
     arguments = parser(os.environ, **commands).parse_args(argv)
     command: Command = arguments.command
     try:

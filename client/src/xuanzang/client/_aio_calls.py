@@ -96,11 +96,13 @@ class AsyncCalls:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
 
-    async def report_usage(self, call: grpc.aio.Call) -> None:
-        """Report what a call has used that was answered."""
-        usage = usage_of(await call.trailing_metadata()) if self.on_usage else None
-        if self.on_usage and usage:
-            self.on_usage(usage)
+    async def report_usage(self, call: grpc.aio.Call, *, also: OnUsage | None = None) -> None:
+        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+        receivers = [each for each in (self.on_usage, also) if each]
+        usage = usage_of(await call.trailing_metadata()) if receivers else None
+        if usage:
+            for receive in receivers:
+                receive(usage)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._document_arguments import add_documents
 from xuanzang.client._glossary_file import read_glossary
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
@@ -28,13 +29,20 @@ exit codes:
 
 
 def parser(
-    environment: Mapping[str, str], *, translate: Command, models: Command, detect: Command, replay: Command
+    environment: Mapping[str, str],
+    *,
+    translate: Command,
+    translate_documents: Command,
+    models: Command,
+    detect: Command,
+    replay: Command,
 ) -> argparse.ArgumentParser:
     """Build the parser.
 
     Args:
         environment: Environment variables; XUANZANG_ADDRESS is the default address.
         translate: Implementation of `xuanzang translate`.
+        translate_documents: Implementation of `xuanzang translate-documents`.
         models: Implementation of `xuanzang models`.
         detect: Implementation of `xuanzang detect`.
         replay: Implementation of `xuanzang replay`.
@@ -52,6 +60,7 @@ def parser(
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     shared = server_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     _add_translate(commands, shared).set_defaults(command=translate)
+    add_documents(commands, shared).set_defaults(command=translate_documents)
     listing = commands.add_parser("models", help="list the models that the server offers", parents=[shared])
     listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)

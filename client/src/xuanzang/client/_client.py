@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -27,7 +28,15 @@ from xuanzang.client._types import (
     Translation,
 )
 from xuanzang.client._usage import OnUsage
+from xuanzang.client.documents.calls import translate
+from xuanzang.client.documents.document import Limits
+from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress
+from xuanzang.client.documents.memory import TranslationMemory
+from xuanzang.client.documents.opening import open_document
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+_TEXTS_IN_FLIGHT = 128
+"""Texts of a stream that were sent and have no answer yet, unless the caller says otherwise."""
 
 
 class TranslationClient:
@@ -147,7 +156,7 @@ class TranslationClient:
         texts: Iterable[str],
         *,
         ordered: bool = False,
-        max_in_flight: int = 128,
+        max_in_flight: int = _TEXTS_IN_FLIGHT,
         timeout: float | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Iterator[StreamedTranslation]:
@@ -173,6 +182,56 @@ class TranslationClient:
         state = StreamState(_requests.translate_request((), **options), ordered=ordered)
         seconds = self._seconds(timeout)
         return BlockingStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
+
+    def translate_document(
+        self,
+        source: str | Path | bytes,
+        *,
+        suffix: str | None = None,
+        encoding: str | None = None,
+        columns: Sequence[str] | None = None,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> DocumentTranslation:
+        """Translate the texts of a file; everything else in it stays as it is. docs/documents.md tells what, by format.
+
+        A text that the server refuses stays as it was, too; `summary.refusals` names it.
+
+        Args:
+            source: Path, or the content of a file.
+            suffix: Suffix that tells the format, such as ".md"; None: that of the path.
+            encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
+            columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
+            memory: Memory in which texts are looked up first, and which keeps their translations.
+            on_progress: Receiver of the number of texts done and of all texts.
+            limits: Limits of the file; None: the default ones.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Returns:
+            The translated file, and what was done.
+
+        Raises:
+            DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
+            OSError: The file cannot be read.
+            TranslationError: The server could not be reached, failed, or refused more than single texts.
+            ValueError: The memory is damaged, or `timeout` is out of range.
+        """
+        opened = open_document(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
+        models = self.list_models(timeout=timeout) if memory else []
+        job = Job(opened, models, options, memory=memory, on_progress=on_progress)
+        stream = BlockingStream(
+            job.pending,
+            StreamState(_requests.translate_request((), **options), ordered=False),
+            self._open_calls,
+            timeout=self._seconds(timeout),
+            max_in_flight=_TEXTS_IN_FLIGHT,
+            on_usage=job.count,
+        )
+        return translate(job, stream.run(), lambda text: self.translate_one(text, timeout=timeout, **options))
 
     def detect_languages(self, texts: Sequence[str], *, timeout: float | None = None) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
