@@ -21,6 +21,7 @@ FIELDS = {
         "model": (4, "string"),
         "options": (5, "message"),
         "return_provenance": (14, "bool"),
+        "return_quality": (15, "bool"),
     },
     "TranslateTextResponse": {
         "translations": (1, "repeated message"),
@@ -35,6 +36,7 @@ FIELDS = {
         "model": (5, "string"),
         "options": (6, "message"),
         "return_provenance": (14, "bool"),
+        "return_quality": (15, "bool"),
     },
     "StreamTranslateTextResponse": {
         "id": (1, "string"),
@@ -50,6 +52,7 @@ FIELDS = {
         "model": (4, "string"),
         "options": (5, "message"),
         "return_provenance": (14, "bool"),
+        "return_quality": (15, "bool"),
     },
     "TranslateTextProgressivelyResponse": {
         "text_delta": (1, "string"),
@@ -117,7 +120,9 @@ FIELDS = {
         "token_count": (3, "int32"),
         "finish_reason": (4, "enum"),
         "tokens": (5, "repeated message"),
+        "quality": (6, "message"),
     },
+    "Quality": {"acceptable_probability": (1, "float"), "flags": (2, "repeated enum")},
     "DetectLanguageRequest": {"contents": (1, "repeated string")},
     "DetectLanguageResponse": {"detections": (1, "repeated message")},
     "LanguageDetection": {"languages": (1, "repeated message")},
@@ -276,6 +281,12 @@ GOLDENS = [
         ),
         "0a0b 0a09 0a026465 150000003f",
     ),
+    (
+        pb.Quality(acceptable_probability=0.5, flags=[pb.QUALITY_FLAG_REPETITION, pb.QUALITY_FLAG_CUT]),
+        "0d0000003f 12020109",
+    ),
+    # A probability of 0 is not one left out.
+    (pb.Quality(acceptable_probability=0), "0d00000000"),
     (pb.ListModelsRequest(), ""),
     (
         pb.ListModelsResponse(models=[pb.Model(name="m", version="1", is_default=True, max_target_length=300)]),
@@ -301,6 +312,7 @@ def test_optional_fields_have_presence() -> None:
         fields = [field for field in options.DESCRIPTOR.fields if not field.is_repeated]
         assert [field.name for field in fields if not field.has_presence] == []
     assert pb.Hypothesis.DESCRIPTOR.fields_by_name["score"].has_presence
+    assert pb.Quality.DESCRIPTOR.fields_by_name["acceptable_probability"].has_presence
 
 
 def test_finish_reasons_keep_their_numbers() -> None:
@@ -311,6 +323,12 @@ def test_finish_reasons_keep_their_numbers() -> None:
         "FINISH_REASON_COPIED": 3,
         "FINISH_REASON_DEADLINE": 4,
     }
+
+
+def test_quality_flags_keep_their_numbers() -> None:
+    names = ("UNSPECIFIED", "REPETITION", "LENGTH_RATIO", "UNTRANSLATED", "TRUNCATED", "LOW_COVERAGE", "NUMBER_LOST")
+    names = (*names, "NAME_LOST", "WRONG_LANGUAGE", "CUT")
+    assert dict(pb.QualityFlag.items()) == {f"QUALITY_FLAG_{name}": number for number, name in enumerate(names)}
 
 
 def test_methods_keep_their_names_types_and_streaming() -> None:

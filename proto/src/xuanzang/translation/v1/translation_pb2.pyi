@@ -20,6 +20,58 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _QualityFlag:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_QualityFlag.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    QUALITY_FLAG_UNSPECIFIED: _QualityFlag.ValueType  # 0
+    """Not given."""
+    QUALITY_FLAG_REPETITION: _QualityFlag.ValueType  # 1
+    """A part of it follows itself three times over, and none of the source does."""
+    QUALITY_FLAG_LENGTH_RATIO: _QualityFlag.ValueType  # 2
+    """It is much shorter or longer than translations of such sources are."""
+    QUALITY_FLAG_UNTRANSLATED: _QualityFlag.ValueType  # 3
+    """Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+    QUALITY_FLAG_TRUNCATED: _QualityFlag.ValueType  # 4
+    """A sentence was not finished, because of `max_target_length` or the deadline."""
+    QUALITY_FLAG_LOW_COVERAGE: _QualityFlag.ValueType  # 5
+    """An unusual share of the source got little attention, so a part may be left out."""
+    QUALITY_FLAG_NUMBER_LOST: _QualityFlag.ValueType  # 6
+    """A number of the source, written in digits, is missing."""
+    QUALITY_FLAG_NAME_LOST: _QualityFlag.ValueType  # 7
+    """A name or identifier of the source, written in Latin letters, is missing."""
+    QUALITY_FLAG_WRONG_LANGUAGE: _QualityFlag.ValueType  # 8
+    """It is written in another language than the one asked for. Only servers that detect languages find out."""
+    QUALITY_FLAG_CUT: _QualityFlag.ValueType  # 9
+    """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+
+class QualityFlag(_QualityFlag, metaclass=_QualityFlagEnumTypeWrapper):
+    """Something suspicious about a hypothesis."""
+
+QUALITY_FLAG_UNSPECIFIED: QualityFlag.ValueType  # 0
+"""Not given."""
+QUALITY_FLAG_REPETITION: QualityFlag.ValueType  # 1
+"""A part of it follows itself three times over, and none of the source does."""
+QUALITY_FLAG_LENGTH_RATIO: QualityFlag.ValueType  # 2
+"""It is much shorter or longer than translations of such sources are."""
+QUALITY_FLAG_UNTRANSLATED: QualityFlag.ValueType  # 3
+"""Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+QUALITY_FLAG_TRUNCATED: QualityFlag.ValueType  # 4
+"""A sentence was not finished, because of `max_target_length` or the deadline."""
+QUALITY_FLAG_LOW_COVERAGE: QualityFlag.ValueType  # 5
+"""An unusual share of the source got little attention, so a part may be left out."""
+QUALITY_FLAG_NUMBER_LOST: QualityFlag.ValueType  # 6
+"""A number of the source, written in digits, is missing."""
+QUALITY_FLAG_NAME_LOST: QualityFlag.ValueType  # 7
+"""A name or identifier of the source, written in Latin letters, is missing."""
+QUALITY_FLAG_WRONG_LANGUAGE: QualityFlag.ValueType  # 8
+"""It is written in another language than the one asked for. Only servers that detect languages find out."""
+QUALITY_FLAG_CUT: QualityFlag.ValueType  # 9
+"""A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+global___QualityFlag = QualityFlag
+
 class _FinishReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -64,6 +116,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
     """BCP-47 code of the source language, such as "zh". May be empty if `model` is set or only one model is served."""
     target_language_code: builtins.str
@@ -74,6 +127,8 @@ class TranslateTextRequest(google.protobuf.message.Message):
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts in the source language, 1 to 1024. Each may have several sentences; line breaks are kept. Empty and
@@ -94,9 +149,10 @@ class TranslateTextRequest(google.protobuf.message.Message):
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
         return_provenance: builtins.bool = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["contents", b"contents", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["contents", b"contents", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -141,6 +197,7 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Tag of this text, chosen by the caller and returned with its answer. At most 256 bytes; need not be unique."""
     content: builtins.str
@@ -155,6 +212,8 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     """Name of the model, or "name/version". Empty: the model for the language pair."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
@@ -169,9 +228,10 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
         return_provenance: builtins.bool = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -227,6 +287,7 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
     source_language_code: builtins.str
@@ -239,6 +300,8 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     """Name of the model, or "name/version". Empty: the model for the language pair."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
@@ -252,9 +315,10 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
         return_provenance: builtins.bool = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 
@@ -621,6 +685,7 @@ class Hypothesis(google.protobuf.message.Message):
     TOKEN_COUNT_FIELD_NUMBER: builtins.int
     FINISH_REASON_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
+    QUALITY_FIELD_NUMBER: builtins.int
     text: builtins.str
     """The text in the target language."""
     score: builtins.float
@@ -635,6 +700,10 @@ class Hypothesis(google.protobuf.message.Message):
     def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TokenDetail]:
         """Tokens in the order of the text, end tokens included. Only with `token_details`."""
 
+    @property
+    def quality(self) -> global___Quality:
+        """How far to trust it. Only with `return_quality`."""
+
     def __init__(
         self,
         *,
@@ -643,12 +712,44 @@ class Hypothesis(google.protobuf.message.Message):
         token_count: builtins.int = ...,
         finish_reason: global___FinishReason.ValueType = ...,
         tokens: collections.abc.Iterable[global___TokenDetail] | None = ...,
+        quality: global___Quality | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_score", b"_score", "score", b"score"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_score", b"_score", "quality", b"quality", "score", b"score"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "quality", b"quality", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_score", b"_score"]) -> typing.Literal["score"] | None: ...
 
 global___Hypothesis = Hypothesis
+
+@typing.final
+class Quality(google.protobuf.message.Message):
+    """How far to trust a hypothesis."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ACCEPTABLE_PROBABILITY_FIELD_NUMBER: builtins.int
+    FLAGS_FIELD_NUMBER: builtins.int
+    acceptable_probability: builtins.float
+    """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
+    hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
+    whole is acceptable with at most this probability. Unset for texts that are answered unchanged.
+    """
+    @property
+    def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:
+        """What is suspicious about it, each at most once, in the order of the enumeration. A flag is a finding, not a proof.
+        For a text of several sentences those of all.
+        """
+
+    def __init__(
+        self,
+        *,
+        acceptable_probability: builtins.float | None = ...,
+        flags: collections.abc.Iterable[global___QualityFlag.ValueType] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability", "flags", b"flags"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_acceptable_probability", b"_acceptable_probability"]) -> typing.Literal["acceptable_probability"] | None: ...
+
+global___Quality = Quality
 
 @typing.final
 class TokenDetail(google.protobuf.message.Message):
