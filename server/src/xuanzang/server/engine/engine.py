@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -160,6 +161,7 @@ class Engine:
         self._metrics.memory_limit_bytes.set(memory_limit())
         if self._settings.detection and language_detection.is_installed():
             self._detector = await asyncio.to_thread(language_detection.open_detector)
+            self._shared = replace(self._shared, detector=self._detector)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.types import DecodingOptions, Route, ServedModel
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
+from xuanzang.server.rpc.quality import quality_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024
@@ -152,6 +153,9 @@ def _read(
             raise InvalidInputError(violations) from None
         raise
     options = with_defaults(request.options, route.model)
+    if request.return_quality:
+        options = dataclasses.replace(options, quality=True)
+        violations += quality_violations(route.model)
     violations += mutual_violations(options, route.model)
     if violations:
         raise InvalidInputError(violations)

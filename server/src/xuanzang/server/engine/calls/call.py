@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,12 +15,14 @@ from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
+from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
@@ -40,6 +42,8 @@ class SharedResources:
     tokenizing: Executor
     """Threads that split and tokenise."""
     settings: EngineSettings
+    detector: LanguageDetector | None = None
+    """Detector of languages, for the quality of translations; None if the server has none."""
     requests: set[Request] = field(default_factory=set)
     """Requests that are submitted and not answered yet."""
 
@@ -97,14 +101,25 @@ class Call:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared))
+                answer = await self._joined(prepared, translated)
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
-        answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
         seconds = time.monotonic() - began
         time_answer(self._context.model.metrics, source_tokens=_source_tokens(prepared), seconds=seconds)
         return answer
+
+    async def _joined(
+        self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Join the sentences of each text, and assess the texts if that is asked for."""
+        context, shared = self._context, self._shared
+        answer = [joined(segments, translated, context.codec) for segments in prepared.texts]
+        if not self._options.quality:
+            return answer
+        work = partial(assessed, prepared.texts, answer, context, shared.detector)
+        return await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
+from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
@@ -73,15 +74,29 @@ def _searches(
     segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
 ) -> list[PlannedSearch]:
     """Plan a search for each sentence of a text."""
-    sentences = [
-        context.model.sentence(segment.source_ids, options, constraints) for segment in segments if segment.source_ids
-    ]
-    if not options.token_details:
-        renderer = SentenceRenderer(codec=context.codec)
-        return [PlannedSearch(sentence, renderer) for sentence in sentences]
+    sentences = [segment for segment in segments if segment.source_ids]
+    renderers = [SentenceRenderer(codec=context.codec)] * len(sentences)
+    if options.token_details:
+        offsets = context.codec.offsets(segments)
+        renderers = [replace(each, source_spans=spans) for each, spans in zip(renderers, offsets, strict=True)]
+    if options.quality:
+        renderers = _assessing(renderers, sentences, context.model)
     return [
-        PlannedSearch(sentence, SentenceRenderer(codec=context.codec, source_spans=spans))
-        for sentence, spans in zip(sentences, context.codec.offsets(segments), strict=True)
+        PlannedSearch(context.model.sentence(segment.source_ids, options, constraints), renderer)
+        for segment, renderer in zip(sentences, renderers, strict=True)
+    ]
+
+
+def _assessing(
+    renderers: Iterable[SentenceRenderer], sentences: Iterable[Segment], model: LoadedModel
+) -> list[SentenceRenderer]:
+    """Return renderers that assess their hypotheses, too."""
+    estimator = model.quality_estimator
+    if estimator is None:
+        raise ValueError(f"{model.name}/{model.version} has no quality head")
+    return [
+        replace(renderer, assessor=SentenceAssessor(estimator=estimator, source=segment.text))
+        for renderer, segment in zip(renderers, sentences, strict=True)
     ]
 
 

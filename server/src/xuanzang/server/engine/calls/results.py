@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from xuanzang.server.engine.quality.assessment import combined
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
@@ -64,4 +65,5 @@ def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
         token_count=token_count,
         finish_reason=next(unusual, FinishReason.END_OF_SENTENCE),
         tokens=tuple(token for sentence in sentences for token in sentence.tokens),
+        quality=combined(sentence.quality for sentence in sentences),
     )

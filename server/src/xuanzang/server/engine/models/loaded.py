@@ -11,6 +11,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.quality.head import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
@@ -59,6 +60,8 @@ class LoadedModel:
         self._require_source_ids()
         self.repetition_retry_ngram_size = bundle.manifest.generation_defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""
+        self.quality_estimator: Estimator | None = self._open_quality_head()
+        """Estimator of how far to trust translations; None if the bundle has no quality head."""
         self._sessions: Sessions | None = None
         self._load_seconds = time.monotonic() - started
 
@@ -72,6 +75,15 @@ class LoadedModel:
         ]
         if reasons:
             raise BundleError(self.bundle.directory, reasons)
+
+    def _open_quality_head(self) -> QualityEstimator | None:
+        head = self.bundle.quality_head
+        if head is None:
+            return None
+        if unknown := unknown_features(head):
+            reason = f"the quality head needs {', '.join(unknown)}, which this server does not measure"
+            raise BundleError(self.bundle.directory, [reason])
+        return QualityEstimator(head)
 
     def open(self, settings: EngineSettings) -> None:
         """Open the graphs, which all workers share.
@@ -145,6 +157,7 @@ class LoadedModel:
             max_target_length=manifest.dimensions.max_target_length,
             needs_target_language=len(manifest.source_format.language_prefix_ids) > 1,
             uses_shortlist=self._sessions is not None and self._sessions.has_shortlist,
+            has_quality_head=self.quality_estimator is not None,
         )
 
     def sentence(

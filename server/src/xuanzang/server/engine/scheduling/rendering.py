@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
+from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.types import FinishReason, Hypothesis, TokenDetail
@@ -18,6 +19,8 @@ class SentenceRenderer:
     codec: TextCodec
     source_spans: Sequence[Span] = ()
     """Characters of the text that each source token stands for; empty if token details are not wanted."""
+    assessor: SentenceAssessor | None = None
+    """Assessor of the hypotheses; None if their quality is not wanted."""
     opening: TargetHypothesis | None = None
     """Forced beginning of all hypotheses, found by an earlier search, whose score they lack."""
 
@@ -30,12 +33,14 @@ class SentenceRenderer:
             cut: Why it ended, if the model did not end it.
         """
         whole = found if self.opening is None else _with_opening(sentence, found, self.opening)
+        text = self.codec.decode(whole.target_ids)
         return Hypothesis(
-            text=self.codec.decode(whole.target_ids),
+            text=text,
             score=whole.score,
             token_count=whole.token_count,
             finish_reason=FinishReason.END_OF_SENTENCE if whole.finished else cut,
             tokens=self._token_details(whole, whole.details) if whole.details and self.source_spans else (),
+            quality=self.assessor.assess(sentence, whole, text) if self.assessor else None,
         )
 
     def _token_details(self, hypothesis: TargetHypothesis, details: TokenDetails) -> tuple[TokenDetail, ...]:
