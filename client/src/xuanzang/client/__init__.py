@@ -25,6 +25,7 @@ from xuanzang.client._errors import (
     TranslationError,
 )
 from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._quality import Quality, QualityFlag
 from xuanzang.client._replay import Difference, Replay
 from xuanzang.client._types import (
     DecodingDefaults,
@@ -62,6 +63,8 @@ __all__ = [
     "OverloadedError",
     "ProgressiveTranslation",
     "Provenance",
+    "Quality",
+    "QualityFlag",
     "Replay",
     "SamplingOptions",
     "SentenceProvenance",

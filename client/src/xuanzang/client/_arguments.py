@@ -136,6 +136,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         raise ValueError("--token-details needs --json")
     if arguments.provenance and not arguments.json:
         raise ValueError("--provenance needs --json")
+    if arguments.quality and not arguments.json:
+        raise ValueError("--quality needs --json")
     if arguments.capsule and arguments.progressive:
         raise ValueError("--capsule keeps whole translations: leave out --progressive")
     sampling = SamplingOptions(
@@ -162,6 +164,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "partial_on_deadline": arguments.partial_on_deadline or None,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
+        "return_quality": arguments.quality or None,
     }
 
 
@@ -304,6 +307,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--token-details", action="store_true", help="with --json: write score and source span of every token"
     )
     group.add_argument("--provenance", action="store_true", help="with --json: write how each translation was made")
+    group.add_argument("--quality", action="store_true", help="with --json: write how far to trust each hypothesis")
     group.add_argument(
         "--capsule",
         type=Path,

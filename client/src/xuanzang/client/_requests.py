@@ -15,6 +15,8 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
 
 _TEXTS = ("contents", "content")
+# Options beside those of the search.
+_OF_REQUESTS = frozenset({"return_provenance", "return_quality"})
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -35,8 +37,8 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
         target_language_code=chosen.pop("target_language", ""),
         model=chosen.pop("model", ""),
     )
-    if "return_provenance" in chosen:
-        _set(request, "return_provenance", chosen.pop("return_provenance"), path="return_provenance")
+    for name in _OF_REQUESTS & chosen.keys():
+        _set(request, name, chosen.pop(name), path=name)
     for name, value in chosen.items():
         _set_option(request.options, name, value)
     request.contents.extend(_checked(texts, path="contents"))

@@ -10,6 +10,7 @@ from typing import TypedDict
 from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._provenance import Provenance
+from xuanzang.client._quality import Quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,8 @@ class TranslateOptions(TypedDict, total=False):
     """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
     return_provenance: bool | None
     """Whether translations say how they were made, and can be kept as replay capsules."""
+    return_quality: bool | None
+    """Whether hypotheses say how far to trust them; only of models that have a quality head."""
 
 
 class FinishReason(enum.Enum):
@@ -116,6 +119,8 @@ class Hypothesis:
     """Reason why the search stopped."""
     tokens: tuple[TokenDetail, ...] = ()
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
+    quality: Quality | None = None
+    """How far to trust it; None unless `return_quality` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
