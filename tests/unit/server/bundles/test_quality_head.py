@@ -19,7 +19,7 @@ def document() -> dict[str, Any]:
         "format": 1,
         "features": [{"name": "min_score", "mean": -1, "deviation": 0.5, "weight": 2, "square_weight": -0.1}],
         "intercept": 0.25,
-        "limits": {"min_character_ratio": 0.5, "max_character_ratio": 8, "max_low_attention_share": 0.4},
+        "limits": {"min_token_ratio": 0.5, "max_token_ratio": 8, "max_low_attention_share": 0.4},
         "reports": {},
     }
 
@@ -30,7 +30,7 @@ def test_a_head_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert head
     assert head.intercept == 0.25
     assert head.features[0].square_weight == -0.1
-    assert head.limits.max_character_ratio == 8
+    assert head.limits.max_token_ratio == 8
 
 
 def test_a_bundle_that_lists_no_head_has_none(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def changed(*path: str | int, value: object) -> Callable[[dict[str, Any]], None]
         changed("intercept", value=float("nan")),
         changed("intercept", value=1e300),
         changed("limits", value=[]),
-        changed("limits", "min_character_ratio", value=9),
+        changed("limits", "min_token_ratio", value=9),
         changed("limits", "max_low_attention_share", value=1.5),
     ],
 )

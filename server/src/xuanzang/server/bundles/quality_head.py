@@ -41,9 +41,9 @@ class Feature:
 class FlagLimits:
     """Bounds of what is usual for the pair of languages."""
 
-    min_character_ratio: float
-    """Characters of the target per character of the source, above 0."""
-    max_character_ratio: float
+    min_token_ratio: float
+    """Target tokens per source token, end tokens counted, above 0."""
+    max_token_ratio: float
     max_low_attention_share: float
     """Share of the source tokens that got little attention, 0 to 1."""
 
@@ -87,14 +87,14 @@ def _parsed(document: dict[str, Any]) -> QualityHead:
     if len({feature.name for feature in features}) < len(features):
         raise ValueError("a feature is named twice")
     limits = document["limits"]
-    ratios = _number(limits, "min_character_ratio"), _number(limits, "max_character_ratio")
+    ratios = _number(limits, "min_token_ratio"), _number(limits, "max_token_ratio")
     share = _number(limits, "max_low_attention_share")
     if not (0 < ratios[0] < ratios[1] and 0 <= share <= 1):
         raise ValueError(f"limits are {limits!r:.200}")
     return QualityHead(
         features=features,
         intercept=_number(document, "intercept"),
-        limits=FlagLimits(min_character_ratio=ratios[0], max_character_ratio=ratios[1], max_low_attention_share=share),
+        limits=FlagLimits(min_token_ratio=ratios[0], max_token_ratio=ratios[1], max_low_attention_share=share),
     )
 
 

@@ -28,7 +28,7 @@ class LabelledPair(NamedTuple):
     """A measured pair, and whether its translation is acceptable."""
 
     searched: SearchedSentence
-    reference: str
+    reference_tokens: int
     is_acceptable: bool
 
 
@@ -48,7 +48,11 @@ def labelled(pairs: Sequence[MeasuredPair], min_chrf: float) -> list[LabelledPai
 
     metric = CHRF()
     return [
-        LabelledPair(*pair, metric.sentence_score(pair.searched.target, [pair.reference]).score >= min_chrf)
+        LabelledPair(
+            pair.searched,
+            pair.reference_tokens,
+            metric.sentence_score(pair.searched.target, [pair.reference]).score >= min_chrf,
+        )
         for pair in pairs
     ]
 
@@ -89,11 +93,11 @@ def _limits(pairs: Sequence[LabelledPair]) -> FlagLimits:
     if not rated:
         raise ValueError(f"no sentence has {_MIN_RATED_TOKENS} source tokens or more")
     # Of people's translations, because those of the model may all be too short.
-    ratios = [len(pair.reference) / len(pair.searched.source) for pair in rated]
+    ratios = [pair.reference_tokens / pair.searched.source_tokens for pair in rated]
     low, high = np.quantile(ratios, [_UNUSUAL_RATIO, 1 - _UNUSUAL_RATIO])
     share = np.quantile([low_attention_share(pair.searched) for pair in rated], 1 - _UNUSUAL_ATTENTION)
     return FlagLimits(
-        min_character_ratio=_rounded(low), max_character_ratio=_rounded(high), max_low_attention_share=_rounded(share)
+        min_token_ratio=_rounded(low), max_token_ratio=_rounded(high), max_low_attention_share=_rounded(share)
     )
 
 

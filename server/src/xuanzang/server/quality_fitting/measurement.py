@@ -20,7 +20,7 @@ from xuanzang.server.metrics import Metrics
 
 _TEXTS_TOGETHER = 64
 _DRAIN_SECONDS = 10.0
-_UNLIMITED = FlagLimits(min_character_ratio=0.0, max_character_ratio=1e6, max_low_attention_share=1.0)
+_UNLIMITED = FlagLimits(min_token_ratio=0.0, max_token_ratio=1e6, max_low_attention_share=1.0)
 
 
 class Pair(NamedTuple):
@@ -36,6 +36,8 @@ class MeasuredPair(NamedTuple):
     searched: SearchedSentence
     """What the search has left behind."""
     reference: str
+    reference_tokens: int
+    """End token counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,7 +122,7 @@ async def _measured(engine: Engine, pairs: Sequence[Pair]) -> AsyncIterator[Meas
         for pair in chunk:
             searched = recorder.searched.get(pair.source)
             if searched:
-                yield MeasuredPair(searched, pair.target)
+                yield MeasuredPair(searched, pair.target, len(loaded.codec.encode_target(pair.target)) + 1)
         recorder.searched.clear()
 
 

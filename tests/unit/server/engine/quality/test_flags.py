@@ -9,7 +9,7 @@ from xuanzang.server.engine.quality.features import SearchedSentence
 from xuanzang.server.engine.quality.flags import sentence_flags
 from xuanzang.server.engine.types import QualityFlag
 
-LIMITS = FlagLimits(min_character_ratio=0.5, max_character_ratio=8.0, max_low_attention_share=0.5)
+LIMITS = FlagLimits(min_token_ratio=0.5, max_token_ratio=2.0, max_low_attention_share=0.5)
 
 
 def flags(
@@ -77,11 +77,10 @@ def test_an_unfinished_hypothesis_is_truncated() -> None:
     assert flags("我有一只猫。", "I have", finished=False) == {QualityFlag.TRUNCATED}
 
 
-@pytest.mark.parametrize(("target", "expected"), [("a", True), ("a" * 11, False), ("a" * 200, True)])
-def test_the_length_ratio_has_two_limits_beyond_short_sentences(target: str, *, expected: bool) -> None:
-    source = "我" * 20
-    assert (QualityFlag.LENGTH_RATIO in flags(source, target, tokens=20, attention=[1.0] * 20)) is expected
-    assert QualityFlag.LENGTH_RATIO not in flags(source, target, tokens=4)
+@pytest.mark.parametrize(("tokens", "expected"), [(6, False), (10, False), (11, True)])
+def test_a_target_of_too_few_tokens_is_flagged(tokens: int, *, expected: bool) -> None:
+    found = flags("我" * 20, "b" * 20, tokens=tokens, attention=[1.0] * tokens)
+    assert (QualityFlag.LENGTH_RATIO in found) is expected
 
 
 def test_a_source_without_attention_is_badly_covered_and_padding_does_not_count() -> None:

@@ -11,7 +11,7 @@ from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHea
 from xuanzang.server.engine.quality.features import FEATURES, SearchedSentence
 from xuanzang.server.engine.quality.head import MAX_DEVIATIONS, QualityEstimator, unknown_features
 
-LIMITS = FlagLimits(min_character_ratio=0.5, max_character_ratio=8.0, max_low_attention_share=0.5)
+LIMITS = FlagLimits(min_token_ratio=0.5, max_token_ratio=8.0, max_low_attention_share=0.5)
 SENTENCE = SearchedSentence(
     source="我有一只猫",
     target="I have a 猫",

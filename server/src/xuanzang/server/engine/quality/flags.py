@@ -44,7 +44,8 @@ def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[Q
     if has_repetition(target) and not has_repetition(source):
         yield QualityFlag.REPETITION
     if sentence.source_tokens >= _MIN_RATED_TOKENS:
-        if not limits.min_character_ratio <= len(target) / len(source) <= limits.max_character_ratio:
+        ratio = len(sentence.token_scores) / sentence.source_tokens
+        if not limits.min_token_ratio <= ratio <= limits.max_token_ratio:
             yield QualityFlag.LENGTH_RATIO
         if low_attention_share(sentence) > limits.max_low_attention_share:
             yield QualityFlag.LOW_COVERAGE
