@@ -25,6 +25,7 @@ FIELDS = {
         "glossary_entries": (11, "repeated message"),
         "glossary": (12, "string"),
         "protected_patterns": (13, "repeated enum"),
+        "return_quality": (15, "bool"),
     },
     "TranslateTextResponse": {
         "translations": (1, "repeated message"),
@@ -43,6 +44,7 @@ FIELDS = {
         "glossary_entries": (11, "repeated message"),
         "glossary": (12, "string"),
         "protected_patterns": (13, "repeated enum"),
+        "return_quality": (15, "bool"),
     },
     "StreamTranslateTextResponse": {
         "id": (1, "string"),
@@ -62,6 +64,7 @@ FIELDS = {
         "glossary_entries": (11, "repeated message"),
         "glossary": (12, "string"),
         "protected_patterns": (13, "repeated enum"),
+        "return_quality": (15, "bool"),
     },
     "TranslateTextProgressivelyResponse": {
         "text_delta": (1, "string"),
@@ -153,7 +156,9 @@ FIELDS = {
         "token_count": (3, "int32"),
         "finish_reason": (4, "enum"),
         "tokens": (5, "repeated message"),
+        "quality": (6, "message"),
     },
+    "Quality": {"acceptable_probability": (1, "float"), "flags": (2, "repeated enum")},
     "DetectLanguageRequest": {"contents": (1, "repeated string")},
     "DetectLanguageResponse": {"detections": (1, "repeated message")},
     "LanguageDetection": {"languages": (1, "repeated message")},
@@ -315,6 +320,12 @@ GOLDENS = [
         ),
         "0a0b 0a09 0a026465 150000003f",
     ),
+    (
+        pb.Quality(acceptable_probability=0.5, flags=[pb.QUALITY_FLAG_REPETITION, pb.QUALITY_FLAG_CUT]),
+        "0d0000003f 12020109",
+    ),
+    # A probability of 0 is not one left out.
+    (pb.Quality(acceptable_probability=0), "0d00000000"),
     (pb.ListModelsRequest(), ""),
     (
         pb.ListModelsResponse(models=[pb.Model(name="m", version="1", is_default=True, max_target_length=300)]),
@@ -340,6 +351,7 @@ def test_optional_fields_have_presence() -> None:
         fields = [field for field in options.DESCRIPTOR.fields if not field.is_repeated]
         assert [field.name for field in fields if not field.has_presence] == []
     assert pb.Hypothesis.DESCRIPTOR.fields_by_name["score"].has_presence
+    assert pb.Quality.DESCRIPTOR.fields_by_name["acceptable_probability"].has_presence
 
 
 def test_finish_reasons_keep_their_numbers() -> None:
@@ -365,6 +377,14 @@ def test_patterns_and_outcomes_keep_their_numbers() -> None:
     outcomes = ("UNSPECIFIED", "HONOURED", "NOT_WRITABLE", "NO_ROOM", "NOT_REACHED")
     assert pb.GlossaryOutcome.keys() == [f"GLOSSARY_OUTCOME_{name}" for name in outcomes]
     assert pb.GlossaryOutcome.values() == list(range(5))
+
+
+def test_quality_flags_keep_their_numbers() -> None:
+    names = (
+        *("UNSPECIFIED", "REPETITION", "LENGTH_RATIO", "UNTRANSLATED", "TRUNCATED", "LOW_COVERAGE", "NUMBER_LOST"),
+        *("NAME_LOST", "WRONG_LANGUAGE", "CUT"),
+    )
+    assert dict(pb.QualityFlag.items()) == {f"QUALITY_FLAG_{name}": number for number, name in enumerate(names)}
 
 
 def test_methods_keep_their_names_types_and_streaming() -> None:

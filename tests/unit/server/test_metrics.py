@@ -12,7 +12,7 @@ OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_b
 ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
     *("live", "outcome", "result", "role", "shadow"),
-    *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
+    *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "flag", "le"),
 }
 OF_THE_SERVER = {
     "nmt_access_log_dropped",
@@ -71,7 +71,8 @@ def test_durations_below_ten_milliseconds_fall_into_different_buckets() -> None:
 
 def own_label(labels: dict[str, str]) -> str:
     return next(
-        (labels[name] for name in ("reason", "finish_reason", "length", "role", "outcome") if name in labels), ""
+        (labels[name] for name in ("reason", "finish_reason", "length", "role", "outcome", "flag") if name in labels),
+        "",
     )
 
 

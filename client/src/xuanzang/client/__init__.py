@@ -25,6 +25,7 @@ from xuanzang.client._errors import (
     TranslationError,
 )
 from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._quality import Quality, QualityFlag
 from xuanzang.client._replay import Difference, Replay
 from xuanzang.client._types import (
     ContentFormat,
@@ -71,6 +72,8 @@ __all__ = [
     "ProgressiveTranslation",
     "ProtectedPattern",
     "Provenance",
+    "Quality",
+    "QualityFlag",
     "Replay",
     "SamplingOptions",
     "SentenceProvenance",

@@ -149,6 +149,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         raise ValueError("--token-details has no place with tags: leave it out, or --format")
     if arguments.provenance and not arguments.json:
         raise ValueError("--provenance needs --json")
+    if arguments.quality and not arguments.json:
+        raise ValueError("--quality needs --json")
     if arguments.capsule and arguments.progressive:
         raise ValueError("--capsule keeps whole translations: leave out --progressive")
     sampling = SamplingOptions(
@@ -179,6 +181,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "glossary": arguments.glossary and read_glossary(arguments.glossary),
         "glossary_name": arguments.glossary_name,
         "protected_patterns": arguments.protect and arguments.protect.split(","),
+        "return_quality": arguments.quality or None,
     }
 
 
@@ -340,6 +343,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--token-details", action="store_true", help="with --json: write score and source span of every token"
     )
     group.add_argument("--provenance", action="store_true", help="with --json: write how each translation was made")
+    group.add_argument("--quality", action="store_true", help="with --json: write how far to trust each hypothesis")
     group.add_argument(
         "--capsule",
         type=Path,

@@ -213,4 +213,9 @@ def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:
     known = asdict(hypothesis) | {"finish_reason": hypothesis.finish_reason.name}
     if not hypothesis.tokens:
         del known["tokens"]
+    if hypothesis.quality is None:
+        del known["quality"]
+    else:
+        names = sorted(flag.name for flag in hypothesis.quality.flags)
+        known["quality"] = {"acceptable_probability": hypothesis.quality.acceptable_probability, "flags": names}
     return known

@@ -19,6 +19,8 @@ _TEXTS = ("contents", "content")
 _CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
     {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
 )
+# Options beside those of the search.
+_OF_REQUESTS = frozenset({"return_provenance", "return_quality"})
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -41,9 +43,9 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
     )
     if "content_format" in chosen:
         request.content_format = _content_format(chosen.pop("content_format"))
-    if "return_provenance" in chosen:
-        _set(request, "return_provenance", chosen.pop("return_provenance"), path="return_provenance")
     _add_terms(request, chosen)
+    for name in _OF_REQUESTS & chosen.keys():
+        _set(request, name, chosen.pop(name), path=name)
     for name, value in chosen.items():
         _set_option(request.options, name, value)
     request.contents.extend(_checked(texts, path="contents"))

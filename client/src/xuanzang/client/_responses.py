@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from xuanzang.client._capsule import Exchange
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
 from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._quality import Quality, QualityFlag
 from xuanzang.client._requests import Request, repeatable_request
 from xuanzang.client._status import error_from_status
 from xuanzang.client._types import (
@@ -154,6 +155,16 @@ def _hypothesis(message: pb.Hypothesis) -> Hypothesis:
         token_count=message.token_count,
         finish_reason=FinishReason(message.finish_reason) if known else FinishReason.UNSPECIFIED,
         tokens=tuple(map(_token_detail, message.tokens)),
+        quality=_quality(message.quality) if message.HasField("quality") else None,
+    )
+
+
+def _quality(message: pb.Quality) -> Quality:
+    known = {flag.value for flag in QualityFlag}
+    has_probability = message.HasField("acceptable_probability")
+    return Quality(
+        acceptable_probability=message.acceptable_probability if has_probability else None,
+        flags=frozenset(QualityFlag(flag if flag in known else 0) for flag in message.flags),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, TypedDict
 from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._provenance import Provenance
+from xuanzang.client._quality import Quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,8 @@ class TranslateOptions(TypedDict, total=False):
     """Glossary of the server, as listed by `list_glossaries`, whose terms are kept as well."""
     protected_patterns: Sequence[ProtectedPattern | str] | None
     """Kinds of text that are not translated, such as "url"; the rules of `glossary` hold."""
+    return_quality: bool | None
+    """Whether hypotheses say how far to trust them; only of models that have a quality head."""
 
 
 class FinishReason(enum.Enum):
@@ -153,6 +156,8 @@ class Hypothesis:
     """Reason why the search stopped."""
     tokens: tuple[TokenDetail, ...] = ()
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
+    quality: Quality | None = None
+    """How far to trust it; None unless `return_quality` is set."""
 
 
 class GlossaryOutcome(enum.Enum):

@@ -134,6 +134,58 @@ GLOSSARY_OUTCOME_NOT_REACHED: GlossaryOutcome.ValueType  # 4
 """It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
 global___GlossaryOutcome = GlossaryOutcome
 
+class _QualityFlag:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_QualityFlag.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    QUALITY_FLAG_UNSPECIFIED: _QualityFlag.ValueType  # 0
+    """Not given."""
+    QUALITY_FLAG_REPETITION: _QualityFlag.ValueType  # 1
+    """A part of it follows itself three times over, and none of the source does."""
+    QUALITY_FLAG_LENGTH_RATIO: _QualityFlag.ValueType  # 2
+    """It is much shorter or longer than translations of such sources are."""
+    QUALITY_FLAG_UNTRANSLATED: _QualityFlag.ValueType  # 3
+    """Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+    QUALITY_FLAG_TRUNCATED: _QualityFlag.ValueType  # 4
+    """A sentence was not finished, because of `max_target_length` or the deadline."""
+    QUALITY_FLAG_LOW_COVERAGE: _QualityFlag.ValueType  # 5
+    """An unusual share of the source got little attention, so a part may be left out."""
+    QUALITY_FLAG_NUMBER_LOST: _QualityFlag.ValueType  # 6
+    """A number of the source, written in digits, is missing."""
+    QUALITY_FLAG_NAME_LOST: _QualityFlag.ValueType  # 7
+    """A name or identifier of the source, written in Latin letters, is missing."""
+    QUALITY_FLAG_WRONG_LANGUAGE: _QualityFlag.ValueType  # 8
+    """It is written in another language than the one asked for. Only servers that detect languages find out."""
+    QUALITY_FLAG_CUT: _QualityFlag.ValueType  # 9
+    """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+
+class QualityFlag(_QualityFlag, metaclass=_QualityFlagEnumTypeWrapper):
+    """Something suspicious about a hypothesis."""
+
+QUALITY_FLAG_UNSPECIFIED: QualityFlag.ValueType  # 0
+"""Not given."""
+QUALITY_FLAG_REPETITION: QualityFlag.ValueType  # 1
+"""A part of it follows itself three times over, and none of the source does."""
+QUALITY_FLAG_LENGTH_RATIO: QualityFlag.ValueType  # 2
+"""It is much shorter or longer than translations of such sources are."""
+QUALITY_FLAG_UNTRANSLATED: QualityFlag.ValueType  # 3
+"""Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+QUALITY_FLAG_TRUNCATED: QualityFlag.ValueType  # 4
+"""A sentence was not finished, because of `max_target_length` or the deadline."""
+QUALITY_FLAG_LOW_COVERAGE: QualityFlag.ValueType  # 5
+"""An unusual share of the source got little attention, so a part may be left out."""
+QUALITY_FLAG_NUMBER_LOST: QualityFlag.ValueType  # 6
+"""A number of the source, written in digits, is missing."""
+QUALITY_FLAG_NAME_LOST: QualityFlag.ValueType  # 7
+"""A name or identifier of the source, written in Latin letters, is missing."""
+QUALITY_FLAG_WRONG_LANGUAGE: QualityFlag.ValueType  # 8
+"""It is written in another language than the one asked for. Only servers that detect languages find out."""
+QUALITY_FLAG_CUT: QualityFlag.ValueType  # 9
+"""A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+global___QualityFlag = QualityFlag
+
 class _FinishReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -182,6 +234,7 @@ class TranslateTextRequest(google.protobuf.message.Message):
     GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
     GLOSSARY_FIELD_NUMBER: builtins.int
     PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
     """BCP-47 code of the source language, such as "zh". If it is empty, and several models are in question, the
     server detects the language of the texts, or refuses the request if it cannot.
@@ -198,6 +251,8 @@ class TranslateTextRequest(google.protobuf.message.Message):
     """Whether translations say how they were made."""
     glossary: builtins.str
     """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts in the source language, 1 to 1024. Each may have several sentences; line breaks are kept. Empty and
@@ -233,9 +288,10 @@ class TranslateTextRequest(google.protobuf.message.Message):
         glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         glossary: builtins.str = ...,
         protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "contents", b"contents", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "contents", b"contents", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -284,6 +340,7 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
     GLOSSARY_FIELD_NUMBER: builtins.int
     PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Tag of this text, chosen by the caller and returned with its answer. At most 256 bytes; need not be unique."""
     content: builtins.str
@@ -304,6 +361,8 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     """Whether translations say how they were made."""
     glossary: builtins.str
     """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
@@ -333,9 +392,10 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
         glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         glossary: builtins.str = ...,
         protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "id", b"id", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "id", b"id", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -395,6 +455,7 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
     GLOSSARY_FIELD_NUMBER: builtins.int
     PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
     source_language_code: builtins.str
@@ -413,6 +474,8 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     """Whether translations say how they were made."""
     glossary: builtins.str
     """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
@@ -441,9 +504,10 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
         glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
         glossary: builtins.str = ...,
         protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 
@@ -961,6 +1025,7 @@ class Hypothesis(google.protobuf.message.Message):
     TOKEN_COUNT_FIELD_NUMBER: builtins.int
     FINISH_REASON_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
+    QUALITY_FIELD_NUMBER: builtins.int
     text: builtins.str
     """The text in the target language."""
     score: builtins.float
@@ -975,6 +1040,10 @@ class Hypothesis(google.protobuf.message.Message):
     def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TokenDetail]:
         """Tokens in the order of the text, end tokens included. Only with `token_details`."""
 
+    @property
+    def quality(self) -> global___Quality:
+        """How far to trust it. Only with `return_quality`."""
+
     def __init__(
         self,
         *,
@@ -983,12 +1052,44 @@ class Hypothesis(google.protobuf.message.Message):
         token_count: builtins.int = ...,
         finish_reason: global___FinishReason.ValueType = ...,
         tokens: collections.abc.Iterable[global___TokenDetail] | None = ...,
+        quality: global___Quality | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_score", b"_score", "score", b"score"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_score", b"_score", "quality", b"quality", "score", b"score"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "quality", b"quality", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_score", b"_score"]) -> typing.Literal["score"] | None: ...
 
 global___Hypothesis = Hypothesis
+
+@typing.final
+class Quality(google.protobuf.message.Message):
+    """How far to trust a hypothesis."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ACCEPTABLE_PROBABILITY_FIELD_NUMBER: builtins.int
+    FLAGS_FIELD_NUMBER: builtins.int
+    acceptable_probability: builtins.float
+    """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
+    hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
+    whole is acceptable with at most this probability. Unset for texts that are answered unchanged.
+    """
+    @property
+    def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:
+        """What is suspicious about it, each at most once, in the order of the enumeration. A flag is a finding, not a proof.
+        For a text of several sentences those of all.
+        """
+
+    def __init__(
+        self,
+        *,
+        acceptable_probability: builtins.float | None = ...,
+        flags: collections.abc.Iterable[global___QualityFlag.ValueType] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability", "flags", b"flags"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_acceptable_probability", b"_acceptable_probability"]) -> typing.Literal["acceptable_probability"] | None: ...
+
+global___Quality = Quality
 
 @typing.final
 class TokenDetail(google.protobuf.message.Message):

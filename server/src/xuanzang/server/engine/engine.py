@@ -208,6 +208,7 @@ class Engine:
         self._metrics.memory_limit_bytes.set(memory_limit())
         if self._settings.detection and language_detection.is_installed():
             self._detector = await asyncio.to_thread(language_detection.open_detector)
+            self._shared = replace(self._shared, detector=self._detector)
         self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)

@@ -84,6 +84,8 @@ class DecodingOptions:
     """Whether an unfinished search is answered shortly before the deadline with the best found so far."""
     refuse_long_sentences: bool = False
     """Whether to refuse, not to cut, a sentence over the model's limit that has no comma or white space in it."""
+    quality: bool = False
+    """Whether hypotheses say how far to trust them; only of models with a quality head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +143,39 @@ class GlossaryMatch:
     """Pattern that found it; None for an entry."""
 
 
+class QualityFlag(enum.Enum):
+    """Something suspicious about a hypothesis."""
+
+    REPETITION = "repetition"
+    """A part of it follows itself three times over, and none of the source does."""
+    LENGTH_RATIO = "length_ratio"
+    """It is much shorter or longer than translations of such sources are."""
+    UNTRANSLATED = "untranslated"
+    """Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+    TRUNCATED = "truncated"
+    """A sentence was not finished, because of a limit or the deadline."""
+    LOW_COVERAGE = "low_coverage"
+    """An unusual share of the source got little attention, so a part may be left out."""
+    NUMBER_LOST = "number_lost"
+    """A number of the source, written in digits, is missing."""
+    NAME_LOST = "name_lost"
+    """A name or identifier of the source, written in Latin letters, is missing."""
+    WRONG_LANGUAGE = "wrong_language"
+    """It is in another language than the one asked for."""
+    CUT = "cut"
+    """A sentence over the model's limit was cut where no reader would pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """How far to trust a hypothesis."""
+
+    acceptable_probability: float | None = None
+    """Estimated probability that it is acceptable, 0 to 1; None for text that was copied."""
+    flags: tuple[QualityFlag, ...] = ()
+    """Flags in the order of the enumeration, each at most once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One translation of a text."""
@@ -156,6 +191,8 @@ class Hypothesis:
     """Details in the order of the text, if they were asked for; none of text that was copied."""
     matches: tuple[GlossaryMatch, ...] = ()
     """Terms that the text has, in its order."""
+    quality: Quality | None = None
+    """How far to trust it, if that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +221,8 @@ class ServedModel:
     """Whether requests must name one of its target languages."""
     uses_shortlist: bool = False
     """Whether sentences choose only among the pieces that their sources suggest."""
+    has_quality_head: bool = False
+    """Whether translations can say how far to trust them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
 from xuanzang.server.rpc.content_format import content_format_of, content_format_violations
 from xuanzang.server.rpc.options import mutual_violations, range_violations, with_defaults
+from xuanzang.server.rpc.quality import quality_violations
 from xuanzang.server.rpc.terms import read_terms, search_violations, term_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -174,6 +175,9 @@ def _read(
             raise InvalidInputError(violations) from None
         raise
     options = with_defaults(request.options, route.model)
+    if request.return_quality:
+        options = dataclasses.replace(options, quality=True)
+        violations += quality_violations(route.model)
     violations += mutual_violations(options, route.model)
     violations += search_violations(request, options)
     if violations:

@@ -9,6 +9,7 @@ from xuanzang.server.engine.glossaries import Glossary
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.quality import quality_message
 from xuanzang.server.rpc.requests import TranslationRequest
 from xuanzang.server.rpc.terms import glossary_match
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -152,6 +153,7 @@ def _translation(
                 token_count=hypothesis.token_count,
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
                 tokens=map(_token_detail, hypothesis.tokens),
+                quality=quality_message(hypothesis.quality),
             )
             for hypothesis in hypotheses
         ],

@@ -16,6 +16,7 @@ from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
+from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.call_record import CallRecord, SearchRecord
@@ -23,6 +24,7 @@ from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Hypothesis
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
@@ -42,6 +44,8 @@ class SharedResources:
     tokenizing: Executor
     """Threads that split and tokenise."""
     settings: EngineSettings
+    detector: LanguageDetector | None = None
+    """Detector of languages, for the quality of translations; None if the server has none."""
     requests: set[Request] = field(default_factory=set)
     """Requests that are submitted and not answered yet."""
 
@@ -103,7 +107,8 @@ class Call:
             async with asyncio.timeout(None if remaining == math.inf else remaining) as self._timeout:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
-                    answer = await self._answer(prepared, iter(await self._search(prepared)))
+                    translated = iter(await self._search(prepared))
+                answer = await self._joined(prepared, translated)
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
@@ -117,18 +122,26 @@ class Call:
             )
         return answer
 
-    async def _answer(
+    async def _joined(
         self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]
     ) -> list[list[Hypothesis]]:
-        """Join the translated sentences of each text."""
-        codec = self._context.codec
-        if not self._has_markup:
-            return [joined(segments, translated, codec) for segments in prepared.texts]
+        """Join the sentences of each text, and assess the texts if that is asked for."""
+        if not (self._has_markup or self._options.quality):
+            return [joined(segments, translated, self._context.codec) for segments in prepared.texts]
+        work = partial(self._written, prepared, translated)
+        return await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
 
-        def write() -> list[list[Hypothesis]]:
-            return [with_markup(document, translated, codec) for document in prepared.documents]
-
-        return await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, write)
+    def _written(self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+        """Join the sentences, put tags between them, and assess the texts, as the call asks for."""
+        context, codec = self._context, self._context.codec
+        if self._has_markup:
+            answer = [with_markup(document, translated, codec) for document in prepared.documents]
+        else:
+            answer = [joined(segments, translated, codec) for segments in prepared.texts]
+        if not self._options.quality:
+            return answer
+        # Tags are in no language.
+        return assessed(prepared.texts, answer, context, None if self._has_markup else self._shared.detector)
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document
@@ -11,6 +11,7 @@ from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceT
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
+from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
@@ -112,12 +113,28 @@ def _searches(
     codec, sentences = context.codec, [segment for segment in segments if segment.source_ids]
     terms = _terms(segments, context, options, constraints)
     spans = codec.offsets(segments) if options.token_details else [()] * len(sentences)
+    renderers: Iterable[SentenceRenderer] = [
+        SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None)
+        for kept, span in zip(terms, spans, strict=True)
+    ]
+    if options.quality:
+        renderers = _assessing(renderers, sentences, context.model)
     return [
-        PlannedSearch(
-            context.model.sentence(segment.source_ids, options, kept.added_to(constraints)),
-            SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None),
-        )
-        for segment, kept, span in zip(sentences, terms, spans, strict=True)
+        PlannedSearch(context.model.sentence(segment.source_ids, options, kept.added_to(constraints)), renderer)
+        for segment, kept, renderer in zip(sentences, terms, renderers, strict=True)
+    ]
+
+
+def _assessing(
+    renderers: Iterable[SentenceRenderer], sentences: Iterable[Segment], model: LoadedModel
+) -> list[SentenceRenderer]:
+    """Return renderers that assess their hypotheses, too."""
+    estimator = model.quality_estimator
+    if estimator is None:
+        raise ValueError(f"{model.name}/{model.version} has no quality head")
+    return [
+        replace(renderer, assessor=SentenceAssessor(estimator=estimator, source=segment.text))
+        for renderer, segment in zip(renderers, sentences, strict=True)
     ]
 
 

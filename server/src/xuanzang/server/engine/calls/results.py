@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from xuanzang.server.engine.quality.assessment import combined
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
@@ -89,4 +90,5 @@ def merged(parts: Sequence[Hypothesis]) -> Hypothesis:
         finish_reason=next(unusual, FinishReason.END_OF_SENTENCE),
         tokens=tuple(token for sentence in sentences for token in sentence.tokens),
         matches=tuple(match for sentence in sentences for match in sentence.matches),
+        quality=combined(sentence.quality for sentence in sentences),
     )

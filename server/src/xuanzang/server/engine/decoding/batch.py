@@ -44,7 +44,8 @@ class BatchShape(NamedTuple):
         count = 2 * options.beam_size
         if options.sampling:
             count = max(count, options.sampling.top_k)
-        return cls(options.beam_size, count, options.token_details or options.coverage_penalty != 0)
+        detailed = options.token_details or options.quality or options.coverage_penalty != 0
+        return cls(options.beam_size, count, detailed)
 
 
 class Batch:

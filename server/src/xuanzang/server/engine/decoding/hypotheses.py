@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -57,6 +57,8 @@ class TokenDetails(NamedTuple):
     """Source position with the greatest attention of each, averaged over the heads of the last layer."""
     coverage_loss: float
     """Σ log min(attention to a source position, 1) over all positions that got any."""
+    attention: Sequence[float] = ()
+    """Attention that each source position got from all tokens; zeros behind the last position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
 from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+from xuanzang.server.engine.quality.head import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
@@ -71,6 +72,8 @@ class LoadedModel:
         """Limits of its own, set by `open`."""
         self._weights_bytes = (directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None
+        self.quality_estimator: Estimator | None = self._open_quality_head()
+        """Estimator of how far to trust translations; None if the bundle has no quality head."""
         self._sessions: Sessions | None = None
         self._load_seconds = time.monotonic() - started
 
@@ -84,6 +87,15 @@ class LoadedModel:
         ]
         if reasons:
             raise BundleError(self.bundle.directory, reasons)
+
+    def _open_quality_head(self) -> QualityEstimator | None:
+        head = self.bundle.quality_head
+        if head is None:
+            return None
+        if unknown := unknown_features(head):
+            reason = f"the quality head needs {', '.join(unknown)}, which this server does not measure"
+            raise BundleError(self.bundle.directory, [reason])
+        return QualityEstimator(head)
 
     def open(self, settings: EngineSettings) -> None:
         """Open the graphs, which all workers share.
@@ -198,6 +210,7 @@ class LoadedModel:
             max_target_length=manifest.dimensions.max_target_length,
             needs_target_language=len(manifest.source_format.language_prefix_ids) > 1,
             uses_shortlist=self._sessions is not None and self._sessions.has_shortlist,
+            has_quality_head=self.quality_estimator is not None,
         )
 
     def sentence(
