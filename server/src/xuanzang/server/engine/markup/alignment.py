@@ -40,20 +40,25 @@ class Word(NamedTuple):
     is_punctuation: bool
     sources: tuple[Source, ...]
     """None if it comes from nothing in particular."""
+    weight: int
+    """Sum of the weights of its sources."""
+    middle: float
+    """Middle of what it comes from, if that is known."""
 
     def share_in(self, start: int, end: int) -> float:
         """Return how much of it comes from some characters, from -1 for nothing to 1 for all."""
-        shared = sum(
-            source.weight * max(0, min(source.end, end) - max(source.start, start)) / (source.end - source.start)
-            for source in self.sources
-        )
-        return 2 * shared / sum(source.weight for source in self.sources) - 1
+        shared = 0.0
+        for first, last, weight in self.sources:
+            if first < end and start < last:
+                shared += weight * (min(last, end) - max(first, start)) / (last - first)
+        return 2 * shared / self.weight - 1
 
-    @property
-    def middle(self) -> float:
-        """Middle of what it comes from."""
-        middles = sum(source.weight * (source.start + source.end) for source in self.sources)
-        return middles / (2 * sum(source.weight for source in self.sources))
+
+def _word(start: int, end: int, sources: Sequence[Source], *, is_punctuation: bool) -> Word:
+    """Make a word."""
+    weight = sum(source.weight for source in sources)
+    middles = sum(source.weight * (source.start + source.end) for source in sources)
+    return Word(start, end, is_punctuation, tuple(sources), weight, middles / (2 * weight) if weight else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +156,7 @@ def aligned_words(
         if (start, end) in originals:
             sources = [Source(*originals[start, end], 1)]
         sources = _corrected(sources, start, end, copies)
-        words.append(Word(offset + start, offset + end, is_punctuation, tuple(sources)))
+        words.append(_word(offset + start, offset + end, sources, is_punctuation=is_punctuation))
     return tuple(words)
 
 
