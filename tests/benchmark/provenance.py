@@ -60,11 +60,11 @@ def main() -> None:
     parser.add_argument("--beam-size", type=int, default=1)
     arguments = parser.parse_args()
     plain: TranslateOptions = {"beam_size": arguments.beam_size}
-    asking: TranslateOptions = {"beam_size": arguments.beam_size}
-    if arguments.asked == "return_quality":
-        asking["return_quality"] = True
-    else:
-        asking["return_provenance"] = True
+    asking: TranslateOptions = {
+        "beam_size": arguments.beam_size,
+        "return_provenance": arguments.asked == "return_provenance" or None,
+        "return_quality": arguments.asked == "return_quality" or None,
+    }
     lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
     texts = single_sentences(line.split("\t")[0] for line in lines)
     bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
