@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from xuanzang.client._progress import Progress
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -99,3 +101,13 @@ def test_wrong_arguments_leave_nothing_behind(run: Run, tmp_path: Path, argument
     assert (code, output) == (2, "")
     assert message in errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pdf", "a.txt", "b.txt"]
+
+
+def test_progress_counts_texts_up_to_all_of_them() -> None:
+    stream = io.StringIO()
+    progress = Progress(4, stream, noun="texts")
+    progress.reach(0)
+    progress.reach(4)
+    progress.close()
+    assert "4/4 texts" in stream.getvalue()
+    assert stream.getvalue().endswith("left\x1b[K\n")

@@ -23,7 +23,8 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     declared = _CHARSET.search(raw)
     name = declared[1].decode("ascii") if declared and declared[1] != b"CHARSET" else None
     source = EncodedText.decode(raw, settings.encoding or name)
-    edits = [edit for entry in _entries(source.text) for edit in _edits(entry, source.text)]
+    line_end = "\r\n" if "\r\n" in source.text else "\n"
+    edits = [edit for entry in _entries(source.text) for edit in _edits(entry, line_end)]
     return SplicedDocument(source, edits, guarded=True)
 
 
@@ -76,7 +77,7 @@ def _begins(keyword: str, entry: _Entry) -> bool:
     return keyword in entry.strings or (keyword in ("msgctxt", "msgid") and "msgid" in entry.strings)
 
 
-def _edits(entry: _Entry, text: str) -> Iterator[Edit]:
+def _edits(entry: _Entry, line_end: str) -> Iterator[Edit]:
     msgid = entry.strings.get("msgid")
     if msgid is None or not msgid.value:  # the header
         return
@@ -86,7 +87,7 @@ def _edits(entry: _Entry, text: str) -> Iterator[Edit]:
         singular = name in ("msgstr", "msgstr[0]") and (len(targets) > 1 or plural is msgid)
         value = (msgid if singular else plural).value
         if not target.value and translatable(value):
-            write = _writer(value, "\r\n" if "\r\n" in text else "\n")
+            write = _writer(value, line_end)
             yield Edit(start=target.start, end=target.end, texts=(value.strip(),), render=write, fills=True)
 
 
