@@ -119,7 +119,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel]' -e 'client[loadtest]' -e 'batch[parquet]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[loadtest]' -e 'batch[parquet]' --group dev
 	touch $@
 
 .venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/%,$(PYPROJECTS)) $(KERNELS)
