@@ -92,7 +92,7 @@ proto: .venv-proto/ready .venv/ready ## Generate proto/src from the .proto files
 	$(BIN)/python deploy/envoy/describe.py
 
 # Generates into the folder $(1); only these files declare services.
-SERVICES := xuanzang/admin/v1/admin.proto xuanzang/translation/v1/translation.proto
+SERVICES := xuanzang/admin/v1/admin.proto xuanzang/inference/v2/inference.proto xuanzang/translation/v1/translation.proto
 PROTOC := .venv-proto/bin/python -m grpc_tools.protoc --proto_path=proto \
 	--plugin=.venv-proto/bin/protoc-gen-mypy --plugin=.venv-proto/bin/protoc-gen-mypy_grpc
 PROTOS := $(patsubst proto/%,%,$(wildcard proto/xuanzang/*/v*/*.proto))

@@ -54,8 +54,8 @@ BREAKING = {
     ),
     "How an RPC comes in": ("xuanzang.server.rpc.entry.occupancy", "xuanzang.server.rpc.entry.gate"),
     "Faces: each is opened alone and knows no other": (
-        "xuanzang.server.rpc.faces.face",
         "xuanzang.server.rpc.faces.google.names",
+        "xuanzang.server.rpc.faces.open_inference.tensors",
     ),
     "A call's floors": (f"{ENGINE}.calls.results", f"{ENGINE}.calls.call"),
     "The scheduler's floors: workers take from the queue, and requests know neither": (

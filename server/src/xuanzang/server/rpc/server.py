@@ -89,7 +89,7 @@ class RpcServer:
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
         service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
-        opened = open_faces(faces, service)
+        opened = open_faces(faces, service, self._gate, lambda: engine.models)
         rpcs = TranslationRpcs(opened)
         telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)
         identities = Identities(authenticator)

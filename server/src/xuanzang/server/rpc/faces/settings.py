@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-FACE_NAMES = ("google",)
+FACE_NAMES = ("google", "open-inference")
 """Faces that there are, by the names that settings have for them."""
 
 
@@ -28,7 +28,7 @@ class FaceSettings(BaseModel):
     faces: Annotated[str, AfterValidator(_checked_names)] = Field(
         default="",
         description="Other APIs to serve on --address, separated by commas: google, that of Google Cloud Translation "
-        "v3, which needs the extra google.",
+        "v3, which needs the extra google; open-inference, that of KServe and Triton.",
     )
 
     @property
