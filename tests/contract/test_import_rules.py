@@ -61,6 +61,10 @@ BREAKING = {
         f"{ENGINE}.scheduling.request",
     ),
     "How an RPC comes in": ("xuanzang.server.rpc.entry.occupancy", "xuanzang.server.rpc.entry.gate"),
+    "Faces: each is opened alone and knows no other": (
+        "xuanzang.server.rpc.faces.google.names",
+        "xuanzang.server.rpc.faces.open_inference.tensors",
+    ),
     "A call's floors": (f"{ENGINE}.calls.results", f"{ENGINE}.calls.call"),
     "The scheduler's floors: workers take from the queue, and requests know neither": (
         f"{ENGINE}.scheduling.request",

@@ -32,6 +32,7 @@ from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.observation.settings import ObservationSettings
+from xuanzang.server.rpc.faces.settings import FaceSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
 PROGRAM = "xuanzang-server"
@@ -129,7 +130,14 @@ class Locations(BaseModel):
 
 # --help lists the flags of the last base first.
 class Settings(
-    BaseSettings, ObservationSettings, AccessSettings, RpcLimits, PromotionSettings, EngineSettings, Locations
+    BaseSettings,
+    ObservationSettings,
+    AccessSettings,
+    FaceSettings,
+    RpcLimits,
+    PromotionSettings,
+    EngineSettings,
+    Locations,
 ):
     """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
 
@@ -185,6 +193,12 @@ class Settings(
         for variable in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
             if os.environ.get(variable, "grpc") != "grpc":
                 raise ValueError(f"--tracing sends OTLP over gRPC: {variable} must be grpc or unset")
+        return self
+
+    @model_validator(mode="after")
+    def _check_faces(self) -> Self:
+        if "google" in self.face_names and not self.probe and not _is_installed("google.cloud.translate_v3"):
+            raise ValueError("--faces google needs the extra google: pip install -e 'server[google]' in a clone")
         return self
 
     @model_validator(mode="after")

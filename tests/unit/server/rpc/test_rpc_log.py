@@ -10,6 +10,7 @@ import pytest
 from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Rpc
 from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 
 RPC = Rpc("unary", TRANSLATION_SERVICE, "TranslateText")
 
@@ -19,7 +20,7 @@ async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
 ) -> None:
     timers: list[Any] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, function: timers.append(function))
-    log = RpcLog()
+    log = RpcLog(TranslationRpcs())
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             for _ in range(500):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from xuanzang.server.access.callers import Caller, KeyCaller
 from xuanzang.server.access.errors import UnauthenticatedError, WrongRoleError
@@ -14,7 +14,15 @@ from xuanzang.server.access.metrics import AccessMetrics
 class Authenticator:
     """Finds callers by their keys."""
 
-    def __init__(self, keys: KeyRing | None, *, anonymous: bool, metrics: AccessMetrics, role: Role = "caller") -> None:
+    def __init__(
+        self,
+        keys: KeyRing | None,
+        *,
+        anonymous: bool,
+        metrics: AccessMetrics,
+        role: Role = "caller",
+        key_names: Collection[str] = ("x-api-key",),
+    ) -> None:
         """Connect the keys.
 
         Args:
@@ -22,7 +30,9 @@ class Authenticator:
             anonymous: Whether callers without a key are answered.
             metrics: Metrics of access.
             role: Role that keys must have.
+            key_names: Names in the metadata that have a key as their value, besides `authorization`.
         """
+        self._key_names = frozenset(key_names)
         self._role = role
         self.keys = keys
         self._anonymous = anonymous
@@ -32,7 +42,7 @@ class Authenticator:
         """Return the caller whose key is in the metadata of an RPC.
 
         Args:
-            metadata: Names and values; `authorization: Bearer KEY` or `x-api-key: KEY`.
+            metadata: Names and values; `authorization: Bearer KEY`, or a name for keys such as `x-api-key: KEY`.
 
         Returns:
             The holder of the key; None for a caller that may be anonymous.
@@ -43,7 +53,7 @@ class Authenticator:
             WrongRoleError: The key is for another purpose.
         """
         # Without keys of its own, the server leaves the header to proxies that have a use for it.
-        presented = _presented(metadata) if self.keys else set()
+        presented = self._presented(metadata) if self.keys else set()
         if self.keys and len(presented) == 1:
             return self._in_role(self.keys.caller_of(presented.pop()))
         if presented:
@@ -59,14 +69,13 @@ class Authenticator:
             raise WrongRoleError(message, self._metrics.refusals["role"])
         return caller
 
-
-def _presented(metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:
-    keys = set()
-    for name, value in metadata:
-        if name == "x-api-key":
-            keys.add(str(value))
-        elif name == "authorization":
-            scheme, _, key = str(value).partition(" ")
-            # Another scheme is a key that is not valid.
-            keys.add(key.strip() if scheme.lower() == "bearer" else "")
-    return keys
+    def _presented(self, metadata: Iterable[tuple[str, str | bytes]]) -> set[str]:
+        keys = set()
+        for name, value in metadata:
+            if name in self._key_names:
+                keys.add(str(value))
+            elif name == "authorization":
+                scheme, _, key = str(value).partition(" ")
+                # Another scheme is a key that is not valid.
+                keys.add(key.strip() if scheme.lower() == "bearer" else "")
+        return keys

@@ -23,6 +23,7 @@ from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.model_service import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.server import LISTENER_OPTIONS, bind_address
 from xuanzang.server.rpc.tls import ReloadedTLS
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 from xuanzang.server.watched_files import reload_when_changed
 
 _LOGGER = logging.getLogger(__name__)
@@ -59,12 +60,13 @@ class AdminServer:
         Raises:
             OSError: The address cannot be bound.
         """
+        rpcs = TranslationRpcs()
         interceptors = (
-            IdentityInterceptor(Identities(authenticator)),
+            IdentityInterceptor(Identities(authenticator), rpcs),
             ReceptionInterceptor(_IDLE_SECONDS),
-            TelemetryInterceptor(metrics),
+            TelemetryInterceptor(metrics, rpcs=rpcs),
             ErrorInterceptor(),
-            AccessInterceptor(),
+            AccessInterceptor(rpcs),
         )
         options = (*LISTENER_OPTIONS, ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES))
         # A grpc.aio.Server, too, which the type stubs do not know.

@@ -24,6 +24,10 @@ class NotReadyError(Exception):
     """The models are still being loaded."""
 
 
+class NotOfferedError(Exception):
+    """A method of another API that this server does not have."""
+
+
 class IdleRpcError(errors.EngineError):
     """The caller sent no message for too long."""
 
@@ -42,6 +46,7 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.DeadlineExceededError: grpc.StatusCode.DEADLINE_EXCEEDED,
         errors.DrainingError: grpc.StatusCode.UNAVAILABLE,
         NotReadyError: grpc.StatusCode.UNAVAILABLE,
+        NotOfferedError: grpc.StatusCode.UNIMPLEMENTED,
         IdleRpcError: grpc.StatusCode.ABORTED,
         UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
         WrongRoleError: grpc.StatusCode.PERMISSION_DENIED,

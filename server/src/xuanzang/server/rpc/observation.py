@@ -37,8 +37,6 @@ class Observation:
         Returns:
             The record; None if nobody wants it.
         """
-        if rpc.grpc_service != TRANSLATION_SERVICE:
-            return None
         metadata = dict(context.invocation_metadata() or ())
         request_id = chosen_id(metadata)
         context.set_trailing_metadata(((REQUEST_ID, request_id),))
@@ -48,9 +46,7 @@ class Observation:
         if span is None and self.access_log is None:
             return None
         caller = _caller_facts(identified, has_client_id=CLIENT_ID in metadata)
-        identified.observer = record = RpcRecord(
-            request_id=request_id, method=rpc.grpc_method, caller=caller, span=span
-        )
+        identified.observer = record = RpcRecord(request_id=request_id, method=_method(rpc), caller=caller, span=span)
         return record
 
     def end(self, record: RpcRecord, code: grpc.StatusCode, seconds: float) -> None:
@@ -66,16 +62,16 @@ class Observation:
         if record.span is not None:
             record.span.end(code.name, code.value[0], _attributes(record))
 
-    def end_unread(self, method: str, code: grpc.StatusCode, rpcs: int) -> None:
+    def end_unread(self, rpc: Rpc, code: grpc.StatusCode, rpcs: int) -> None:
         """Write a line for RPCs that were refused unread.
 
         Args:
-            method: Name of their method.
+            rpc: Their identity.
             code: Their status.
             rpcs: Number of the RPCs.
         """
         if self.access_log is not None:
-            self.access_log.add_unread(method, code=code.name, rpcs=rpcs)
+            self.access_log.add_unread(_method(rpc), code=code.name, rpcs=rpcs)
 
     def close(self) -> None:
         """Send and write what waits, within a few seconds."""
@@ -83,6 +79,12 @@ class Observation:
             self.tracing.close()
         if self.access_log is not None:
             self.access_log.close()
+
+
+def _method(rpc: Rpc) -> str:
+    """Return the name of a method, with its service if that is a face."""
+    is_own = rpc.grpc_service == TRANSLATION_SERVICE
+    return rpc.grpc_method if is_own else f"{rpc.grpc_service}/{rpc.grpc_method}"
 
 
 def _caller_facts(context: IdentifiedContext, *, has_client_id: bool) -> CallerFacts:

@@ -16,6 +16,7 @@ from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Listener, Option
 from xuanzang.server.rpc.entry.screen import Screen
+from xuanzang.server.rpc.faces.opening import open_faces
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
@@ -26,6 +27,7 @@ from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.service import TranslationService
 from xuanzang.server.rpc.tls import ReloadedTLS
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -65,6 +67,7 @@ class RpcServer:
         limits: RpcLimits,
         metrics: Metrics,
         observation: Observation | None = None,
+        faces: Collection[str] = (),
     ) -> None:
         """Bind the address; call it inside a running event loop.
 
@@ -76,6 +79,7 @@ class RpcServer:
             limits: Limits on messages, RPCs and streams.
             metrics: Metrics of the server.
             observation: What is recorded of single RPCs; None for nothing but their ids.
+            faces: Other APIs to serve.
 
         Raises:
             OSError: The address cannot be bound.
@@ -84,17 +88,20 @@ class RpcServer:
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
-        telemetry = TelemetryInterceptor(metrics, observation)
+        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
+        opened = open_faces(faces, service, self._gate, lambda: engine.models)
+        rpcs = TranslationRpcs(opened)
+        telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)
         identities = Identities(authenticator)
-        screen = Screen(self._gate, engine, identities, count=telemetry.count_unread)
+        screen = Screen(self._gate, engine, identities, rpcs, count=telemetry.count_unread)
         self._listener = Listener(
             interceptors=(
-                IdentityInterceptor(identities),
+                IdentityInterceptor(identities, rpcs),
                 ReceptionInterceptor(limits.stream_idle_seconds),
                 telemetry,
                 ErrorInterceptor(),
-                AccessInterceptor(),
-                GateInterceptor(self._gate, screen),
+                AccessInterceptor(rpcs),
+                GateInterceptor(self._gate, screen, rpcs),
             ),
             options=(*LISTENER_OPTIONS, *_options(limits)),
             screened=screen.methods,
@@ -102,11 +109,12 @@ class RpcServer:
         )
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
-        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
+        for face in opened:
+            face.add_to(self._server)
         self.health.add_to(self._server)
         if limits.reflection:
-            names = (TRANSLATION_SERVICE, HEALTH_SERVICE, reflection.SERVICE_NAME)
+            names = (TRANSLATION_SERVICE, *(face.service for face in opened), HEALTH_SERVICE, reflection.SERVICE_NAME)
             reflection.enable_server_reflection(names, self._server)
         self._reloaded = [part for part in (authenticator.keys, tls) if part is not None]
         self.port = bind_address(self._server, address, tls)

@@ -16,11 +16,11 @@ from xuanzang.server.rpc.context import Context, caller_of, deadline_of, has_cal
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Refusal
-from xuanzang.server.rpc.health import TRANSLATION_SERVICE
-from xuanzang.translation.v1 import translation_pb2
+from xuanzang.server.rpc.interceptors.base import Rpc
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 
-CountRefusal = Callable[[str, grpc.StatusCode], None]
-"""Counts an RPC that is refused unread, by the name of its method and its status."""
+CountRefusal = Callable[[Rpc, grpc.StatusCode], None]
+"""Counts an RPC that is refused unread, by its identity and its status."""
 
 # Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
 # the least part when the next one would be refused or have to wait in the client.
@@ -74,24 +74,21 @@ class Screen:
     of these are left to requests that, measured by the time they have, are answered soon.
     """
 
-    def __init__(self, gate: RpcGate, engine: Engine, identities: Identities, *, count: CountRefusal) -> None:
+    def __init__(
+        self, gate: RpcGate, engine: Engine, identities: Identities, rpcs: TranslationRpcs, *, count: CountRefusal
+    ) -> None:
         self._identities = identities
         self._gate = gate
         self._engine = engine
         self._count = count
         # By caller; those refused longest ago are forgotten first.
         self._scarcities: dict[str, _Scarcity] = {}
-        service = translation_pb2.DESCRIPTOR.services_by_name["TranslationService"]
-        self._names = {
-            f"/{TRANSLATION_SERVICE}/{method.name}": method.name
-            for method in service.methods
-            if not method.client_streaming and method.name not in ("DetectLanguage", "ListModels", "ListGlossaries")
-        }
+        self._rpcs = rpcs.screened
 
     @property
     def methods(self) -> tuple[str, ...]:
         """Methods that are screened."""
-        return tuple(self._names)
+        return tuple(self._rpcs)
 
     def refusal(self, method: str, context: Context) -> Refusal | None:
         """Decide whether to refuse an RPC.
@@ -111,7 +108,7 @@ class Screen:
             return None
         found = self._found(known, caller_of(known).name, _seconds_left(context))
         if found is not None:
-            self._count(self._names[method], found.code)
+            self._count(self._rpcs[method], found.code)
         return found
 
     def learn_refusal(self, context: Context, error: OverloadedError) -> None:

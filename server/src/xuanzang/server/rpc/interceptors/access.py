@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, Final
-
-from grpc_reflection.v1alpha import reflection
+from typing import Any
 
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.rpc.context import Context, caller_of, has_caller
 from xuanzang.server.rpc.entry.identities import Identities
-from xuanzang.server.rpc.health import HEALTH_SERVICE
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
-
-OPEN_SERVICES: Final = frozenset({HEALTH_SERVICE, reflection.SERVICE_NAME})
-"""Services that answer everybody: they say whether the server is well, and what its API is."""
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 
 
 class IdentityInterceptor(Interceptor):
@@ -25,13 +20,14 @@ class IdentityInterceptor(Interceptor):
     `AccessInterceptor` refuses the RPC, inside of the interceptors that count it and write its status.
     """
 
-    def __init__(self, identities: Identities) -> None:
+    def __init__(self, identities: Identities, rpcs: TranslationRpcs) -> None:
         super().__init__()
         self._identities = identities
+        self._rpcs = rpcs
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Give the handler a context that knows the caller."""
-        if rpc.grpc_service in OPEN_SERVICES:
+        if self._rpcs.is_open(rpc):
             return handler
         function = function_of(handler)
 
@@ -45,9 +41,13 @@ class IdentityInterceptor(Interceptor):
 class AccessInterceptor(Interceptor):
     """Refuses callers who must have a key and have none."""
 
+    def __init__(self, rpcs: TranslationRpcs) -> None:
+        super().__init__()
+        self._rpcs = rpcs
+
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Run the handler only for callers who may call."""
-        if rpc.grpc_service in OPEN_SERVICES:
+        if self._rpcs.is_open(rpc):
             return handler
         function = function_of(handler)
 

@@ -9,22 +9,23 @@ from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.screen import Screen
-from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 
 
 class GateInterceptor(Interceptor):
-    """Sends each RPC of the translation service through the gate; health and reflection always answer."""
+    """Sends each RPC that translates through the gate; health and reflection always answer."""
 
-    def __init__(self, gate: RpcGate, screen: Screen) -> None:
+    def __init__(self, gate: RpcGate, screen: Screen, rpcs: TranslationRpcs) -> None:
         super().__init__()
+        self._rpcs = rpcs
         self._gate = gate
         self._screen = screen
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Run the handler only if the gate admits its RPC."""
-        if rpc.grpc_service != TRANSLATION_SERVICE:
+        if rpc not in self._rpcs:
             return handler
         function = function_of(handler)
 

@@ -8,8 +8,8 @@ from collections import Counter
 
 import grpc
 
-from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Rpc
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -19,7 +19,8 @@ _LINES_PER_SECOND = 10
 class RpcLog:
     """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, rpcs: TranslationRpcs) -> None:
+        self._rpcs = rpcs
         self._seen: Counter[str] = Counter()
 
     def write(self, rpc: Rpc, code: grpc.StatusCode, seconds: float, *, request_id: str | None = None) -> None:
@@ -35,7 +36,7 @@ class RpcLog:
         if request_id is not None:
             facts["request_id"] = request_id
         # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
-        if rpc.grpc_service != TRANSLATION_SERVICE or code is grpc.StatusCode.OK:
+        if rpc not in self._rpcs or code is grpc.StatusCode.OK:
             _LOGGER.debug("rpc", extra=facts)
         elif self._has_room(code.name):
             _LOGGER.info("rpc", extra=facts)

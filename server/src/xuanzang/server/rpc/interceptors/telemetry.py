@@ -14,12 +14,12 @@ from prometheus_client import Counter
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc.context import Context
-from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc, grpc_type
+from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
 from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
 from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.request_ids import request_id_of
-from xuanzang.translation.v1 import translation_pb2
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 
 # RPCs that are not read are counted together, after this time.
 _UNREAD_SECONDS = 0.1
@@ -28,38 +28,37 @@ _UNREAD_SECONDS = 0.1
 class TelemetryInterceptor(Interceptor):
     """Counts, times, logs and traces each RPC with the status that it ended with."""
 
-    def __init__(self, metrics: Metrics, observation: Observation | None = None) -> None:
+    def __init__(
+        self, metrics: Metrics, observation: Observation | None = None, *, rpcs: TranslationRpcs | None = None
+    ) -> None:
         super().__init__()
         self._metrics = metrics
         self._observation = observation or Observation()
-        self._log = RpcLog()
-        self._rpcs: dict[str, Rpc] = {}
-        self._unread: collections.Counter[tuple[str, grpc.StatusCode]] = collections.Counter()
-        for method in translation_pb2.DESCRIPTOR.services_by_name["TranslationService"].methods:
-            shape = grpc_type(request_streaming=method.client_streaming, response_streaming=method.server_streaming)
-            self._rpcs[method.name] = Rpc(shape, method.containing_service.full_name, method.name)
-            metrics.register_rpc(self._rpcs[method.name])
+        self._rpcs = rpcs or TranslationRpcs()
+        self._log = RpcLog(self._rpcs)
+        self._unread: collections.Counter[tuple[Rpc, grpc.StatusCode]] = collections.Counter()
+        for rpc in self._rpcs.answered:
+            metrics.register_rpc(rpc)
 
-    def count_unread(self, method: str, code: grpc.StatusCode) -> None:
+    def count_unread(self, rpc: Rpc, code: grpc.StatusCode) -> None:
         """Count and log an RPC that is answered without being read, by no interceptor.
 
         Args:
-            method: Name of a method of the translation service.
+            rpc: Identity of the RPC.
             code: Its status.
         """
         if not self._unread:
             asyncio.get_running_loop().call_later(_UNREAD_SECONDS, self._publish_unread)
-        self._unread[method, code] += 1
+        self._unread[rpc, code] += 1
 
     def _publish_unread(self) -> None:
-        for (method, code), number in self._unread.items():
-            rpc = self._rpcs[method]
+        for (rpc, code), number in self._unread.items():
             metrics = self._metrics.of_rpc(rpc)
             metrics.started.inc(number)
             self._metrics.grpc_server_handled.labels(*rpc, code.name).inc(number)
             for _ in range(number):
                 self._log.write(rpc, code, 0.0)
-            self._observation.end_unread(method, code, number)
+            self._observation.end_unread(rpc, code, number)
         self._unread.clear()
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
@@ -71,7 +70,7 @@ class TelemetryInterceptor(Interceptor):
             metrics.started.inc()
             started = time.perf_counter()
             timeout = context.time_remaining()
-            record = self._observation.begin(rpc, context)
+            record = self._observation.begin(rpc, context) if rpc in self._rpcs else None
             code = grpc.StatusCode.UNKNOWN
             try:
                 if handler.request_streaming:

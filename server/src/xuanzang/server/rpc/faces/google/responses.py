@@ -1,0 +1,80 @@
+"""Answers of the translation service in Google's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from google.cloud.translate_v3.types import translation_service as types
+
+from xuanzang.server.rpc.faces.google.names import resource_name
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+TranslateTextResponse = types.TranslateTextResponse.pb()
+Translation = types.Translation.pb()
+DetectLanguageResponse = types.DetectLanguageResponse.pb()
+DetectedLanguage = types.DetectedLanguage.pb()
+SupportedLanguages = types.SupportedLanguages.pb()
+SupportedLanguage = types.SupportedLanguage.pb()
+
+_UNDETERMINED = "und"
+_GOOGLE_CODES: Mapping[str, str] = MappingProxyType({"zh-Hans": "zh-CN", "zh-Hant": "zh-TW"})
+
+
+def translation_response(parent: str, answer: pb.TranslateTextResponse) -> Any:
+    """Write the translations of texts: the best hypothesis of each.
+
+    Args:
+        parent: Valid name of the caller's project.
+        answer: Answer of the translation service.
+
+    Returns:
+        google.cloud.translation.v3.TranslateTextResponse.
+    """
+    model = resource_name(parent, f"{answer.model}/{answer.model_version}")
+    return TranslateTextResponse(
+        translations=[
+            Translation(translated_text=translation.hypotheses[0].text, model=model)
+            for translation in answer.translations
+        ]
+    )
+
+
+def detection_response(detection: pb.LanguageDetection) -> Any:
+    """Write the languages that a text may be in; there is always one, "und" if nothing says which.
+
+    Args:
+        detection: Languages of the text, likeliest first.
+
+    Returns:
+        google.cloud.translation.v3.DetectLanguageResponse.
+    """
+    found = [
+        DetectedLanguage(
+            language_code=_GOOGLE_CODES.get(language.language_code, language.language_code),
+            confidence=language.confidence,
+        )
+        for language in detection.languages
+    ]
+    return DetectLanguageResponse(languages=found or [DetectedLanguage(language_code=_UNDETERMINED)])
+
+
+def languages_response(models: Iterable[pb.Model]) -> Any:
+    """Write the languages that models translate from and into.
+
+    Args:
+        models: Models that the caller may use.
+
+    Returns:
+        google.cloud.translation.v3.SupportedLanguages, sorted by code.
+    """
+    listed = list(models)
+    sources = {code for model in listed for code in model.source_language_codes}
+    targets = {code for model in listed for code in model.target_language_codes}
+    return SupportedLanguages(
+        languages=[
+            SupportedLanguage(language_code=code, support_source=code in sources, support_target=code in targets)
+            for code in sorted(sources | targets)
+        ]
+    )

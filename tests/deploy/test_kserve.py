@@ -1,0 +1,96 @@
+"""The resources of deploy/kserve: known fields, and arguments and a container that server and Kubernetes take."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import manifests
+import pytest
+
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.settings import Settings, read_settings, split_address
+
+FOLDER = manifests.ROOT / "deploy" / "kserve"
+RUNTIME: dict[str, Any] = manifests.read(FOLDER / "serving-runtime.yaml")
+SERVICE: dict[str, Any] = manifests.read(FOLDER / "inference-service.yaml")
+(CONTAINER,) = RUNTIME["spec"]["containers"]
+
+# Written by hand after KServe's documentation: the fields in use, and no others. The container has Kubernetes' schema.
+FIELDS = {
+    "ServingRuntime": {
+        "apiVersion": str,
+        "kind": str,
+        "metadata": {"name": str},
+        "spec": {
+            "supportedModelFormats": [{"name": str, "version": str, "autoSelect": bool}],
+            "protocolVersions": list,
+            "multiModel": bool,
+            "containers": list,
+        },
+    },
+    "InferenceService": {
+        "apiVersion": str,
+        "kind": str,
+        "metadata": {"name": str},
+        "spec": {
+            "predictor": {
+                "minReplicas": int,
+                "model": {
+                    "modelFormat": {"name": str, "version": str},
+                    "protocolVersion": str,
+                    "runtime": str,
+                    "storageUri": str,
+                },
+            }
+        },
+    },
+}
+
+
+def settings() -> Settings:
+    models = f"={manifests.ROOT / 'server/models'}"
+    return read_settings([argument.replace("=/mnt/models", models) for argument in CONTAINER["args"]])
+
+
+@pytest.mark.parametrize("resource", [RUNTIME, SERVICE], ids=["runtime", "service"])
+def test_resources_have_known_fields_only(resource: dict[str, Any]) -> None:
+    assert list(manifests.unknown_fields(resource, FIELDS[resource["kind"]])) == []
+
+
+def test_the_server_takes_its_arguments_and_serves_the_protocol() -> None:
+    assert settings().face_names == ("open-inference",)
+    assert settings().admits_anonymous
+    assert "--models=/mnt/models" in CONTAINER["args"]
+
+
+def test_ports_and_probes_are_those_of_the_server() -> None:
+    port = split_address(settings().address).port
+    probes = [CONTAINER[name]["grpc"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    assert [each["containerPort"] for each in CONTAINER["ports"]] == [port]
+    assert {probe["port"] for probe in probes} == {port}
+    assert probes[1]["service"] == TRANSLATION_SERVICE
+
+
+def test_the_service_asks_for_what_the_runtime_offers() -> None:
+    model, offered = SERVICE["spec"]["predictor"]["model"], RUNTIME["spec"]["supportedModelFormats"]
+    assert model["runtime"] == RUNTIME["metadata"]["name"]
+    assert model["protocolVersion"] in RUNTIME["spec"]["protocolVersions"]
+    assert model["modelFormat"] in [{"name": each["name"], "version": each["version"]} for each in offered]
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize("version", ["1.30", "1.37"])
+def test_the_container_matches_the_strict_schema_of_kubernetes(version: str, tmp_path: Path) -> None:
+    tool = manifests.tool("kubernetes-validate")
+    if tool is None:
+        pytest.skip("kubernetes-validate is not installed, so the container is not checked: make e2e installs it")
+    metadata = {"name": "server"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [CONTAINER]}}
+    (tmp_path / "pod.yaml").write_text(json.dumps(pod), encoding="utf-8")
+    command = [tool, "--strict", "-k", version, str(tmp_path / "pod.yaml")]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+    assert f"version {version}" in run.stdout

@@ -1,0 +1,127 @@
+"""Google's own clients, unmodified, with a real server: their answers are those of TranslateText."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+import trustme
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xuanzang.client import TranslationClient
+from xuanzang.server.engine.text.language_detection import is_installed
+
+exceptions = pytest.importorskip("google.api_core.exceptions", reason="needs the extra `google`")
+api_key = pytest.importorskip("google.auth.api_key", reason="needs the extra `google`")
+translate_v3 = pytest.importorskip("google.cloud.translate_v3", reason="needs the extra `google`")
+
+PARENT = "projects/any"
+
+texts = st.lists(st.text("我有一两只猫狗。，\n <>&a ", max_size=30), min_size=1, max_size=6)
+
+
+def client_of(channel: grpc.Channel) -> Any:
+    transport = translate_v3.TranslationServiceClient.get_transport_class("grpc")
+    return translate_v3.TranslationServiceClient(transport=transport(channel=channel))
+
+
+def translated(client: Any, contents: list[str], **options: Any) -> list[str]:
+    request = {"parent": PARENT, "contents": contents, "mime_type": "text/plain", "target_language_code": "en"}
+    return [each.translated_text for each in client.translate_text(request=request, **options).translations]
+
+
+def new_key(file: Path, *quotas: str) -> str:
+    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", "holder", f"--keys-file={file}", *quotas]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+async def test_an_answer_through_the_face_equals_that_of_translate_text(start_server: Any) -> None:
+    def compare(address: str) -> None:
+        with grpc.insecure_channel(address) as channel, TranslationClient(address) as own:
+            client = client_of(channel)
+
+            @settings(max_examples=10, deadline=None)
+            @given(texts)
+            def equal(contents: list[str]) -> None:
+                answers = own.translate(contents, source_language="zh", target_language="en")
+                assert translated(client, contents) == [answer.text for answer in answers]
+
+            equal()
+
+    async with start_server(faces="google") as running:
+        await asyncio.to_thread(compare, running.address)
+
+
+async def test_both_clients_give_the_same_batch(start_server: Any) -> None:
+    def synchronous(address: str) -> list[str]:
+        with grpc.insecure_channel(address) as channel:
+            return translated(client_of(channel), contents)
+
+    contents = ["我有一只猫。", "", "他有两只狗。\n我有三只猫。"] * 20
+    async with start_server(faces="google") as running, grpc.aio.insecure_channel(running.address) as channel:
+        transport = translate_v3.TranslationServiceAsyncClient.get_transport_class("grpc_asyncio")
+        client = translate_v3.TranslationServiceAsyncClient(transport=transport(channel=channel))
+        answer = await client.translate_text(parent=PARENT, contents=contents, target_language_code="en")
+        assert [each.translated_text for each in answer.translations] == await asyncio.to_thread(
+            synchronous, running.address
+        )
+
+
+async def test_an_api_key_goes_the_way_that_googles_client_sends_it(start_server: Any, tmp_path: Path) -> None:
+    key = new_key(tmp_path / "keys", "--requests-per-minute=2")
+    authority = trustme.CA()
+    issued = authority.issue_cert("localhost", "127.0.0.1")
+    (tmp_path / "server.pem").write_bytes(issued.cert_chain_pems[0].bytes())
+    issued.private_key_pem.write_to_path(tmp_path / "server.key")
+    files = {"tls_certificate": tmp_path / "server.pem", "tls_key": tmp_path / "server.key"}
+
+    def call(address: str, key: str) -> list[str]:
+        transport = translate_v3.TranslationServiceClient.get_transport_class("grpc")(
+            host=address.replace("127.0.0.1", "localhost"),
+            credentials=api_key.Credentials(key),
+            ssl_channel_credentials=grpc.ssl_channel_credentials(authority.cert_pem.bytes()),
+        )
+        with translate_v3.TranslationServiceClient(transport=transport) as client:
+            return translated(client, ["我有一只猫。"])
+
+    async with start_server(faces="google", keys_file=tmp_path / "keys", anonymous=False, **files) as running:
+        with pytest.raises(exceptions.Unauthenticated):
+            await asyncio.to_thread(call, running.address, "xz_wrong")
+        for _ in range(2):
+            assert await asyncio.to_thread(call, running.address, key)
+        with pytest.raises(exceptions.ResourceExhausted, match="2 requests per minute") as over:
+            await asyncio.to_thread(call, running.address, key)
+        assert any(getattr(detail, "retry_delay", None) for detail in over.value.details)
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
+async def test_the_language_of_a_text_is_detected(start_server: Any) -> None:
+    def detect(address: str) -> Any:
+        with grpc.insecure_channel(address) as channel:
+            return client_of(channel).detect_language(parent=PARENT, content="Der Hund schläft unter dem Tisch.")
+
+    async with start_server(faces="google") as running:
+        answer = await asyncio.to_thread(detect, running.address)
+    assert answer.languages[0].language_code == "de"
+
+
+async def test_a_face_is_counted_and_logged_like_the_service(start_server: Any, tmp_path: Path) -> None:
+    def call(address: str) -> None:
+        with grpc.insecure_channel(address) as channel:
+            translated(client_of(channel), ["我有一只猫。"], metadata=[("x-request-id", "mine")])
+
+    log = tmp_path / "access.log"
+    labels = {"grpc_service": "google.cloud.translation.v3.TranslationService", "grpc_method": "TranslateText"}
+    async with start_server(faces="google", access_log=str(log)) as running:
+        await asyncio.to_thread(call, running.address)
+        scrape = await running.scrape()
+        assert scrape.value("grpc_server_handled_total", grpc_code="OK", **labels) == 1
+        assert scrape.value("nmt_sentences_total", model="tiny") == 1
+    assert '"request_id":"mine"' in log.read_text(encoding="utf-8")
+    assert f'"method":"{labels["grpc_service"]}/TranslateText"' in log.read_text(encoding="utf-8")

@@ -1,0 +1,51 @@
+"""Triton's own client, unmodified, with a real server. `make e2e` installs it in an environment of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.client import AsyncTranslationClient
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-triton" / "bin" / "python"
+BATCHES = [["我有一只猫。"], ["他有两只狗。\n我有三只猫。", "", " ", "a < b"], ["你好。"] * 40]
+
+
+async def calls(address: str) -> Any:
+    """Return what the official client got."""
+    if not PYTHON.exists():
+        pytest.skip("Triton's client is not installed, so the face is not tried with it: make e2e installs it")
+    script = ROOT / "tests" / "support" / "triton_calls.py"
+    process = await asyncio.create_subprocess_exec(
+        *(PYTHON, script, address, "tiny"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        # This project's folders are not for that environment.
+        env={},
+    )
+    output, _ = await process.communicate(json.dumps(BATCHES).encode())
+    assert process.returncode == 0
+    return json.loads(output)
+
+
+async def test_answers_of_tritons_client_equal_those_of_translate_text(start_server: Any) -> None:
+    async with start_server(faces="open-inference") as running, AsyncTranslationClient(running.address) as own:
+        found = await calls(running.address)
+        expected = [[answer.text for answer in await own.translate(batch)] for batch in BATCHES]
+        greedy = [[answer.text for answer in await own.translate(batch, beam_size=1)] for batch in BATCHES]
+    assert found["texts"] == expected
+    assert found["greedy"] == greedy
+    assert found["streamed"][:-1] == expected
+    assert found["streamed"][-1][0].startswith("NOT_FOUND: model 'no-such-model' is not served")
+    assert (found["live"], found["ready"], found["model_ready"]) == (True, True, [True, False])
+    assert (found["server"], found["model"]) == ("xuanzang-server", "tiny")
+    assert found["unknown"][0] == "StatusCode.INVALID_ARGUMENT"
+    assert "parameters.beam" in found["unknown"][1]
+    assert found["late"][0] == "StatusCode.DEADLINE_EXCEEDED"
