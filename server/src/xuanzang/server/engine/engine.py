@@ -130,7 +130,7 @@ class Engine:
         return tuple(self.live.catalog.served)
 
     def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
-        """Find the model that a request means, and the language of its translations.
+        """Find the model that a request means, and the languages.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
@@ -138,7 +138,7 @@ class Engine:
             target_language: BCP-47 code or empty.
 
         Returns:
-            The model and one of its target languages.
+            The model and two of its languages.
 
         Raises:
             ModelNotFoundError: No model fits.
@@ -258,6 +258,7 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        source_language: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
@@ -271,7 +272,8 @@ class Engine:
             options: Options within the ranges of the API and the limits of the model.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
@@ -291,6 +293,7 @@ class Engine:
             options,
             deadline,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
             hold_sentences=hold_sentences,
             observer=observer,
@@ -306,6 +309,7 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        source_language: str = "",
         target_language: str = "",
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
@@ -319,7 +323,8 @@ class Engine:
             options: Options within the ranges of the API and the limits of the model.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
@@ -340,6 +345,7 @@ class Engine:
             options,
             deadline,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
             hold_sentences=hold_sentences,
             observer=observer,
@@ -379,6 +385,7 @@ class Engine:
         deadline: float | None,
         *,
         caller: str,
+        source_language: str,
         target_language: str,
         hold_sentences: HoldSentences,
         observer: CallObserver | None,
@@ -395,6 +402,7 @@ class Engine:
         return CallContext(
             model=loaded,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
             deadline=deadline,
             cutoff=cutoff,

@@ -31,6 +31,8 @@ class TranslationRequest:
     options: DecodingOptions
     return_scores: bool
     return_provenance: bool = False
+    source_language: str = ""
+    """One of the model's source languages, or empty for its first."""
 
 
 def read_unary_request(request: pb.TranslateTextRequest, resolve: Resolve) -> TranslationRequest:
@@ -158,6 +160,7 @@ def _read(
     return TranslationRequest(
         texts=texts,
         model=route.model,
+        source_language=route.source_language,
         target_language=route.target_language,
         options=options,
         return_scores=request.options.return_scores,

@@ -74,7 +74,9 @@ def _searches(
 ) -> list[PlannedSearch]:
     """Plan a search for each sentence of a text."""
     sentences = [
-        context.model.sentence(segment.source_ids, options, constraints) for segment in segments if segment.source_ids
+        context.model.sentence(segment.source_ids, options, constraints, language_ids=context.codec.target_prefix_ids)
+        for segment in segments
+        if segment.source_ids
     ]
     if not options.token_details:
         renderer = SentenceRenderer(codec=context.codec)
