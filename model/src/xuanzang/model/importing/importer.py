@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
@@ -23,12 +24,15 @@ from xuanzang.model.data.dataset import (
 )
 from xuanzang.model.importing.directory import Directory, DirectoryError, read_config, read_directory, read_object
 from xuanzang.model.importing.family import Family, Languages, Vocabularies
+from xuanzang.model.importing.generation import ignored_settings
 from xuanzang.model.importing.m2m_100 import M2M_100
 from xuanzang.model.importing.marian import MARIAN
 from xuanzang.model.importing.mbart import MBART
 from xuanzang.model.importing.network import network_config
 from xuanzang.model.importing.weights import network_weights, read_weights
 from xuanzang.model.tokenizer import write_table
+
+logger = logging.getLogger(__name__)
 
 _FAMILIES: dict[object, Family] = {"marian": MARIAN, "m2m_100": M2M_100, "mbart": MBART}
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -65,6 +69,8 @@ def import_model(
     with tempfile.TemporaryDirectory() as temporary:
         _write_tokenizers(Path(temporary), directory, vocabularies, metadata)
         save_checkpoint(output, weights, config, Path(temporary), {"step": 0, "imported": _origin(directory)})
+    for note in ignored_settings(directory):
+        logger.warning("%s", note)
     return languages
 
 
