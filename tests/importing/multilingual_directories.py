@@ -20,7 +20,7 @@ M2M_LANGUAGES = ("en", "fr", "ns", "zh")
 EOS, PAD = 2, 1
 
 _SCALES = {"q_proj": 2.5, "k_proj": 2.5, "out_proj": 3.0, "fc2": 3.0}
-_PEAK, _END = 2.5, 4.0
+_PEAK, _END = 2.0, 4.0
 
 Model = M2M100ForConditionalGeneration | MBartForConditionalGeneration
 
