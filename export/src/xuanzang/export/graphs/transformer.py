@@ -43,6 +43,7 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
     mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
     x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
+    x = blocks.norm(x, model.source_embedding_norm)
     for layer in model.encoder_layers:
         x = blocks.encoder_layer(x, cast(EncoderLayer, layer), mask)
     memory, slots = blocks.norm(x, model.encoder_norm), blocks.source_slots(positions)
@@ -132,6 +133,7 @@ def _inspect(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> 
 def _decoder_output(blocks: Blocks, model: Transformer) -> str:
     """Add the decoder up to the projection onto the vocabulary; return the name of its states [batch, beam, model]."""
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
+    x = blocks.norm(x, model.target_embedding_norm)
     for index, layer in enumerate(model.decoder_layers):
         x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
     return blocks.norm(x, model.decoder_norm)

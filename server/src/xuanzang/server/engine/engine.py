@@ -154,7 +154,7 @@ class Engine:
             texts: Texts whose language is detected if the request names none and there is a choice.
 
         Returns:
-            The model and one of its target languages.
+            The model and two of its languages.
 
         Raises:
             ModelNotFoundError: No model fits.
@@ -289,6 +289,7 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        source_language: str = "",
         target_language: str = "",
         terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
@@ -304,7 +305,8 @@ class Engine:
             options: Options within the ranges of the API and the limits of the model.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
             terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
@@ -326,6 +328,7 @@ class Engine:
             options,
             deadline,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
             content_format=content_format,
             terms=terms,
@@ -343,6 +346,7 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        source_language: str = "",
         target_language: str = "",
         terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
@@ -358,7 +362,8 @@ class Engine:
             options: Options within the ranges of the API and the limits of the model.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
             terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
@@ -381,6 +386,7 @@ class Engine:
             options,
             deadline,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
             content_format=content_format,
             terms=terms,
@@ -426,6 +432,7 @@ class Engine:
         deadline: float | None,
         *,
         caller: str,
+        source_language: str,
         target_language: str,
         content_format: ContentFormat,
         terms: Terms,
@@ -444,6 +451,7 @@ class Engine:
         return CallContext(
             model=loaded,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
             content_format=content_format,
             terms=terms,

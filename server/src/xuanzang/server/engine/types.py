@@ -217,6 +217,8 @@ class ServedModel:
     """Maximum source tokens of a sentence, the end token counted."""
     max_target_length: int
     """Maximum target tokens of a sentence, the end token counted."""
+    needs_source_language: bool = False
+    """Whether requests must name one of its source languages."""
     needs_target_language: bool = False
     """Whether requests must name one of its target languages."""
     uses_shortlist: bool = False
@@ -240,11 +242,13 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Model and target language that a request means."""
+    """Model and languages that a request means."""
 
     model: ServedModel
     target_language: str
     """Target language as the model spells it: the requested one, else its first."""
+    source_language: str = ""
+    """Source language as the model spells it: the requested one, else empty, which means its first."""
     instead_of: Route | None = None
     """What the request means if the model is not to be used, which is a canary in the place of the live version."""
     detected_language: str = ""

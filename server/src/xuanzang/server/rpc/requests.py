@@ -41,6 +41,8 @@ class TranslationRequest:
     terms: Terms = NO_TERMS
     """What translations keep."""
     content_format: ContentFormat = ContentFormat.TEXT
+    source_language: str = ""
+    """One of the model's source languages, or empty for its first."""
 
 
 def read_unary_request(
@@ -185,6 +187,7 @@ def _read(
     return TranslationRequest(
         texts=texts,
         model=route.model,
+        source_language=route.source_language,
         target_language=route.target_language,
         options=options,
         return_scores=request.options.return_scores,

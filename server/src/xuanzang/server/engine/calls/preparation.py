@@ -119,10 +119,13 @@ def _searches(
     ]
     if options.quality:
         renderers = _assessing(renderers, sentences, context.model)
-    return [
-        PlannedSearch(context.model.sentence(segment.source_ids, options, kept.added_to(constraints)), renderer)
-        for segment, kept, renderer in zip(sentences, terms, renderers, strict=True)
+    planned = [
+        context.model.sentence(
+            segment.source_ids, options, kept.added_to(constraints), language_ids=codec.target_prefix_ids
+        )
+        for segment, kept in zip(sentences, terms, strict=True)
     ]
+    return [PlannedSearch(*each) for each in zip(planned, renderers, strict=True)]
 
 
 def _assessing(

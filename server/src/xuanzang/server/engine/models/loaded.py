@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xuanzang.server.bundles.bundle import Sample
@@ -58,8 +59,8 @@ class LoadedModel:
         bundle = load_bundle(directory)
         self.bundle = bundle
         self.codec = TextCodec(bundle)
-        """Codec into the first of the target languages."""
-        self._codecs = {code: self.codec.into(code) for code in bundle.manifest.target_language_codes}
+        """Codec between the first of the languages."""
+        self._codecs = {("", ""): self.codec}
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
@@ -82,8 +83,8 @@ class LoadedModel:
         reasons = [
             f"the source ids of {sample.source!r} are not those of the certificate"
             for sample in self.bundle.samples
-            # A sample may be into any of the target languages; its ids tell which.
-            if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._codecs.values())
+            # A sample may be between any of the languages; its ids tell which.
+            if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._framings())
         ]
         if reasons:
             raise BundleError(self.bundle.directory, reasons)
@@ -96,6 +97,13 @@ class LoadedModel:
             reason = f"the quality head needs {', '.join(unknown)}, which this server does not measure"
             raise BundleError(self.bundle.directory, [reason])
         return QualityEstimator(head)
+
+    def _framings(self) -> Iterator[TextCodec]:
+        """Return a codec for each way to name languages in the source, the first of all first."""
+        source_format = self.bundle.manifest.source_format
+        for source in source_format.source_language_ids or ("",):
+            for target in source_format.language_prefix_ids or ("",):
+                yield self.codec.between(source, target)
 
     def open(self, settings: EngineSettings) -> None:
         """Open the graphs, which all workers share.
@@ -172,13 +180,17 @@ class LoadedModel:
             raise RuntimeError("the graphs of the model are not open")
         return Decoder(self._sessions)
 
-    def codec_into(self, target_language: str) -> TextCodec:
-        """Return the codec for a target language.
+    def codec_between(self, source_language: str, target_language: str) -> TextCodec:
+        """Return the codec for two languages.
 
         Args:
-            target_language: Code as the manifest spells it, or empty for the first.
+            source_language: Code as the manifest spells it, or empty for the first.
+            target_language: The same for the target.
         """
-        return self._codecs[target_language] if target_language else self.codec
+        pair = source_language, target_language
+        if pair not in self._codecs:  # threads may make one twice, which are equal
+            self._codecs[pair] = self.codec.between(*pair)
+        return self._codecs[pair]
 
     def served(self, *, is_default: bool) -> ServedModel:
         """Describe the model to callers.
@@ -208,13 +220,22 @@ class LoadedModel:
             ),
             max_source_length=manifest.dimensions.max_source_length,
             max_target_length=manifest.dimensions.max_target_length,
-            needs_target_language=len(manifest.source_format.language_prefix_ids) > 1,
+            needs_source_language=len(manifest.source_format.source_language_ids) > 1,
+            needs_target_language=max(
+                len(manifest.source_format.language_prefix_ids), len(manifest.target_format.language_ids)
+            )
+            > 1,
             uses_shortlist=self._sessions is not None and self._sessions.has_shortlist,
             has_quality_head=self.quality_estimator is not None,
         )
 
     def sentence(
-        self, source_ids: tuple[int, ...], options: DecodingOptions, constraints: TargetConstraints = UNCONSTRAINED
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        constraints: TargetConstraints = UNCONSTRAINED,
+        *,
+        language_ids: tuple[int, ...] = (),
     ) -> Sentence:
         """Make a sentence for the decoder.
 
@@ -222,14 +243,18 @@ class LoadedModel:
             source_ids: Ids of the source, end token included.
             options: Options of the caller.
             constraints: Texts of these options, as ids.
+            language_ids: Ids before these texts that name the target language, for which the options leave room.
 
         Returns:
             The sentence with the options that hold for it.
         """
+        limit = options.max_target_length or self._target_limit(len(source_ids), options, constraints)
+        longest, named = self.bundle.manifest.dimensions.max_target_length, len(language_ids)
+        minimum = options.min_target_length + named if options.min_target_length else 0
         resolved = SearchOptions(
-            decoding=options,
-            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options, constraints),
-            prefix_ids=constraints.prefix_ids,
+            decoding=replace(options, min_target_length=minimum) if named else options,
+            max_target_length=min(limit + named, longest),
+            prefix_ids=language_ids + constraints.prefix_ids,
             suppressed_sequences=constraints.suppressed_sequences,
             phrases=constraints.phrases,
         )
@@ -252,4 +277,6 @@ class LoadedModel:
             min_target_length=0,
             max_target_length=None,
         )
-        return self.sentence(sample.source_ids, options)
+        # It may be into any of the target languages; its first id tells which.
+        named = 1 if self.bundle.manifest.target_format.language_ids else 0
+        return self.sentence(sample.source_ids, options, language_ids=sample.target_ids[:named])

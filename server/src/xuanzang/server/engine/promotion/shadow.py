@@ -77,6 +77,7 @@ class Shadow:
             texts,
             model=candidate,
             options=_options_of(candidate, model, options),
+            source_language=context.source_language,
             target_language=context.target_language,
             caller="shadow",
         )

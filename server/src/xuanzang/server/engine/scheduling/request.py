@@ -132,8 +132,10 @@ class CallContext:
     model: LoadedModel
     caller: str = ""
     """Identity of the caller: callers take turns."""
-    target_language: str = ""
+    source_language: str = ""
     """One of the model's, or empty for its first."""
+    target_language: str = ""
+    """The same."""
     deadline: float = math.inf
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
@@ -166,8 +168,8 @@ class CallContext:
 
     @property
     def codec(self) -> TextCodec:
-        """Codec into the target language."""
-        return self.model.codec_into(self.target_language)
+        """Codec between the languages."""
+        return self.model.codec_between(self.source_language, self.target_language)
 
 
 class Request:

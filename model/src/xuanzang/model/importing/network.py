@@ -6,18 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from xuanzang.model.config import Activation, ConfigError, TransformerConfig
-from xuanzang.model.marian.directory import MarianDirectory
+from xuanzang.model.importing.directory import Directory
+from xuanzang.model.importing.family import Family
 
-# Variants that exist under the name of Marian and that transformers itself ignores.
-_FIXED = {
-    "normalize_before": False,
-    "normalize_embedding": False,
-    "add_final_layer_norm": False,
-    "static_position_embeddings": True,
-}
-# Ways to bend generation that neither the network nor the options of a request can express.
-_UNSUPPORTED = ("forced_bos_token_id", "suppress_tokens", "begin_suppress_tokens", "sequence_bias")
-_ACTIVATIONS: dict[object, Activation] = {"relu": "relu", "swish": "swish", "silu": "swish"}
+_ACTIVATIONS: dict[object, Activation] = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 
 
 _SIZES = {
@@ -31,11 +23,12 @@ _SIZES = {
 _SPECIAL_IDS = {"bos_id": "decoder_start_token_id", "eos_id": "eos_token_id", "pad_id": "pad_token_id"}
 
 
-def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -> TransformerConfig | None:
+def network_config(directory: Directory, family: Family, unk_id: int, faults: list[str]) -> TransformerConfig | None:
     """Return the configuration of the network; which tables are shared and tied follows from the weights.
 
     Args:
         directory: Model directory.
+        family: Its family.
         unk_id: Id of pieces outside the vocabulary.
         faults: List to which faults are added.
 
@@ -45,7 +38,7 @@ def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -
     config, (source_size, target_size) = directory.config, directory.vocab_sizes
     sizes: dict[str, Any] = {ours: config.get(theirs) for ours, theirs in _SIZES.items()}
     ids: dict[str, Any] = {ours: directory.generation_setting(theirs) for ours, theirs in _SPECIAL_IDS.items()}
-    found = [*_number_faults(directory), *_unsupported(directory)]
+    found = [*_number_faults(directory), *_unsupported(directory, family)]
     faults += found
     if found:
         return None
@@ -55,8 +48,9 @@ def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -
             target_vocab_size=target_size,
             **sizes,
             dropout=float(config.get("dropout", 0.1)),
-            norm="post",
-            positions="sinusoidal_halves",
+            norm=family.norm,
+            positions=family.positions,
+            embedding_norm=family.embedding_norm,
             activation=_ACTIVATIONS[config["activation_function"]],
             scale_embeddings=bool(config.get("scale_embedding")),
             share_embeddings=source_size == target_size,
@@ -69,7 +63,7 @@ def network_config(directory: MarianDirectory, unk_id: int, faults: list[str]) -
         return None
 
 
-def _number_faults(directory: MarianDirectory) -> Iterator[str]:
+def _number_faults(directory: Directory) -> Iterator[str]:
     smallest = min((size for size in directory.vocab_sizes if type(size) is int), default=0)
     sizes = dict(zip(("vocab_size", "decoder_vocab_size"), directory.vocab_sizes, strict=True))
     sizes |= {name: directory.config.get(name) for name in _SIZES.values()}
@@ -83,9 +77,9 @@ def _number_faults(directory: MarianDirectory) -> Iterator[str]:
             yield f"config.json: {name} is {value}, the vocabulary has {smallest}"
 
 
-def _unsupported(directory: MarianDirectory) -> Iterator[str]:
+def _unsupported(directory: Directory, family: Family) -> Iterator[str]:
     config = directory.config
-    for name, value in _FIXED.items():
+    for name, value in family.fixed.items():
         if config.get(name, value) != value:
             yield f"unsupported: {name} is {config[name]}"
     for part in ("attention_heads", "ffn_dim"):
@@ -93,11 +87,11 @@ def _unsupported(directory: MarianDirectory) -> Iterator[str]:
             yield f"unsupported: encoder_{part} and decoder_{part} differ"
     if config.get("activation_function") not in _ACTIVATIONS:
         yield f"unsupported: activation_function is {config.get('activation_function')!r}"
-    yield from (f"unsupported: {name}" for name in _UNSUPPORTED if directory.generation_setting(name))
+    yield from (f"unsupported: {name}" for name in family.unsupported if directory.generation_setting(name))
     for words in _bad_words(directory):
         if not isinstance(words, list) or len(words) != 1 or type(words[0]) is not int:
             yield f"unsupported: bad_words_ids has {words}"
 
 
-def _bad_words(directory: MarianDirectory) -> list[list[int]]:
+def _bad_words(directory: Directory) -> list[list[int]]:
     return directory.generation_setting("bad_words_ids") or []
