@@ -25,6 +25,7 @@ from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoint import Entrance
 from xuanzang.gateway.faces.deepl import DeepL
 from xuanzang.gateway.faces.libretranslate import LibreTranslate
+from xuanzang.gateway.faces.own import Own
 from xuanzang.gateway.settings import Settings
 
 _HEALTH_SECONDS = 2.0
@@ -74,6 +75,7 @@ def application(settings: Settings, client: AsyncTranslationClient) -> Starlette
     routes = [
         Route("/health", health),
         Route("/livez", _live),
+        *Own(entrance).routes,
         *LibreTranslate(entrance).routes,
         *DeepL(entrance).routes,
     ]

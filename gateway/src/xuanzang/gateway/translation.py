@@ -91,6 +91,24 @@ async def translate(client: AsyncTranslationClient, order: Order, *, source_fiel
     return [_result(text, guess, answered.get(i)) for i, (text, guess) in enumerate(pairs)]
 
 
+async def source_of(client: AsyncTranslationClient, order: Order, *, source_field: str) -> str:
+    """Return the language of an order's only text: as given, or as detected.
+
+    Args:
+        client: Client of the caller.
+        order: What is wanted.
+        source_field: The API's name of the parameter for the source language.
+
+    Raises:
+        RefusedError: The language must be given.
+        TranslationError: The server could not be asked.
+    """
+    if order.source is not None:
+        return order.source
+    (guess,) = await _guesses(client, order, source_field)
+    return guess.code
+
+
 def _result(text: str, guess: _Guess, translation: Translation | None) -> Translated:
     shown = text if translation is None else translation.text
     return Translated(text=shown, source=guess.code, confidence=guess.confidence, translation=translation)
