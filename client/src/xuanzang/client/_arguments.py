@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._glossary_file import read_glossary
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
 Command = Callable[[TranslationClient, argparse.Namespace], int]
@@ -126,7 +127,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
     """Return the options of a translation.
 
     Raises:
-        ValueError: Two arguments contradict each other, or one needs another.
+        OSError: The glossary cannot be read.
+        ValueError: Two arguments contradict each other, one needs another, or a line of the glossary is no entry.
     """
     if arguments.progressive and (arguments.json or arguments.scores):
         raise ValueError("--progressive writes nothing but text: leave out --json and --scores")
@@ -134,6 +136,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         raise ValueError("--partial-on-deadline needs --progressive: only there each text has a --timeout of its own")
     if arguments.token_details and not arguments.json:
         raise ValueError("--token-details needs --json")
+    if arguments.token_details and arguments.content_format in ("html", "xml"):
+        raise ValueError("--token-details has no place with tags: leave it out, or --format")
     if arguments.provenance and not arguments.json:
         raise ValueError("--provenance needs --json")
     if arguments.capsule and arguments.progressive:
@@ -161,7 +165,11 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "token_details": arguments.token_details or None,
         "partial_on_deadline": arguments.partial_on_deadline or None,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        "content_format": arguments.content_format,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
+        "glossary": arguments.glossary and read_glossary(arguments.glossary),
+        "glossary_name": arguments.glossary_name,
+        "protected_patterns": arguments.protect and arguments.protect.split(","),
     }
 
 
@@ -237,7 +245,14 @@ def _add_translate(
     source = command.add_mutually_exclusive_group()
     source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text to translate")
     source.add_argument("-f", "--file", metavar="FILE", help="file whose lines to translate; - is standard input")
+    command.add_argument(
+        "--format",
+        dest="content_format",
+        choices=("text", "html", "xml"),
+        help="how texts are written; a file or standard input with html or xml is one text",
+    )
     _add_search(command.add_argument_group("translation"))
+    _add_terms(command.add_argument_group("terms"))
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
     return command
@@ -275,6 +290,18 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
         "--refuse-long-sentences",
         action="store_true",
         help="refuse sentences over the model's limit that have no comma or white space to cut them at",
+    )
+
+
+def _add_terms(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
+    )
+    group.add_argument("--glossary-name", metavar="NAME", help="glossary of the server, whose terms are kept as well")
+    group.add_argument(
+        "--protect",
+        metavar="KINDS",
+        help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
     )
 
 

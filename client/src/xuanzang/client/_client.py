@@ -22,6 +22,7 @@ from xuanzang.client._types import (
     DetectedLanguage,
     Model,
     ProgressiveTranslation,
+    StoredGlossary,
     StreamedTranslation,
     TLSConfig,
     TranslateOptions,
@@ -264,6 +265,18 @@ class TranslationClient:
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
         )
         return _responses.translations(response, request)[0]
+
+    def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
+        """List the glossaries that the server holds.
+
+        Raises:
+            TranslationError: The server could not be reached in time.
+        """
+        request = pb.ListGlossariesRequest()
+        response = self._open_calls.unary(
+            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return _responses.glossaries(response)
 
     @property
     def _open_calls(self) -> BlockingCalls:

@@ -16,10 +16,14 @@ from xuanzang.client._types import (
     DecodingDefaults,
     DetectedLanguage,
     FinishReason,
+    GlossaryMatch,
+    GlossaryOutcome,
     Hypothesis,
     Model,
     ProgressiveTranslation,
+    ProtectedPattern,
     SamplingOptions,
+    StoredGlossary,
     TokenDetail,
     Translation,
 )
@@ -87,6 +91,21 @@ def models(response: pb.ListModelsResponse) -> list[Model]:
     return [_model(each) for each in response.models]
 
 
+def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
+    """Read the glossaries of a response."""
+    return [
+        StoredGlossary(
+            name=each.name,
+            source_language=each.source_language_code,
+            target_language=each.target_language_code,
+            version=each.version,
+            entry_count=each.entry_count,
+            sha256=each.sha256,
+        )
+        for each in response.glossaries
+    ]
+
+
 def _fault(message: str) -> ServerFaultError:
     return ServerFaultError(message, code=StatusCode.INTERNAL)
 
@@ -103,8 +122,23 @@ def _translation(message: pb.Translation, response: _Response, template: Request
         hypotheses=tuple(map(_hypothesis, message.hypotheses)),
         model=response.model,
         model_version=response.model_version,
+        detected_language=message.detected_language_code,
+        glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
         provenance=provenance,
         exchange=exchange,
+    )
+
+
+def _glossary_match(message: pb.GlossaryMatch) -> GlossaryMatch:
+    outcomes = {outcome.value: outcome for outcome in GlossaryOutcome}
+    patterns = {pattern.value: pattern for pattern in ProtectedPattern}
+    return GlossaryMatch(
+        source=message.source,
+        source_start=message.source_start,
+        source_end=message.source_end,
+        target=message.target,
+        outcome=outcomes.get(message.outcome, GlossaryOutcome.UNSPECIFIED),
+        pattern=patterns.get(message.pattern, ProtectedPattern.UNSPECIFIED),
     )
 
 

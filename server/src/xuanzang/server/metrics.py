@@ -32,6 +32,9 @@ RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
 LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 """Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
 
+TERM_OUTCOMES = ("honoured", "not_writable", "no_room", "not_reached")
+"""What became of the terms that a text has."""
+
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
@@ -176,6 +179,17 @@ class ModelMetrics:
             "Sentences that left their batch, by reason; loop: a repetition, translated again.",
             label="reason",
             values=RETIRE_REASONS,
+        ),
+    ]
+    constrained_sentences: Annotated[
+        Counter, _Metric("Sentences whose search required terms of a glossary or protected texts.")
+    ]
+    glossary_matches: Annotated[
+        Mapping[str, Counter],
+        _Metric(
+            "Terms and protected texts found in the texts of answered requests, by what became of them.",
+            label="outcome",
+            values=TERM_OUTCOMES,
         ),
     ]
     wasted_decode_tokens: Annotated[

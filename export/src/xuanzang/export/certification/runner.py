@@ -211,6 +211,9 @@ def step_inputs(
         "edited_ids": no_edits.astype(np.int64),
         "edit_penalties": no_edits.astype(np.float32),
         "edit_biases": no_edits.astype(np.float32),
+        # Without kernels onnxruntime cannot reshape tensors of no rows.
+        "inspected_rows": np.zeros(1, dtype=np.int64),
+        "required_ids": np.zeros((1, 0), dtype=np.int64),
     }
 
 

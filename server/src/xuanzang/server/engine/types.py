@@ -12,6 +12,17 @@ HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
 """Function that admits a number of sentences, or refuses them, and holds places for them in the meantime."""
 
 
+class ContentFormat(enum.Enum):
+    """How the content of a request is written."""
+
+    TEXT = "text"
+    """Text without markup."""
+    HTML = "html"
+    """A page, or a part of one."""
+    XML = "xml"
+    """A document without document type, or a part of one."""
+
+
 class FinishReason(enum.Enum):
     """Why the search for a hypothesis stopped."""
 
@@ -89,6 +100,47 @@ class TokenDetail:
     """Character after the last one; equal to source_start for source tokens without characters."""
 
 
+class ProtectedPattern(enum.Enum):
+    """Kind of text that is not translated."""
+
+    URL = "url"
+    EMAIL = "email"
+    CODE = "code"
+    PLACEHOLDER = "placeholder"
+    NUMBER = "number"
+    TAG = "tag"
+
+
+class TermOutcome(enum.Enum):
+    """What became of a term that a sentence has."""
+
+    HONOURED = "honoured"
+    """The translation holds one of its targets."""
+    NOT_WRITABLE = "not_writable"
+    """The vocabulary of the model cannot write any of its targets."""
+    NO_ROOM = "no_room"
+    """There are too many terms for the sentence or for its length limit."""
+    NOT_REACHED = "not_reached"
+    """The search ended without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlossaryMatch:
+    """A term or protected text of a text, and what became of it."""
+
+    source: str
+    """The text as it is in the source."""
+    source_start: int
+    """Its first character."""
+    source_end: int
+    """The character after its last one."""
+    target: str
+    """Translation of it that the text's translation holds; empty if it holds none."""
+    outcome: TermOutcome
+    pattern: ProtectedPattern | None
+    """Pattern that found it; None for an entry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One translation of a text."""
@@ -102,6 +154,8 @@ class Hypothesis:
     """Reason of its end; of many sentences the first that is not END_OF_SENTENCE, if there is one."""
     tokens: tuple[TokenDetail, ...] = ()
     """Details in the order of the text, if they were asked for; none of text that was copied."""
+    matches: tuple[GlossaryMatch, ...] = ()
+    """Terms that the text has, in its order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +208,8 @@ class Route:
     """Target language as the model spells it: the requested one, else its first."""
     instead_of: Route | None = None
     """What the request means if the model is not to be used, which is a canary in the place of the live version."""
+    detected_language: str = ""
+    """Language of the texts, if the request named none and there was a choice; else empty."""
 
 
 class ModelState(enum.Enum):

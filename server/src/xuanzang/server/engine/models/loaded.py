@@ -9,9 +9,11 @@ from pathlib import Path
 
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.interface import inspects_rows
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
@@ -28,6 +30,10 @@ class TargetConstraints:
     """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences that no hypothesis may hold."""
+    phrases: PhraseAutomaton | None = None
+    """Phrases that every hypothesis must hold."""
+    phrase_tokens: int = 0
+    """Tokens that these have at the least."""
 
 
 UNCONSTRAINED = TargetConstraints()
@@ -143,6 +149,11 @@ class LoadedModel:
         """
         self._sessions = None
 
+    @property
+    def keeps_terms(self) -> bool:
+        """Whether its graphs can search for translations that hold required phrases."""
+        return inspects_rows(self.bundle.manifest)
+
     def new_decoder(self) -> Decoder:
         """Return an empty decoder over the open graphs, for one thread."""
         if self._sessions is None:
@@ -207,14 +218,15 @@ class LoadedModel:
             max_target_length=options.max_target_length or self._target_limit(len(source_ids), options, constraints),
             prefix_ids=constraints.prefix_ids,
             suppressed_sequences=constraints.suppressed_sequences,
+            phrases=constraints.phrases,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
 
     def _target_limit(self, source_tokens: int, options: DecodingOptions, constraints: TargetConstraints) -> int:
         manifest = self.bundle.manifest
         defaults = manifest.generation_defaults
-        limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset)
-        # The caller's minimum and prefix make room for themselves and the end token.
+        limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset) + constraints.phrase_tokens
+        # The caller's minimum, prefix and terms make room for themselves and the end token.
         minimum = max(options.min_target_length, len(constraints.prefix_ids) + 1) + 1
         return min(max(limit, minimum), manifest.dimensions.max_target_length)
 

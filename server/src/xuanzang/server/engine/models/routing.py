@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import Route, ServedModel
+
+# Of what is detected with this probability 92 to 98 % is right, the more the longer the text.
+_MIN_CONFIDENCE = 0.5
 
 
 def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, target_language: str) -> Route:
@@ -55,6 +59,45 @@ def route_to(served: ServedModel, *, source_language: str, target_language: str)
     if lacks_target or _fit(served, source_language, target_language) is None:
         return None
     return _route(served, target_language)
+
+
+def undecided_languages(models: Sequence[ServedModel], *, model: str, target_language: str) -> list[str]:
+    """List the source languages of which one decides which model a request means.
+
+    Args:
+        models: Served models.
+        model: As for `resolve`.
+        target_language: As for `resolve`.
+
+    Returns:
+        BCP-47 codes, in order; none if no two models fit.
+    """
+    named = (served for served in models if _has_name(served, model))
+    fitting = [served for served in named if _fit(served, "", target_language) is not None]
+    return sorted({code for served in fitting for code in served.source_languages}) if len(fitting) > 1 else []
+
+
+def detected_language(detected: Iterable[DetectedLanguage], choices: Sequence[str]) -> str:
+    """Choose the language of texts.
+
+    Args:
+        detected: Languages that the texts may be in, likeliest first.
+        choices: Languages that models translate.
+
+    Returns:
+        The likeliest language.
+
+    Raises:
+        InvalidInputError: It is too uncertain, or no model translates it.
+    """
+    best = next(iter(detected), None)
+    if best is None or best.confidence < _MIN_CONFIDENCE:
+        description = "must be set: the language of the text cannot be told for sure"
+    elif _matched(best.code, choices) is None:
+        description = f"must be set: the text seems to be in none of the served languages, {', '.join(choices)}"
+    else:
+        return best.code
+    raise InvalidInputError([FieldViolation(field="source_language_code", description=description)])
 
 
 def _has_name(served: ServedModel, model: str) -> bool:

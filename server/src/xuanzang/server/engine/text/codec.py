@@ -11,6 +11,7 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
+from xuanzang.server.engine.text.target_phrases import TargetPhrases
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
@@ -35,7 +36,12 @@ class TextCodec:
     """Splits, tokenises and joins text as one bundle asks for. Immutable, so threads may share it."""
 
     def __init__(
-        self, bundle: Bundle, *, target_language: str = "", tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        self,
+        bundle: Bundle,
+        *,
+        target_language: str = "",
+        tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+        target_phrases: TargetPhrases | None = None,
     ) -> None:
         """Make a codec into one of the target languages.
 
@@ -43,6 +49,7 @@ class TextCodec:
             bundle: Bundle with the tokenisers.
             target_language: Code as the manifest spells it, or empty for the first.
             tokenizers: Open tokenisers of source and target; None to open them.
+            target_phrases: Phrases in the tokens of this target; None to classify them.
 
         Raises:
             BundleError: The tokenisers cannot be read or do not fit the vocabularies.
@@ -53,10 +60,13 @@ class TextCodec:
         prefix_id = manifest.source_format.language_prefix_ids.get(language)
         self._bundle = bundle
         self._source, self._target = tokenizers or (open_source(bundle), open_target(bundle))
+        vocab_size = manifest.dimensions.target_vocab_size
+        self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
+        """Tokenisations of phrases that translations must hold."""
         self._prefix_ids = () if prefix_id is None else (prefix_id,)
         self._source_eos_id = manifest.special_ids.source_eos_id
         self._normalization = manifest.source_format.normalization
-        self._spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
+        self.is_spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
         self.max_source_length = manifest.dimensions.max_source_length
 
     def into(self, target_language: str) -> TextCodec:
@@ -65,7 +75,12 @@ class TextCodec:
         Args:
             target_language: Code as the manifest spells it.
         """
-        return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
+        return TextCodec(
+            self._bundle,
+            target_language=target_language,
+            tokenizers=(self._source, self._target),
+            target_phrases=self.target_phrases,
+        )
 
     def split(self, text: str, *, refuse_long: bool = False) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them.
@@ -194,4 +209,4 @@ class TextCodec:
 
     def joiner(self) -> Joiner:
         """Return a joiner of translated sentences and white space for the target language."""
-        return Joiner(spaced=self._spaced)
+        return Joiner(spaced=self.is_spaced)

@@ -85,7 +85,7 @@ class Screen:
         self._names = {
             f"/{TRANSLATION_SERVICE}/{method.name}": method.name
             for method in service.methods
-            if not method.client_streaming and method.name not in ("DetectLanguage", "ListModels")
+            if not method.client_streaming and method.name not in ("DetectLanguage", "ListModels", "ListGlossaries")
         }
 
     @property
