@@ -7,6 +7,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import deepl
@@ -114,7 +115,43 @@ async def test_deepl_is_told_that_there_are_no_documents(gateway: RunningGateway
     client = official(gateway)
     error = await failed(client.translate_document_upload, b"text", target_lang="EN-GB", filename="a.txt")
     assert error.http_status_code in (400, 404)
-    assert (await failed(client.list_glossaries)).http_status_code == 404
+    created = await failed(client.create_glossary, "terms", "ZH", "EN", {"猫": "cat"})
+    assert (created.http_status_code, "no such call" in str(created)) == (404, True)
+
+
+async def test_tags_stay_around_what_they_mark(gateway: RunningGateway, client: AsyncTranslationClient) -> None:
+    marked = '<p title="x">我有<b>一只猫</b>。</p>'
+    (whole,) = await client.translate([marked], source_language="zh", target_language="en", content_format="html")
+    for tags in ("html", "xml"):
+        found = await asyncio.to_thread(
+            official(gateway).translate_text, marked, source_lang="ZH", target_lang="EN-GB", tag_handling=tags
+        )
+        assert isinstance(found, deepl.TextResult)
+        assert found.text == whole.text
+    body = {"q": [marked], "source": "zh", "target": "en", "format": "html"}
+    assert (await gateway.post("/translate", json=body)).json == {"translatedText": [whole.text]}
+    assert whole.text.startswith('<p title="x">')
+
+
+async def test_glossaries_of_the_server_are_listed_and_used(
+    start_server: Any, tiny_bundle_repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny").symlink_to(tiny_bundle_repository / "tiny")
+    (tmp_path / "glossaries").mkdir()
+    head = "# source_language: zh\n# target_language: en\n"
+    (tmp_path / "glossaries" / "animals.tsv").write_text(f"{head}猫\ttiger\n", encoding="utf-8")
+    async with start_server(models=tmp_path) as running, running_gateway(running.address) as gateway:
+        client = official(gateway)
+        (listed,) = await asyncio.to_thread(client.list_glossaries)
+        assert (listed.source_lang, listed.target_lang, listed.entry_count) == ("ZH", "EN", 1)
+        got = await asyncio.to_thread(client.get_glossary, listed.glossary_id)
+        assert got.name == listed.name
+        found = await asyncio.to_thread(client.translate_text_with_glossary, "我有一只猫。", got)
+        assert "tiger" in found.text
+        (own,) = (await gateway.get("/v1/glossaries")).json["glossaries"]
+        assert own["name"] == listed.name
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            await asyncio.to_thread(client.get_glossary, "none")
 
 
 async def test_forms_of_deepl_are_answered_as_json_is(gateway: RunningGateway, expected: list[str]) -> None:
@@ -171,7 +208,7 @@ async def test_libretranslate_gives_alternatives(gateway: RunningGateway, expect
         ({"q": "猫", "source": "zh", "target": "en", "format": "pdf"}, 'format: must be "text" or "html"'),
         ({"q": "猫", "source": "zh", "target": "en", "alternatives": 99}, "alternatives: must be a whole number"),
         ({"q": "猫", "source": "zh", "target": "en", "colour": "red"}, "colour: is not a parameter"),
-        ({"q": "猫狗。猫狗。", "source": "zh", "target": "en", "alternatives": 2}, "num_hypotheses"),
+        ({"q": "猫狗。猫狗。", "source": "zh", "target": "en", "alternatives": 2}, "alternatives: "),
     ],
 )
 async def test_libretranslate_names_the_faulty_parameter(gateway: RunningGateway, body: Any, message: str) -> None:

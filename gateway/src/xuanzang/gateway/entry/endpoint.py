@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -39,6 +39,10 @@ class Request:
     """Body."""
     headers: Headers
     """Headers."""
+    method: str
+    """Method of HTTP."""
+    path: Mapping[str, str]
+    """Variable parts of the address, by name."""
     id: str
     """Id, by which caller and operator speak of it."""
     client: AsyncTranslationClient
@@ -146,7 +150,15 @@ class Endpoint:
             key = parameters.text(face.key_parameter)
         peer = scope["client"][0] if scope["client"] else ""
         client = self._entrance.callers.client_of(key, peer=peer, request_id=request_id)
-        return Request(parameters=parameters, body=body, headers=headers, id=request_id, client=client)
+        return Request(
+            parameters=parameters,
+            body=body,
+            headers=headers,
+            method=scope["method"],
+            path=scope["path_params"],
+            id=request_id,
+            client=client,
+        )
 
 
 async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Response:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.client import TranslateOptions
+from xuanzang.client import ContentFormat, StoredGlossary, TranslateOptions
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.faces.options import checked_texts, option
+from xuanzang.gateway.faces.texts import checked_texts
 from xuanzang.gateway.languages import base, name_of, targets_by_source
 from xuanzang.gateway.translation import Order, Translated, translate
 
@@ -23,6 +23,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "contents": "text",
         "source_language_code": "source_lang",
         "target_language_code": "target_lang",
+        "content_format": "tag_handling",
         "glossary": "glossary_id",
     }
 )
@@ -76,9 +77,10 @@ class DeepL:
         """Addresses of the API."""
         face = Face(render=render, key_parameter="auth_key")
         calls = {"/v2/translate": self.translate, "/v2/languages": self.languages, "/v2/usage": self.usage}
+        calls |= {"/v2/glossaries": self.glossaries, "/v2/glossaries/{glossary_id}": self.glossary}
         # Clients may send parameters of GET as a form, with POST.
         routes = [
-            Route(path, Endpoint(handler, face, self._entrance), methods=["GET", "POST"])
+            Route(path, Endpoint(handler, face, self._entrance), methods=["GET", "POST", "DELETE"])
             for path, handler in calls.items()
         ]
         refusal = Endpoint(self.refuse, face, self._entrance)
@@ -116,6 +118,22 @@ class DeepL:
         await request.client.list_models()
         return JSONResponse({})
 
+    async def glossaries(self, request: Request) -> Response:
+        """Answer /v2/glossaries: those that the server's operator has stored."""
+        if request.method != "GET":
+            return await self.refuse(request)
+        return JSONResponse({"glossaries": [_glossary(each) for each in await request.client.list_glossaries()]})
+
+    async def glossary(self, request: Request) -> Response:
+        """Answer /v2/glossaries/ID."""
+        if request.method != "GET":
+            return await self.refuse(request)
+        wanted = request.path["glossary_id"]
+        found = [each for each in await request.client.list_glossaries() if each.name == wanted]
+        if not found:
+            return JSONResponse({"message": "there is no such glossary"}, HTTPStatus.NOT_FOUND)
+        return JSONResponse(_glossary(found[0]))
+
     async def refuse(self, request: Request) -> Response:  # noqa: ARG002 - as all handlers
         """Answer what is not there."""
         message = "this gateway has no such call of DeepL's API: docs/gateway.md lists those that it has"
@@ -138,10 +156,10 @@ def _options(parameters: Parameters) -> TranslateOptions:
     if tags is not None:
         if tags not in ("html", "xml"):
             raise bad_request("tag_handling", 'must be "html" or "xml"')
-        chosen |= option("content_format", tags, field="tag_handling")
+        chosen["content_format"] = cast("ContentFormat", tags)
     glossary = parameters.text("glossary_id")
     if glossary is not None:
-        chosen |= option("glossary_name", glossary, field="glossary_id")
+        chosen["glossary_name"] = glossary
     return chosen
 
 
@@ -155,3 +173,16 @@ def _translation(text: str, result: Translated) -> dict[str, Any]:
 
 def _language(code: str) -> dict[str, Any]:
     return {"language": code.upper(), "name": name_of(code)}
+
+
+def _glossary(stored: StoredGlossary) -> dict[str, Any]:
+    return {
+        "glossary_id": stored.name,
+        "name": stored.name,
+        "ready": True,
+        "source_lang": stored.source_language,
+        "target_lang": stored.target_language,
+        # The server does not keep it, and official clients want one.
+        "creation_time": "1970-01-01T00:00:00.000000+00:00",
+        "entry_count": stored.entry_count,
+    }

@@ -13,12 +13,18 @@ from starlette.routing import Route
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.faces.options import checked_texts, option
+from xuanzang.gateway.faces.texts import checked_texts
 from xuanzang.gateway.languages import name_of, targets_by_source
 from xuanzang.gateway.translation import Order, Translated, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
-    {"contents": "q", "content": "q", "source_language_code": "source", "target_language_code": "target"}
+    {
+        "contents": "q",
+        "source_language_code": "source",
+        "target_language_code": "target",
+        "content_format": "format",
+        "options.num_hypotheses": "alternatives",
+    }
 )
 _PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key"})
 _MAX_ALTERNATIVES = 15
@@ -123,7 +129,7 @@ def _format(name: str | None) -> TranslateOptions:
         return {}
     if name != "html":
         raise bad_request("format", 'must be "text" or "html"')
-    return option("content_format", "html", field="format")
+    return {"content_format": "html"}
 
 
 def _alternatives(given: str | None) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47 code, such as zh.")]
+
+Pattern = Literal["url", "email", "code", "placeholder", "number", "tag"]
 
 
 class Message(BaseModel):
@@ -48,6 +50,10 @@ class _Wish(Message):
     source_language: Language | None = Field(default=None, description="Language of the text; unset: it is detected.")
     target_language: Language
     model: str | None = Field(default=None, description="Name of a model, or name/version.")
+    content_format: Literal["text", "html", "xml"] | None = Field(default=None, description="Unset: text.")
+    glossary: dict[str, str | list[str]] | None = Field(default=None, description="Translations of terms to keep.")
+    glossary_name: str | None = Field(default=None, description="A glossary of the server.")
+    protected_patterns: list[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
     options: Options = Field(default_factory=Options)
     timeout_seconds: float | None = Field(default=None, gt=0, description="At most the gateway's own limit.")
 
@@ -130,6 +136,22 @@ class ModelsResponse(Message):
     models: list[Model]
 
 
+class Glossary(Message):
+    """A glossary that the server holds."""
+
+    name: str
+    source_language: str
+    target_language: str
+    version: str
+    entry_count: int
+
+
+class GlossariesResponse(Message):
+    """The glossaries that the server holds."""
+
+    glossaries: list[Glossary]
+
+
 class Violation(Message):
     """A faulty field of a request."""
 
@@ -152,8 +174,9 @@ def schemas() -> dict[str, Any]:
     """Return the JSON schemas of all messages, by name."""
     from pydantic.json_schema import models_json_schema  # noqa: PLC0415 - one call of a process asks for it
 
-    kinds = (TranslateRequest, StreamRequest, DetectRequest, TranslateResponse, Part, DetectResponse, ModelsResponse)
-    pairs = [(kind, "validation") for kind in (*kinds, Problem)]
+    asked = (TranslateRequest, StreamRequest, DetectRequest)
+    answered = (TranslateResponse, Part, DetectResponse, ModelsResponse, GlossariesResponse, Problem)
+    pairs = [(kind, "validation") for kind in (*asked, *answered)]
     _, definitions = models_json_schema(pairs, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     found: dict[str, Any] = definitions["$defs"]
     return found

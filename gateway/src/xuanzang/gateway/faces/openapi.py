@@ -29,6 +29,7 @@ _CALLS = (
     ),
     _Call("post", "/v1/detect", "Detect the languages of texts", "DetectRequest", "DetectResponse"),
     _Call("get", "/v1/models", "List the models that the caller may use", None, "ModelsResponse"),
+    _Call("get", "/v1/glossaries", "List the glossaries that the server holds", None, "GlossariesResponse"),
 )
 
 

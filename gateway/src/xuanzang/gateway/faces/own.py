@@ -17,17 +17,20 @@ from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.faces import messages
 from xuanzang.gateway.faces.openapi import document
-from xuanzang.gateway.faces.options import checked_texts
+from xuanzang.gateway.faces.texts import checked_texts
 from xuanzang.gateway.translation import Order, Translated, source_of, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
         "contents": "texts",
         "content": "text",
+        "glossary_entries": "glossary",
+        "glossary": "glossary_name",
         "source_language_code": "source_language",
         "target_language_code": "target_language",
     }
 )
+_TERMS_AND_FORMAT = {"model", "content_format", "glossary", "glossary_name", "protected_patterns"}
 Asked = TypeVar("Asked", bound=BaseModel)
 
 
@@ -63,6 +66,7 @@ class Own:
             ("POST", "/v1/translate/stream"): self.stream,
             ("POST", "/v1/detect"): self.detect,
             ("GET", "/v1/models"): self.models,
+            ("GET", "/v1/glossaries"): self.glossaries,
         }
         return [
             Route("/openapi.json", self.openapi, methods=["GET"]),
@@ -114,6 +118,12 @@ class Own:
         models = [{name: getattr(each, name) for name in names} for each in await request.client.list_models()]
         return JSONResponse({"models": models})
 
+    async def glossaries(self, request: Request) -> Response:
+        """Answer /v1/glossaries."""
+        names = messages.Glossary.model_fields
+        found = [{name: getattr(each, name) for name in names} for each in await request.client.list_glossaries()]
+        return JSONResponse({"glossaries": found})
+
     async def openapi(self, _: object) -> Response:
         """Answer /openapi.json."""
         return JSONResponse(self._document)
@@ -143,9 +153,10 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:
     given = asked.options.model_dump(exclude_none=True)
+    given |= asked.model_dump(include=_TERMS_AND_FORMAT, exclude_none=True)
     if "sampling" in given:
         given["sampling"] = SamplingOptions(**given["sampling"])
-    return cast("TranslateOptions", given | {"model": asked.model})
+    return cast("TranslateOptions", given)
 
 
 def _translation(result: Translated) -> dict[str, Any]:
