@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
@@ -62,6 +64,7 @@ class AsyncTranslationClient:
         on_usage: Receiver of what each call has used, called by the task that waits for the answer.
         throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
             fail with OverloadedError without being sent, if they cannot wait.
+        uses_proxy: Whether a proxy that the environment names may be used; never with a key in plain text.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -80,12 +83,18 @@ class AsyncTranslationClient:
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
         on_usage: OnUsage | None = None,
         throttle: bool = True,
+        uses_proxy: bool = True,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
-        key = checked_key(api_key, targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key)
+        self._checked_key = partial(
+            checked_key, targets=targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key
+        )
+        key = self._checked_key(api_key)
         metadata = _channel.metadata(client_id, key)
-        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
+        self._hides_keys = tls is not None or bool(key) or not uses_proxy
+        proxied = uses_proxy and (tls is not None or not key)
+        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
         credentials = None if tls is None else _channel.credentials(tls)
         channels = {each: _open(each, credentials, options) for each in targets}
         self._calls = AsyncCalls(channels, metadata, throttled=throttle)
@@ -98,6 +107,29 @@ class AsyncTranslationClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    def for_caller(
+        self, *, api_key: str | None = None, client_id: str | None = None, request_id: str | None = None
+    ) -> Self:
+        """Return a client that calls on behalf of someone else, over the same connections.
+
+        Everything but the arguments is that of this client; closing either closes both.
+
+        Args:
+            api_key: Key of the caller; None: none.
+            client_id: Name of the caller, as the constructor takes it; None: none.
+            request_id: Id that every call of the returned client has, by which the server's operator finds it: 1 to
+                128 letters, digits and "._:/+=-"; None: a random one for each call.
+
+        Raises:
+            ValueError: An argument is invalid, or the key would cross a network or a proxy in plain text.
+        """
+        key = self._checked_key(api_key or "")
+        if key and not self._hides_keys:
+            raise ValueError("an API key is not sent through a proxy in plain text: use TLS, or uses_proxy=False")
+        twin = copy.copy(self)
+        twin._calls = self._calls.carrying(_channel.metadata(client_id, key, request_id))  # noqa: SLF001 - its own class
+        return twin
 
     async def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
