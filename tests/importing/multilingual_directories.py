@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import sentencepiece
 import torch
@@ -22,7 +22,7 @@ EOS, PAD = 2, 1
 _SCALES = {"q_proj": 2.5, "k_proj": 2.5, "out_proj": 3.0, "fc2": 3.0}
 _PEAK, _END = 2.0, 4.0
 
-Model = M2M100ForConditionalGeneration | MBartForConditionalGeneration
+Model: TypeAlias = M2M100ForConditionalGeneration | MBartForConditionalGeneration
 
 
 def write_tokenizer(path: Path, texts: Sequence[str]) -> None:

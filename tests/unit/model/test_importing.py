@@ -89,7 +89,7 @@ def test_weights_and_settings_that_do_not_fit_are_told_at_once(directory: Path) 
 def test_a_vocabulary_that_is_too_large_for_the_network_is_refused(directory: Path) -> None:
     size = json.loads((directory / "config.json").read_text(encoding="utf-8"))["vocab_size"]
     edit(directory / "config.json", vocab_size=50)
-    assert f", config.json says 50" in refused(directory)
+    assert ", config.json says 50" in refused(directory)
     edit(directory / "config.json", vocab_size=size, eos_token_id=7)
     edit(directory / "generation_config.json", eos_token_id=7)
     assert "unsupported: eos_token_id is 7, which is " in refused(directory)
