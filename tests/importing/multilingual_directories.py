@@ -42,7 +42,7 @@ def write_nllb(tokenizer: Path, folder: Path, *, legacy: bool = False, **setting
     """Write a model of NLLB-200 and return it; `settings` are those of `_write`."""
     pieces = _fairseq_pieces(tokenizer)
     table = [*pieces, *NLLB_LANGUAGES, "<mask>", "unused 0", "unused 1"]
-    facts = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": [*NLLB_LANGUAGES]}
+    facts: dict[str, Any] = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": [*NLLB_LANGUAGES]}
     if legacy:
         facts["legacy_behaviour"] = True
     added = {str(number): {"content": table[number]} for number in range(len(pieces), len(table) - 2)}
