@@ -62,7 +62,7 @@ def translate_ids(
             num_hypotheses=num_hypotheses,
             length_penalty=length_penalty,
             # Each sentence has its own limit, so that its translation does not depend on its batch mates.
-            max_target_length=[min(2 * len(ids) + 20, max_positions - 1) for ids in batch],
+            max_target_length=[min(2 * len(ids) + 20 + len(prefix_ids), max_positions - 1) for ids in batch],
             prefix_ids=prefix_ids,
         )
 

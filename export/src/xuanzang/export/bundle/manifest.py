@@ -91,14 +91,14 @@ def make_manifest(
 
 
 def _source_format(metadata: PreparedMetadata) -> manifest_pb2.SourceFormat:
-    places = {"after_end": manifest_pb2.SOURCE_LANGUAGE_PLACE_AFTER_END}
-    place = places.get(metadata.source_language_place, manifest_pb2.SOURCE_LANGUAGE_PLACE_UNSPECIFIED)
-    return manifest_pb2.SourceFormat(
+    source_format = manifest_pb2.SourceFormat(
         normalization=metadata.source_normalization,
         language_prefix_ids=metadata.language_prefix_ids,
         source_language_ids=metadata.source_language_ids,
-        source_language_place=place,
     )
+    if metadata.source_language_place == "after_end":
+        source_format.source_language_place = manifest_pb2.SOURCE_LANGUAGE_PLACE_AFTER_END
+    return source_format
 
 
 def _table_files(folder: Path) -> tuple[str, str]:

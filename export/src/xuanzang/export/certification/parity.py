@@ -62,7 +62,7 @@ def compare(
     for start in range(0, len(sentences), batch_sentences):
         batch = sentences[start : start + batch_sentences]
         follower = _TorchFollower(model, batch, beam_size)
-        limit = target_limit(batch, model.config.max_positions)
+        limit = target_limit(batch, model.config.max_positions, prefix_ids)
         found = translate_batch(
             onnx_model,
             batch,
@@ -86,9 +86,12 @@ def compare(
     )
 
 
-def target_limit(sentences: Sequence[Sequence[int]], max_positions: int) -> int:
-    """Return the maximum target length of a batch: twice its longest source plus 20, within the table of positions."""
-    return min(2 * max(map(len, sentences)) + 20, max_positions - 1)
+def target_limit(sentences: Sequence[Sequence[int]], max_positions: int, prefix_ids: Sequence[int] = ()) -> int:
+    """Return the maximum target length of a batch: twice its longest source plus 20, within the table of positions.
+
+    The prefix of every hypothesis makes room for itself.
+    """
+    return min(2 * max(map(len, sentences)) + 20 + len(prefix_ids), max_positions - 1)
 
 
 def step_milliseconds(

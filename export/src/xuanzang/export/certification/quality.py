@@ -53,7 +53,7 @@ def translate_together(
         batch,
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
-        max_target_length=target_limit(batch, model.config.max_positions),
+        max_target_length=target_limit(batch, model.config.max_positions, checkpoint.target_prefix_ids),
         prefix_ids=checkpoint.target_prefix_ids,
     )
 
