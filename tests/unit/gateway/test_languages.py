@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from xuanzang.client import DecodingDefaults, Model
+from xuanzang.gateway.languages import name_of, source_for, sources_into, targets_by_source
+
+
+def model(sources: tuple[str, ...], targets: tuple[str, ...]) -> Model:
+    unset: Any = dict.fromkeys(DecodingDefaults.__dataclass_fields__)
+    return Model(
+        name="m",
+        version="1",
+        source_languages=sources,
+        target_languages=targets,
+        precision="int8",
+        manifest_sha256="",
+        is_default=True,
+        defaults=DecodingDefaults(**unset),
+        max_source_length=1,
+        max_target_length=1,
+    )
+
+
+MODELS = [model(("zh",), ("en",)), model(("de", "zh"), ("de", "fr")), model(("zh-Hant",), ("en",))]
+
+
+def test_pairs_of_all_models_are_joined_and_no_language_is_its_own_target() -> None:
+    assert targets_by_source(MODELS) == {"de": ["fr"], "zh": ["de", "en", "fr"], "zh-Hant": ["en"]}
+
+
+@pytest.mark.parametrize(
+    ("target", "sources"),
+    [("en", ["zh", "zh-Hant"]), ("EN-GB", ["zh", "zh-Hant"]), ("fr", ["de", "zh"]), ("ja", []), ("e", [])],
+)
+def test_sources_are_found_for_a_target_and_its_regions(target: str, sources: list[str]) -> None:
+    assert sources_into(target, MODELS) == sources
+
+
+@pytest.mark.parametrize(
+    ("detected", "source"),
+    [("zh-Hant", "zh"), ("zh-Hans", "zh"), ("zh", "zh"), ("de", None), ("en", None)],
+)
+def test_a_detected_language_is_taken_for_a_served_one(detected: str, source: str | None) -> None:
+    assert source_for(detected, ["zh", "ja"]) == source
+    assert source_for("zh", ["zh-Hant"]) == "zh-Hant"
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [("zh", "Chinese"), ("EN-GB", "English (British)"), ("zh-Hans-CN", "Chinese"), ("xx", "xx"), ("or", "Odia")],
+)
+def test_a_language_has_a_name(code: str, name: str) -> None:
+    assert name_of(code) == name
