@@ -14,6 +14,7 @@ from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.server.rpc.faces.face import Face
+from xuanzang.server.rpc.faces.google.display_names import display_locale
 from xuanzang.server.rpc.faces.google.names import served_name
 from xuanzang.server.rpc.faces.google.requests import read_detection, read_translation, require_listable
 from xuanzang.server.rpc.faces.google.responses import detection_response, languages_response, translation_response
@@ -65,8 +66,9 @@ class _Methods:
 
     async def supported_languages(self, request: Any, context: Context) -> Any:
         require_listable(request)
+        locale = display_locale(request.display_language_code)
         answer = await self._service.ListModels(pb.ListModelsRequest(), context)
-        return languages_response(_chosen(answer.models, served_name(request.model)))
+        return languages_response(_chosen(answer.models, served_name(request.model)), locale)
 
 
 def _chosen(models: Iterable[pb.Model], name: str) -> list[pb.Model]:
