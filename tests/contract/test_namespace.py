@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch", "gateway")
-PACKAGES = {"admin", "bundle", "translation"}
+PACKAGES = {"admin", "bundle", "inference", "translation"}
 """Packages of the room proto, which are nobody else's."""
 
 

@@ -13,7 +13,7 @@ from gateways import RunningGateway, running_gateway
 from xuanzang.client import AsyncTranslationClient
 
 TEXTS = ["我有一只猫。", "他们有三只狗。老师有两只马。"]
-PAIR = {"source_language": "zh", "target_language": "en"}
+PAIR: dict[str, Any] = {"source_language": "zh", "target_language": "en"}
 LONG = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
 

@@ -104,7 +104,7 @@ async def test_an_endless_head_is_cut(running: Any) -> None:
 
 async def test_requests_in_progress_are_limited(running: Any) -> None:
     async with running_gateway(running.address, max_concurrent_requests=1) as gateway:
-        body = ASK | {"texts": ASK["texts"] * 40, "options": LONG}
+        body = ASK | {"texts": [*ASK["texts"]] * 40, "options": LONG}
         answers = await asyncio.gather(*(gateway.post("/v1/translate", json=body) for _ in range(4)))
     found = sorted(answer.status for answer in answers)
     assert found[0] == 200
@@ -133,7 +133,7 @@ async def test_pages_of_other_origins_may_call_only_if_listed(running: Any) -> N
 
 async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(running: Any) -> None:
     async with gateway_process(f"--server={running.address}") as (process, gateway):
-        body = ASK | {"texts": ASK["texts"] * 40, "options": LONG}
+        body = ASK | {"texts": [*ASK["texts"]] * 40, "options": LONG}
         answering = asyncio.create_task(gateway.post("/v1/translate?note=secret", json=body))
         while (await running.scrape()).value("nmt_requests_running") == 0:
             assert process.returncode is None

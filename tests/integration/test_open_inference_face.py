@@ -10,12 +10,24 @@ from typing import Any
 import pytest
 
 from xuanzang.client import AsyncTranslationClient
+from xuanzang.inference.v2 import inference_pb2 as v2
 
 pytestmark = pytest.mark.e2e
 
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-triton" / "bin" / "python"
 BATCHES = [["我有一只猫。"], ["他有两只狗。\n我有三只猫。", "", " ", "a < b"], ["你好。"] * 40]
+
+
+def fields_of(messages: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for message in messages:
+        found[message.full_name] = {
+            field.name: [field.number, field.type, field.is_repeated, getattr(field.message_type, "full_name", None)]
+            for field in message.fields
+        }
+        found |= fields_of(message.nested_types)
+    return found
 
 
 async def calls(address: str) -> Any:
@@ -35,7 +47,7 @@ async def calls(address: str) -> Any:
     return json.loads(output)
 
 
-async def test_answers_of_tritons_client_equal_those_of_translate_text(start_server: Any) -> None:
+async def test_tritons_client_has_the_same_messages_and_gets_the_answers_of_translate_text(start_server: Any) -> None:
     async with start_server(faces="open-inference") as running, AsyncTranslationClient(running.address) as own:
         found = await calls(running.address)
         expected = [[answer.text for answer in await own.translate(batch)] for batch in BATCHES]
@@ -46,6 +58,8 @@ async def test_answers_of_tritons_client_equal_those_of_translate_text(start_ser
     assert found["streamed"][-1][0].startswith("NOT_FOUND: model 'no-such-model' is not served")
     assert (found["live"], found["ready"], found["model_ready"]) == (True, True, [True, False])
     assert (found["server"], found["model"]) == ("xuanzang-server", "tiny")
+    own_fields = fields_of(v2.DESCRIPTOR.message_types_by_name.values())
+    assert {name: found["fields"][name] for name in own_fields} == own_fields
     assert found["unknown"][0] == "StatusCode.INVALID_ARGUMENT"
     assert "parameters.beam" in found["unknown"][1]
     assert found["late"][0] == "StatusCode.DEADLINE_EXCEEDED"

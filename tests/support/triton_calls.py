@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import tritonclient.grpc as triton
+from tritonclient.grpc import service_pb2
 from tritonclient.utils import InferenceServerException
 
 
@@ -49,12 +50,25 @@ def streamed(client: Any, model: str, batches: list[list[str]]) -> list[list[str
     return [texts_of(result) if error is None else [error.message()] for result, error in found]
 
 
+def fields_of(messages: Any) -> dict[str, dict[str, list[object]]]:
+    """Return number, type and cardinality of the fields of messages, those within them included."""
+    found = {}
+    for message in messages:
+        found[message.full_name] = {
+            field.name: [field.number, field.type, field.is_repeated, getattr(field.message_type, "full_name", None)]
+            for field in message.fields
+        }
+        found |= fields_of(message.nested_types)
+    return found
+
+
 def main() -> None:
     """Make every call and print what came back, as JSON."""
     address, model = sys.argv[1:]
     batches = json.load(sys.stdin)
     with triton.InferenceServerClient(address) as client:
         found = {
+            "fields": fields_of(service_pb2.DESCRIPTOR.message_types_by_name.values()),
             "live": client.is_server_live(),
             "ready": client.is_server_ready(),
             "model_ready": [client.is_model_ready(name) for name in (model, "no-such-model")],

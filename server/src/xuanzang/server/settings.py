@@ -197,7 +197,8 @@ class Settings(
 
     @model_validator(mode="after")
     def _check_faces(self) -> Self:
-        if "google" in self.face_names and not self.probe and not _is_installed("google.cloud.translate_v3"):
+        needed = ("google.cloud.translate_v3", "babel") if "google" in self.face_names and not self.probe else ()
+        if not all(map(_is_installed, needed)):
             raise ValueError("--faces google needs the extra google: pip install -e 'server[google]' in a clone")
         return self
 

@@ -173,6 +173,27 @@ async def test_the_languages_are_those_of_the_models(serve: Any) -> None:
             await client_of(served).get_supported_languages(parent=PARENT, model=f"{PARENT}/models/large")
 
 
+@pytest.mark.parametrize(
+    ("language", "names"), [("", ["", ""]), ("en", ["English", "Chinese"]), ("zh-CN", ["英语", "中文"])]
+)
+async def test_languages_are_named_in_the_language_asked_for(serve: Any, language: str, names: list[str]) -> None:
+    async with serve(faces=["google"]) as served:
+        answer = await client_of(served).get_supported_languages(
+            request={"parent": PARENT, "display_language_code": language}
+        )
+        assert [each.display_name for each in answer.languages] == names
+
+
+@pytest.mark.parametrize("language", ["xx-none", "?", "e" * 100, "../en"])
+async def test_a_language_without_names_for_others_is_refused(serve: Any, language: str) -> None:
+    async with serve(faces=["google"]) as served:
+        with pytest.raises(exceptions.InvalidArgument) as caught:
+            await client_of(served).get_supported_languages(
+                request={"parent": PARENT, "display_language_code": language}
+            )
+    assert violated(caught.value) == ["display_language_code"]
+
+
 async def test_every_other_method_of_the_api_is_refused_by_name(serve: Any) -> None:
     metadata = json.loads((files("google.cloud.translate_v3") / "gapic_metadata.json").read_text(encoding="utf-8"))
     methods = set(metadata["services"]["TranslationService"]["clients"]["grpc"]["rpcs"])

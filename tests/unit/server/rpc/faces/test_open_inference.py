@@ -29,8 +29,8 @@ def stub_of(served: Any) -> Any:
 
 def tensor(*elements: bytes, **fields: Any) -> v2.ModelInferRequest.InferInputTensor:
     contents = v2.InferTensorContents(bytes_contents=elements)
-    defaults: dict[str, Any] = {"name": "text", "datatype": "BYTES", "shape": [len(elements)], "contents": contents}
-    return v2.ModelInferRequest.InferInputTensor(**(defaults | fields))
+    given: dict[str, Any] = {"name": "text", "datatype": "BYTES", "shape": [len(elements)], "contents": contents}
+    return v2.ModelInferRequest.InferInputTensor(**(given | fields))
 
 
 def inference(*texts: str, **fields: Any) -> v2.ModelInferRequest:
@@ -113,6 +113,10 @@ def faults() -> Iterator[Any]:
     yield pytest.param(inference(inputs=[tensor(b"a", name="other")]), ["inputs"], id="another tensor")
     yield pytest.param(inference(inputs=[tensor(b"a")] * 2), ["inputs"], id="two tensors")
     yield pytest.param(inference(inputs=[tensor(b"a", datatype="FP32")]), ["inputs[0].datatype"], id="datatype")
+    memory = tensor(b"a", parameters=parameters(shared_memory_region="x"))
+    yield pytest.param(inference(inputs=[memory]), ["inputs[0].parameters"], id="shared memory")
+    classes = {"name": "translation", "parameters": parameters(classification=1)}
+    yield pytest.param(inference("a", outputs=[classes]), ["outputs[0].parameters"], id="classes")
     for shape in ([], [2], [1, 2], [1, 1, 1], [-1], [1, -1]):
         yield pytest.param(inference(inputs=[tensor(b"a", shape=shape)]), ["inputs[0].shape"], id=f"shape {shape}")
     yield pytest.param(inference(inputs=[tensor(b"a", b"\xff")]), ["inputs[0].contents[1]"], id="UTF-8")

@@ -65,12 +65,13 @@ class TelemetryInterceptor(Interceptor):
         """Observe what the handler does."""
         function = function_of(handler)
         metrics = self._metrics.of_rpc(rpc)
+        is_recorded = rpc in self._rpcs
 
         async def observed(request: Any, context: Context) -> Any:
             metrics.started.inc()
             started = time.perf_counter()
             timeout = context.time_remaining()
-            record = self._observation.begin(rpc, context) if rpc in self._rpcs else None
+            record = self._observation.begin(rpc, context) if is_recorded else None
             code = grpc.StatusCode.UNKNOWN
             try:
                 if handler.request_streaming:

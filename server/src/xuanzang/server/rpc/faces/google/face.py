@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 import grpc
 from google.cloud.translate_v3.types import translation_service as types
+from xuanzang.server.rpc.faces.google.display_names import display_locale
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.rpc.context import Context
@@ -65,8 +66,9 @@ class _Methods:
 
     async def supported_languages(self, request: Any, context: Context) -> Any:
         require_listable(request)
+        locale = display_locale(request.display_language_code)
         answer = await self._service.ListModels(pb.ListModelsRequest(), context)
-        return languages_response(_chosen(answer.models, served_name(request.model)))
+        return languages_response(_chosen(answer.models, served_name(request.model)), locale)
 
 
 def _chosen(models: Iterable[pb.Model], name: str) -> list[pb.Model]:

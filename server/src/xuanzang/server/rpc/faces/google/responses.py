@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from babel import Locale
 from google.cloud.translate_v3.types import translation_service as types
+from xuanzang.server.rpc.faces.google.display_names import display_name
 
 from xuanzang.server.rpc.faces.google.names import resource_name
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -60,11 +62,12 @@ def detection_response(detection: pb.LanguageDetection) -> Any:
     return DetectLanguageResponse(languages=found or [DetectedLanguage(language_code=_UNDETERMINED)])
 
 
-def languages_response(models: Iterable[pb.Model]) -> Any:
+def languages_response(models: Iterable[pb.Model], locale: Locale | None) -> Any:
     """Write the languages that models translate from and into.
 
     Args:
         models: Models that the caller may use.
+        locale: Language to name them in; None for codes alone.
 
     Returns:
         google.cloud.translation.v3.SupportedLanguages, sorted by code.
@@ -74,7 +77,12 @@ def languages_response(models: Iterable[pb.Model]) -> Any:
     targets = {code for model in listed for code in model.target_language_codes}
     return SupportedLanguages(
         languages=[
-            SupportedLanguage(language_code=code, support_source=code in sources, support_target=code in targets)
+            SupportedLanguage(
+                language_code=code,
+                display_name=display_name(code, locale),
+                support_source=code in sources,
+                support_target=code in targets,
+            )
             for code in sorted(sources | targets)
         ]
     )

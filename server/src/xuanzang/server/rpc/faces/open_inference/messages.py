@@ -34,6 +34,8 @@ def read_inference(request: v2.ModelInferRequest) -> pb.TranslateTextRequest:
     _require_sizes(request)
     if unknown := [tensor.name for tensor in request.outputs if tensor.name != OUTPUT]:
         raise _fault("outputs", f"must be {OUTPUT} or nothing, has {len(unknown)} others")
+    if any(tensor.parameters for tensor in request.outputs):
+        raise _fault("outputs[0].parameters", "must be empty: there are neither classes nor shared memory")
     values = read_parameters(request.parameters)
     languages = {name: values.pop(name) for name in LANGUAGES if name in values}
     return pb.TranslateTextRequest(

@@ -34,6 +34,8 @@ def read_texts(request: v2.ModelInferRequest) -> list[str]:
     [tensor] = request.inputs
     if tensor.datatype != BYTES:
         raise _fault(f"{_FIELD}.datatype", f"must be {BYTES}")
+    if tensor.parameters:
+        raise _fault(f"{_FIELD}.parameters", "must be empty: there is no shared memory")
     elements = list(_elements(request, tensor))
     shape = tuple(tensor.shape)
     if len(shape) not in (1, 2) or min(shape) < 0 or shape[1:] not in ((), (1,)) or math.prod(shape) != len(elements):
