@@ -29,7 +29,7 @@ from served import HERE, ServedModel, our_server, single_sentences
 
 from xuanzang.client import TranslationClient
 
-PAIR = MappingProxyType({"source_language": "zh", "target_language": "en"})
+PAIR: Any = MappingProxyType({"source_language": "zh", "target_language": "en"})
 BODIES: Mapping[str, Callable[[str], Any]] = MappingProxyType(
     {
         "/v1/translate": lambda text: {"texts": [text], **PAIR},
@@ -68,7 +68,7 @@ def latencies(client: TranslationClient, port: int, texts: Sequence[str], rounds
     for path in BODIES:
         ways[path] = lambda text, path=path: over_http(connection, path, text)  # type: ignore[misc]
     found: dict[str, list[float]] = {way: [] for way in ways}
-    for number, text in enumerate([*texts[:8], *texts * rounds]):
+    for number, text in enumerate([*texts[:8], *list(texts) * rounds]):
         for way, call in list(ways.items())[number % 4 :] + list(ways.items())[: number % 4]:
             began = time.perf_counter()
             call(text)

@@ -147,6 +147,7 @@ async def test_glossaries_of_the_server_are_listed_and_used(
         got = await asyncio.to_thread(client.get_glossary, listed.glossary_id)
         assert got.name == listed.name
         found = await asyncio.to_thread(client.translate_text_with_glossary, "我有一只猫。", got)
+        assert isinstance(found, deepl.TextResult)
         assert "tiger" in found.text
         (own,) = (await gateway.get("/v1/glossaries")).json["glossaries"]
         assert own["name"] == listed.name
