@@ -29,7 +29,7 @@ from served import HERE, ServedModel, our_server, single_sentences
 
 from xuanzang.client import TranslationClient
 
-PAIR: Mapping[str, Any] = MappingProxyType({"source_language": "zh", "target_language": "en"})
+PAIR: Any = MappingProxyType({"source_language": "zh", "target_language": "en"})
 BODIES: Mapping[str, Callable[[str], Any]] = MappingProxyType(
     {
         "/v1/translate": lambda text: {"texts": [text], **PAIR},

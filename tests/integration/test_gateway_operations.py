@@ -17,7 +17,7 @@ import pytest
 from gateways import RunningGateway, running_gateway
 from tests.integration.test_access import keys
 
-ASK = {"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}
+ASK: Any = {"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}
 LONG = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
 
