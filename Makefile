@@ -9,7 +9,7 @@ METRICS_ADDRESS ?= 127.0.0.1:9464
 # For pytest: make test ARGS="tests/unit -k search"
 ARGS ?=
 
-ROOMS := proto kernels model export server client batch
+ROOMS := proto kernels model export server client batch gateway
 PYPROJECTS := $(ROOMS:%=%/pyproject.toml)
 KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/,*.cc *.h *.inc))
 BIN := .venv/bin
@@ -109,7 +109,7 @@ sanitize: .venv/ready ## Test the kernels with ASan and UBSan (Linux, GCC; two m
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 		$(BIN)/pytest tests/unit/kernels --ignore tests/unit/kernels/test_build.py $(ARGS)
 
-wheels: ## Build the seven wheels; check that the client's and the server's each work alone
+wheels: ## Build the eight wheels; check that the client's, the server's and the gateway's each work alone
 	.ci/wheels
 
 clean: ## Remove build outputs, caches, and every environment but .venv
@@ -119,10 +119,10 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[loadtest]' -e 'batch[parquet]' --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[documents,loadtest]' -e 'batch[parquet]' -e gateway --group dev
 	touch $@
 
-.venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/%,$(PYPROJECTS)) $(KERNELS)
+.venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/% gateway/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv .venv-demo
 	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client
 	touch $@
@@ -151,7 +151,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	touch $@
 
 # Ray is kept out of .venv: it brings several hundred MB that only clusters need.
-.venv-ray/ready: constraints.txt $(filter-out model/% export/%,$(PYPROJECTS)) $(KERNELS)
+.venv-ray/ready: constraints.txt $(filter-out model/% export/% gateway/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv --clear .venv-ray
 	.venv-ray/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client -e 'batch[parquet,ray]'
 	touch $@

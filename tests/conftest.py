@@ -152,3 +152,13 @@ def write_marian(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.Temp
     tokenizers = tmp_path_factory.mktemp("tokenizers")
     write_tokenizers(tokenizers, toy_pairs)
     return partial(write_directory, tokenizers)
+
+
+@pytest.fixture(scope="session")
+def shared_tokenizer(toy_pairs: list[tuple[str, str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a SentencePiece model of both sides, as models of many languages have it."""
+    from multilingual_directories import write_tokenizer
+
+    path = tmp_path_factory.mktemp("tokenizers") / "shared.model"
+    write_tokenizer(path, [text for pair in toy_pairs for text in pair])
+    return path

@@ -1,6 +1,7 @@
-"""Cost of provenance: CPU time of the server per call of one sentence, with it and without.
+"""Cost of provenance or quality: CPU time of the server per call of one sentence, with it and without.
 
     PYTHONPATH=tests/benchmark python tests/benchmark/provenance.py --rounds 10 --before ../main
+    PYTHONPATH=tests/benchmark python tests/benchmark/provenance.py --asked return_quality --beam-size 4
 
 Calls of each kind are made one after another, the kinds in turn, in another order each round. Each figure is the median
 of the rounds' ratios to the server that is not asked. `--before` adds a server of another checkout, whose ratio shows
@@ -20,7 +21,7 @@ from unittest import mock
 from processes import ServerProcess
 from served import HERE, ServedModel, our_server, single_sentences
 
-from xuanzang.client import TranslationClient
+from xuanzang.client import TranslateOptions, TranslationClient
 
 ROOT = HERE.parents[1]
 ROOMS = ("proto", "kernels", "model", "export", "server", "client")
@@ -42,11 +43,11 @@ def cpu_milliseconds(server: ServerProcess) -> float:
     return 1000 * (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(server: ServerProcess, client: TranslationClient, texts: Sequence[str], *, asked: bool) -> float:
+def measure(server: ServerProcess, client: TranslationClient, texts: Sequence[str], options: TranslateOptions) -> float:
     """Return the CPU time of the server per call, in milliseconds."""
     before = cpu_milliseconds(server)
     for text in texts:
-        client.translate([text], beam_size=1, return_provenance=asked or None)
+        client.translate([text], **options)
     return (cpu_milliseconds(server) - before) / len(texts)
 
 
@@ -55,22 +56,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10, help="rounds of 256 calls of each kind")
     parser.add_argument("--before", type=Path, help="root of another checkout, with its kernels built")
+    parser.add_argument("--asked", choices=["return_provenance", "return_quality"], default="return_provenance")
+    parser.add_argument("--beam-size", type=int, default=1)
     arguments = parser.parse_args()
+    plain: TranslateOptions = {"beam_size": arguments.beam_size}
+    asking: TranslateOptions = {
+        "beam_size": arguments.beam_size,
+        "return_provenance": arguments.asked == "return_provenance" or None,
+        "return_quality": arguments.asked == "return_quality" or None,
+    }
     lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
     texts = single_sentences(line.split("\t")[0] for line in lines)
     bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
     model = ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=texts)
     with ExitStack() as stack:
         ours = stack.enter_context(started(ROOT, model))
-        kinds = {"not asked": (*ours, False), "asked": (*ours, True)}
+        kinds = {"not asked": (*ours, plain), "asked": (*ours, asking)}
         if arguments.before:
-            kinds["before"] = (*stack.enter_context(started(arguments.before, model)), False)
+            kinds["before"] = (*stack.enter_context(started(arguments.before, model)), plain)
         found: dict[str, list[float]] = {name: [] for name in kinds}
         for number in range(arguments.rounds + 1):
             names = list(kinds)
             for name in names[number % len(names) :] + names[: number % len(names)]:
-                server, client, asked = kinds[name]
-                found[name].append(measure(server, client, texts, asked=asked))
+                server, client, options = kinds[name]
+                found[name].append(measure(server, client, texts, options))
     # The first round warms up.
     base = found["not asked"][1:]
     print(f"{'':12}{'CPU ms per call':>16}{'ratio':>8}")

@@ -23,6 +23,14 @@ BREAKING = {
     ),
     "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.batch", "torch"),
     "The client needs only grpcio and protobuf": ("xuanzang.client._types", "numpy"),
+    "The client needs the libraries of documents only in their formats": (
+        "xuanzang.client.documents.opening",
+        "markdown_it",
+    ),
+    "Documents' floors: calls for a job, a job on a document, a document of a format": (
+        "xuanzang.client.documents.encoding",
+        "xuanzang.client.documents.job",
+    ),
     "What becomes of a failed call is decided without gRPC": ("xuanzang.client._reliability.plan", "grpc"),
     "The network knows nothing of data, training or commands": (
         "xuanzang.model.transformer",

@@ -16,7 +16,7 @@ from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
-from xuanzang.model.marian.importing import import_marian
+from xuanzang.model.importing.importer import import_model
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
@@ -65,7 +65,7 @@ def peers(
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("marian")
     theirs = write_marian(folder / "directory", **KINDS[request.param])
-    import_marian(folder / "directory", folder / "checkpoint")
+    import_model(folder / "directory", folder / "checkpoint")
     return Peers(theirs=theirs, ours=load_checkpoint(folder / "checkpoint"))
 
 

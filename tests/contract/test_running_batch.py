@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,8 +14,10 @@ from search_options import search_options
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
+from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 LIMIT = 24
 LONGEST = 200
@@ -52,6 +55,15 @@ def _sentences(ids: list[int], kinds: Sequence[SearchOptions]) -> list[Sentence]
     return [Sentence(source_ids=ids, options=options) for options in kinds]
 
 
+def phrases(*ids: tuple[int, ...]) -> PhraseAutomaton:
+    """Compile phrases of ids; a word may begin after every third id, and every fifth goes on with the one before."""
+    classes = np.array([OPENS * (token % 3 == 0) | CONTINUES * (token % 5 == 0) for token in range(400)], np.int8)
+    guarded = [Variant(one, guards_start=len(one) == 1, guards_end=len(one) > 2) for one in ids]
+    free = [Variant((302, *one), guards_start=False, guards_end=False) for one in ids]
+    required = [RequiredPhrase(variants=variants) for variants in zip(guarded, free, strict=True)]
+    return compile_phrases(required, classes)
+
+
 KINDS = [
     options(4),
     options(1),
@@ -61,6 +73,11 @@ KINDS = [
     options(4, repetition_penalty=1.4),
     options(4, no_repeat_ngram_size=2),
     options(1, sampling=SamplingOptions(top_k=8, top_p=0.9, temperature=1.2, seed=7)),
+    options(4, phrases=phrases((300, 301))),
+    options(4, phrases=phrases((310,), (300, 301, 305), (300, 305)), num_hypotheses=2),
+    options(4, phrases=phrases(*((number, number + 1) for number in range(304, 316, 2)))),
+    options(4, phrases=phrases((300, 301)), prefix_ids=(299, 300), repetition_penalty=1.3),
+    options(3, phrases=phrases((306, 307)), token_details=True, coverage_penalty=0.2),
 ]
 
 

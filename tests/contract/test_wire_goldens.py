@@ -20,7 +20,12 @@ FIELDS = {
         "target_language_code": (3, "string"),
         "model": (4, "string"),
         "options": (5, "message"),
+        "content_format": (10, "enum"),
         "return_provenance": (14, "bool"),
+        "glossary_entries": (11, "repeated message"),
+        "glossary": (12, "string"),
+        "protected_patterns": (13, "repeated enum"),
+        "return_quality": (15, "bool"),
     },
     "TranslateTextResponse": {
         "translations": (1, "repeated message"),
@@ -34,7 +39,12 @@ FIELDS = {
         "target_language_code": (4, "string"),
         "model": (5, "string"),
         "options": (6, "message"),
+        "content_format": (10, "enum"),
         "return_provenance": (14, "bool"),
+        "glossary_entries": (11, "repeated message"),
+        "glossary": (12, "string"),
+        "protected_patterns": (13, "repeated enum"),
+        "return_quality": (15, "bool"),
     },
     "StreamTranslateTextResponse": {
         "id": (1, "string"),
@@ -49,13 +59,37 @@ FIELDS = {
         "target_language_code": (3, "string"),
         "model": (4, "string"),
         "options": (5, "message"),
+        "content_format": (10, "enum"),
         "return_provenance": (14, "bool"),
+        "glossary_entries": (11, "repeated message"),
+        "glossary": (12, "string"),
+        "protected_patterns": (13, "repeated enum"),
+        "return_quality": (15, "bool"),
     },
     "TranslateTextProgressivelyResponse": {
         "text_delta": (1, "string"),
         "translation": (2, "message"),
         "model": (3, "string"),
         "model_version": (4, "string"),
+    },
+    "GlossaryEntry": {"source": (1, "string"), "targets": (2, "repeated string")},
+    "GlossaryMatch": {
+        "source": (1, "string"),
+        "source_start": (2, "int32"),
+        "source_end": (3, "int32"),
+        "target": (4, "string"),
+        "outcome": (5, "enum"),
+        "pattern": (6, "enum"),
+    },
+    "ListGlossariesRequest": {},
+    "ListGlossariesResponse": {"glossaries": (1, "repeated message")},
+    "Glossary": {
+        "name": (1, "string"),
+        "source_language_code": (2, "string"),
+        "target_language_code": (3, "string"),
+        "version": (4, "string"),
+        "entry_count": (5, "int32"),
+        "sha256": (6, "string"),
     },
     "ListModelsRequest": {},
     "ListModelsResponse": {"models": (1, "repeated message")},
@@ -83,7 +117,12 @@ FIELDS = {
         "temperature": (3, "float"),
         "seed": (4, "int32"),
     },
-    "Translation": {"hypotheses": (1, "repeated message"), "provenance": (3, "message")},
+    "Translation": {
+        "hypotheses": (1, "repeated message"),
+        "glossary_matches": (2, "repeated message"),
+        "provenance": (3, "message"),
+        "detected_language_code": (5, "string"),
+    },
     "Provenance": {
         "method": (1, "string"),
         "model": (2, "string"),
@@ -117,7 +156,9 @@ FIELDS = {
         "token_count": (3, "int32"),
         "finish_reason": (4, "enum"),
         "tokens": (5, "repeated message"),
+        "quality": (6, "message"),
     },
+    "Quality": {"acceptable_probability": (1, "float"), "flags": (2, "repeated enum")},
     "DetectLanguageRequest": {"contents": (1, "repeated string")},
     "DetectLanguageResponse": {"detections": (1, "repeated message")},
     "LanguageDetection": {"languages": (1, "repeated message")},
@@ -161,6 +202,9 @@ OPTIONS_BYTES = "0804 1001 1d0000803f 2000 28ac02 3001"
 # Written by hand from the rules of the encoding: key = number << 3 | wire type, then length or value.
 GOLDENS = [
     (pb.TranslateTextRequest(contents=["猫", ""]), "0a03e78cab 0a00"),
+    (pb.TranslateTextRequest(content_format=pb.CONTENT_FORMAT_HTML), "5002"),
+    (pb.StreamTranslateTextRequest(content_format=pb.CONTENT_FORMAT_TEXT), "5001"),
+    (pb.TranslateTextProgressivelyRequest(content_format=pb.CONTENT_FORMAT_XML), "5003"),
     (pb.TranslateTextRequest(return_provenance=True), "7001"),
     (pb.StreamTranslateTextRequest(return_provenance=True), "7001"),
     (pb.TranslateTextProgressivelyRequest(return_provenance=True), "7001"),
@@ -276,6 +320,12 @@ GOLDENS = [
         ),
         "0a0b 0a09 0a026465 150000003f",
     ),
+    (
+        pb.Quality(acceptable_probability=0.5, flags=[pb.QUALITY_FLAG_REPETITION, pb.QUALITY_FLAG_CUT]),
+        "0d0000003f 12020109",
+    ),
+    # A probability of 0 is not one left out.
+    (pb.Quality(acceptable_probability=0), "0d00000000"),
     (pb.ListModelsRequest(), ""),
     (
         pb.ListModelsResponse(models=[pb.Model(name="m", version="1", is_default=True, max_target_length=300)]),
@@ -301,9 +351,16 @@ def test_optional_fields_have_presence() -> None:
         fields = [field for field in options.DESCRIPTOR.fields if not field.is_repeated]
         assert [field.name for field in fields if not field.has_presence] == []
     assert pb.Hypothesis.DESCRIPTOR.fields_by_name["score"].has_presence
+    assert pb.Quality.DESCRIPTOR.fields_by_name["acceptable_probability"].has_presence
 
 
 def test_finish_reasons_keep_their_numbers() -> None:
+    assert dict(pb.ContentFormat.items()) == {
+        "CONTENT_FORMAT_UNSPECIFIED": 0,
+        "CONTENT_FORMAT_TEXT": 1,
+        "CONTENT_FORMAT_HTML": 2,
+        "CONTENT_FORMAT_XML": 3,
+    }
     assert dict(pb.FinishReason.items()) == {
         "FINISH_REASON_UNSPECIFIED": 0,
         "FINISH_REASON_END_OF_SENTENCE": 1,
@@ -311,6 +368,23 @@ def test_finish_reasons_keep_their_numbers() -> None:
         "FINISH_REASON_COPIED": 3,
         "FINISH_REASON_DEADLINE": 4,
     }
+
+
+def test_patterns_and_outcomes_keep_their_numbers() -> None:
+    patterns = ("UNSPECIFIED", "URL", "EMAIL", "CODE", "PLACEHOLDER", "NUMBER", "TAG")
+    assert pb.ProtectedPattern.keys() == [f"PROTECTED_PATTERN_{name}" for name in patterns]
+    assert pb.ProtectedPattern.values() == list(range(7))
+    outcomes = ("UNSPECIFIED", "HONOURED", "NOT_WRITABLE", "NO_ROOM", "NOT_REACHED")
+    assert pb.GlossaryOutcome.keys() == [f"GLOSSARY_OUTCOME_{name}" for name in outcomes]
+    assert pb.GlossaryOutcome.values() == list(range(5))
+
+
+def test_quality_flags_keep_their_numbers() -> None:
+    names = (
+        *("UNSPECIFIED", "REPETITION", "LENGTH_RATIO", "UNTRANSLATED", "TRUNCATED", "LOW_COVERAGE", "NUMBER_LOST"),
+        *("NAME_LOST", "WRONG_LANGUAGE", "CUT"),
+    )
+    assert dict(pb.QualityFlag.items()) == {f"QUALITY_FLAG_{name}": number for number, name in enumerate(names)}
 
 
 def test_methods_keep_their_names_types_and_streaming() -> None:
@@ -331,6 +405,7 @@ def test_methods_keep_their_names_types_and_streaming() -> None:
         ),
         "DetectLanguage": ("DetectLanguageRequest", False, "DetectLanguageResponse", False),
         "ListModels": ("ListModelsRequest", False, "ListModelsResponse", False),
+        "ListGlossaries": ("ListGlossariesRequest", False, "ListGlossariesResponse", False),
     }
 
 

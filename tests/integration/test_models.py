@@ -142,7 +142,7 @@ async def test_requests_find_their_model_by_pair_and_by_name(client: AsyncTransl
         ({"model": "many"}, {"target_language_code"}),
         ({"model": "many", "source_language": "ja"}, {"target_language_code"}),
         ({"source_language": "ja"}, {"target_language_code"}),
-        ({}, {"source_language_code", "target_language_code"}),
+        ({}, {"target_language_code"}),
     ],
 )
 async def test_an_ambiguous_request_is_refused_with_the_fields_to_set(
@@ -156,3 +156,20 @@ async def test_an_ambiguous_request_is_refused_with_the_fields_to_set(
 async def test_an_unknown_pair_is_refused_with_the_served_pairs(client: AsyncTranslationClient) -> None:
     with pytest.raises(ModelNotFoundError, match="served pairs: ja to en, ja to fr, zh to en"):
         await client.translate_one(SENTENCES[0], source_language="zh", target_language="fr")
+
+
+async def test_the_language_of_the_text_selects_the_model_if_the_request_does_not(
+    client: AsyncTranslationClient,
+) -> None:
+    found = {}
+    for text in ("我有三只猫，今天天气很好。", "今日はとてもいい天気ですね。"):
+        whole = await client.translate_one(text, target_language="en", max_target_length=4)
+        async for streamed in client.translate_stream([text], target_language="en", max_target_length=4):
+            assert streamed.translation.detected_language == whole.detected_language
+        found[whole.detected_language] = whole.model
+    assert found == {"zh-Hans": "tiny", "ja": "many"}
+    named = await client.translate_one("我有三只猫。", source_language="zh", target_language="en", max_target_length=4)
+    assert named.detected_language == ""
+    for text in ("12345", "Das Wetter ist heute sehr schön."):
+        with pytest.raises(InvalidRequestError, match="source_language_code: must be set"):
+            await client.translate_one(text, target_language="en")

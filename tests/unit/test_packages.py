@@ -1,4 +1,4 @@
-"""The metadata of the seven packages."""
+"""The metadata of the eight packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch")
+ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch", "gateway")
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
 
 

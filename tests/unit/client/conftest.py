@@ -99,6 +99,10 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
         self._record(context, request)
         return self.models
 
+    def ListGlossaries(self, request: Any, context: Any) -> pb.ListGlossariesResponse:  # noqa: N802
+        self._record(context, request)
+        return pb.ListGlossariesResponse()
+
     def _record(self, context: Any, *requests: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
         self.requests += requests

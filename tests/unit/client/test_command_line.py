@@ -46,6 +46,15 @@ def test_lines_of_standard_input_stay_one_line_each(run: Run) -> None:
     assert run("translate", given="a\n\nb\r\nc") == (0, "A\n\nB\r\nC\n", "")
 
 
+@pytest.mark.parametrize("name", ["html", "xml"])
+def test_a_file_with_tags_is_one_text(run: Run, script: Script, tmp_path: Path, name: str) -> None:
+    (tmp_path / "page").write_text("<p>a\nb</p>\n\n<p>c</p>\n")
+    assert run("translate", "--format", name, "-f", tmp_path / "page") == (0, "<P>A\nB</P>\n\n<P>C</P>\n", "")
+    number = {"html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}[name]
+    assert [request.content_format for request in script.requests] == [number]
+    assert run("translate", "--format", "text", given="a\nb") == (0, "A\nB\n", "")
+
+
 def test_lines_of_a_file_are_written_to_another_in_their_order(run: Run, script: Script, tmp_path: Path) -> None:
     script.on_stream = lambda requests, context: reversed(list(refuse_long(requests, context)))
     (tmp_path / "zh").write_text("".join(f"line {number}\n" for number in range(100)))

@@ -40,7 +40,10 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
 
 
 def test_every_option_of_the_wire_is_a_keyword_argument() -> None:
-    of_requests = {"source_language", "target_language", "model", "return_provenance"}
+    of_requests = {
+        *("source_language", "target_language", "model", "return_provenance"),
+        *("glossary", "glossary_name", "protected_patterns", "content_format", "return_quality"),
+    }
     on_the_wire = {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields}
     assert on_the_wire | of_requests == sdk.TranslateOptions.__optional_keys__
     sampling = {field.name for field in pb.SamplingOptions.DESCRIPTOR.fields}
@@ -50,6 +53,18 @@ def test_every_option_of_the_wire_is_a_keyword_argument() -> None:
 def test_every_finish_reason_of_the_wire_has_its_counterpart() -> None:
     ours = {f"FINISH_REASON_{reason.name}": reason.value for reason in sdk.FinishReason}
     assert ours == dict(pb.FinishReason.items())
+
+
+def test_every_pattern_and_outcome_of_the_wire_has_its_counterpart() -> None:
+    patterns = {f"PROTECTED_PATTERN_{pattern.name}": pattern.value for pattern in sdk.ProtectedPattern}
+    assert patterns == dict(pb.ProtectedPattern.items())
+    outcomes = {f"GLOSSARY_OUTCOME_{outcome.name}": outcome.value for outcome in sdk.GlossaryOutcome}
+    assert outcomes == dict(pb.GlossaryOutcome.items())
+
+
+def test_every_quality_flag_of_the_wire_has_its_counterpart() -> None:
+    ours = {f"QUALITY_FLAG_{flag.name}": flag.value for flag in sdk.QualityFlag}
+    assert ours == dict(pb.QualityFlag.items())
 
 
 def test_every_error_is_a_translation_error() -> None:

@@ -249,3 +249,13 @@ def test_every_method_sends_the_client_id(client_type: type[Client], script: Scr
 def test_a_client_id_that_cannot_be_sent_is_refused(client_id: str) -> None:
     with pytest.raises(ValueError, match="client_id must be 1 to 128 printable ASCII characters"):
         TranslationClient("localhost:1", client_id=client_id)
+
+
+def test_the_format_of_contents_is_sent_by_its_name(client: Client, script: Script) -> None:
+    client.translate_one("<b>a</b>", content_format="html")
+    client.translate_one("a", content_format=None)
+    assert [each.content_format for each in script.requests] == [pb.CONTENT_FORMAT_HTML, 0]
+    with pytest.raises(InvalidRequestError, match="content_format must be one of text, html, xml"):
+        client.translate_one("a", content_format=cast("Any", "rtf"))
+    with pytest.raises(TypeError, match="content_format is a int"):
+        client.translate_one("a", content_format=cast("Any", 2))

@@ -44,7 +44,7 @@ def test_the_first_map_is_the_attention_of_the_embedded_sentence(checkpoint: Che
     maps, model = attention_maps(checkpoint, "猫狗", "dog"), checkpoint.model
     ids = torch.tensor([checkpoint.source_tokenizer.encode("猫狗")])
     layer = cast("EncoderLayer", model.encoder_layers[0])
-    hidden = layer.self_attention_residual.norm(model._embed(model.source_embedding, model.source_positions, ids))
+    hidden = layer.self_attention_residual.norm(model._embed_source(ids))
     attention = layer.self_attention
     keys, values = attention.project_key_value(hidden, hidden)
     queries = attention._split_heads(attention.query_projection(hidden))

@@ -90,8 +90,8 @@ def test_whole_model_equals_the_transformer_of_torch_on_the_same_weights(
     model = make_model(**options)
     theirs = torch_transformer(model)
     hidden = theirs(
-        model._embed(model.source_embedding, model.source_positions, SOURCE),
-        model._embed(model.target_embedding, model.target_positions, TARGET),
+        model._embed_source(SOURCE),
+        model._embed_target(TARGET),
         tgt_mask=~torch.ones(4, 4, dtype=torch.bool).tril(),
         src_key_padding_mask=~SOURCE_MASK,
         memory_key_padding_mask=~SOURCE_MASK,

@@ -11,8 +11,8 @@ from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
-    *("live", "result", "role", "shadow"),
-    *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "le"),
+    *("live", "outcome", "result", "role", "shadow"),
+    *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "flag", "le"),
 }
 OF_THE_SERVER = {
     "nmt_access_log_dropped",
@@ -70,7 +70,10 @@ def test_durations_below_ten_milliseconds_fall_into_different_buckets() -> None:
 
 
 def own_label(labels: dict[str, str]) -> str:
-    return next((labels[name] for name in ("reason", "finish_reason", "length", "role") if name in labels), "")
+    return next(
+        (labels[name] for name in ("reason", "finish_reason", "length", "role", "outcome", "flag") if name in labels),
+        "",
+    )
 
 
 @pytest.mark.parametrize("attribute", [field.name for field in dataclasses.fields(ModelMetrics)])

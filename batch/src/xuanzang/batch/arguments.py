@@ -64,6 +64,7 @@ def _add_decoding(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("translation")
     group.add_argument("--models", type=Path, default=Path("models"), help="folder of bundles (default: models)")
     group.add_argument("--model", default="", metavar="NAME[/VERSION]", help="model, if the folder holds several")
+    group.add_argument("--source-language", default="", metavar="CODE", help="one of the model's (default: its first)")
     group.add_argument("--target-language", default="", metavar="CODE", help="one of the model's (default: its first)")
     group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept per sentence")
     group.add_argument("--length-penalty", type=float, metavar="X", help="exponent on the target length")
@@ -106,6 +107,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
     decoding = Decoding(
         model=model,
         manifest_sha256=manifest_sha256,
+        source_language=arguments.source_language,
         target_language=arguments.target_language,
         beam_size=arguments.beam_size,
         length_penalty=arguments.length_penalty,

@@ -32,6 +32,8 @@ class Decoding:
     """Name and version, such as "zh-en/2"."""
     manifest_sha256: str
     """Digest of the bundle's manifest, which holds the digests of its files."""
+    source_language: str = ""
+    """One of the model's, or empty for its first."""
     target_language: str = ""
     """One of the model's, or empty for its first."""
     beam_size: int | None = None

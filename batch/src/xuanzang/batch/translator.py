@@ -87,7 +87,7 @@ class Translator:
         self._loop.close()
 
     def _checked(self, decoding: Decoding) -> requests.TranslationRequest:
-        request = requests.read_unary_request(_message(decoding), self._engine.resolve)
+        request = requests.read_unary_request(_message(decoding), self._engine.resolve, self._engine.glossaries)
         if request.model.manifest_sha256 != decoding.manifest_sha256:
             raise InputError(f"the bundle {decoding.model} is not the one that the job began with")
         return request
@@ -117,6 +117,7 @@ class Translator:
             model=self._request.model,
             options=self._request.options,
             deadline=None,
+            source_language=self._request.source_language,
             target_language=self._request.target_language,
         )
         return hypotheses[0].text
@@ -145,5 +146,9 @@ def _message(decoding: Decoding) -> pb.TranslateTextRequest:
     )
     # A text, because a request has one.
     return pb.TranslateTextRequest(
-        contents=[""], model=decoding.model, target_language_code=decoding.target_language, options=options
+        contents=[""],
+        model=decoding.model,
+        source_language_code=decoding.source_language,
+        target_language_code=decoding.target_language,
+        options=options,
     )

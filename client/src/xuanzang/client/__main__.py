@@ -17,8 +17,9 @@ from typing import IO, NoReturn, TextIO
 from xuanzang.client._arguments import Command, open_client, parser, translate_options
 from xuanzang.client._capsule import MAX_EXCHANGES, Capsule
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands import Layout, read_lines, translate, translate_progressively, write_models
+from xuanzang.client._commands import Layout, read_lines, read_whole, translate, translate_progressively, write_models
 from xuanzang.client._detection import detections, write_languages
+from xuanzang.client._document_command import translate_documents
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
@@ -39,7 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    commands = {"translate": _translate, "models": _models, "detect": _detect, "replay": _replay}
+    commands = {
+        "translate": _translate,
+        "translate_documents": translate_documents,
+        "models": _models,
+        "detect": _detect,
+        "replay": _replay,
+    }
     arguments = parser(os.environ, **commands).parse_args(argv)
     command: Command = arguments.command
     try:
@@ -61,8 +68,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _translate(client: TranslationClient, arguments: argparse.Namespace) -> int:
     options = translate_options(arguments)
-    layout = Layout(json=arguments.json, scores=arguments.scores, by_line=not arguments.texts)
-    texts = arguments.texts or read_lines(_input(arguments))
+    by_line = _by_line(arguments)
+    layout = Layout(json=arguments.json, scores=arguments.scores, by_line=by_line)
+    texts = arguments.texts or (read_lines if by_line else read_whole)(_input(arguments))
     with _output(arguments.output) as output, _progress(arguments) as advance, _kept(arguments.capsule) as keep:
         run = translate_progressively if arguments.progressive else partial(translate, keep=keep)
         failures = run(client, texts, options, layout=layout, output=output, report=_report, advance=advance)
@@ -105,6 +113,11 @@ def _detect(client: TranslationClient, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _by_line(arguments: argparse.Namespace) -> bool:
+    """Return whether texts are the lines of a file; one with tags is a single text."""
+    return not arguments.texts and getattr(arguments, "content_format", None) in (None, "text")
+
+
 def _from_file(arguments: argparse.Namespace) -> bool:
     return arguments.file not in (None, "-")
 
@@ -126,7 +139,7 @@ def _output(path: Path | None) -> AbstractContextManager[TextIO]:
 def _progress(arguments: argparse.Namespace) -> Iterator[Callable[[], None]]:
     """Draw progress for a file, unless standard error is no terminal or the results go to the same screen."""
     results_on_screen = arguments.output is None and sys.stdout.isatty()
-    if not _from_file(arguments) or not sys.stderr.isatty() or results_on_screen:
+    if not (_from_file(arguments) and _by_line(arguments)) or not sys.stderr.isatty() or results_on_screen:
         yield lambda: None
         return
     with Path(arguments.file).open("rb") as file:

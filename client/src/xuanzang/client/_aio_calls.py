@@ -5,14 +5,15 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 import grpc
 
 from xuanzang.client._aio_errors import cancelled_calls
-from xuanzang.client._call_metadata import CallMetadata
+from xuanzang.client._call_metadata import CallMetadata, Metadata
 from xuanzang.client._calls import SessionState, shared
 from xuanzang.client._channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._errors import CallCancelledError, StatusCode
@@ -38,12 +39,10 @@ class AsyncCalls:
         throttled: Whether calls that an overloaded server would refuse are held back.
     """
 
-    def __init__(
-        self, channels: dict[str, grpc.aio.Channel], metadata: tuple[tuple[str, str], ...], *, throttled: bool = True
-    ) -> None:
+    def __init__(self, channels: dict[str, grpc.aio.Channel], metadata: Metadata, *, throttled: bool = True) -> None:
         self.shared = shared(list(channels), throttled=throttled)
         self.metadata = metadata
-        self.closed = False
+        self._closed = asyncio.Event()
         self.on_usage: OnUsage | None = None
         """Receiver of what each call has used."""
         self._channels = list(channels.values())
@@ -53,9 +52,24 @@ class AsyncCalls:
         self._checks = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
         self._probes: set[asyncio.Task[None]] = set()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the connections are closed."""
+        return self._closed.is_set()
+
+    def carrying(self, metadata: Metadata) -> Self:
+        """Return calls over the same connections that carry other metadata; closing either closes both.
+
+        Args:
+            metadata: Metadata of every call.
+        """
+        twin = copy.copy(self)
+        twin.metadata = metadata
+        return twin
+
     async def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
-        self.closed = True
+        self._closed.set()
         await asyncio.gather(*(channel.close() for channel in self._channels), *self._probes, return_exceptions=True)
 
     async def unary(
@@ -96,11 +110,13 @@ class AsyncCalls:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
 
-    async def report_usage(self, call: grpc.aio.Call) -> None:
-        """Report what a call has used that was answered."""
-        usage = usage_of(await call.trailing_metadata()) if self.on_usage else None
-        if self.on_usage and usage:
-            self.on_usage(usage)
+    async def report_usage(self, call: grpc.aio.Call, *, also: OnUsage | None = None) -> None:
+        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+        receivers = [each for each in (self.on_usage, also) if each]
+        usage = usage_of(await call.trailing_metadata()) if receivers else None
+        if usage:
+            for receive in receivers:
+                receive(usage)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""

@@ -4,7 +4,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -22,13 +26,22 @@ from xuanzang.client._types import (
     DetectedLanguage,
     Model,
     ProgressiveTranslation,
+    StoredGlossary,
     StreamedTranslation,
     TLSConfig,
     TranslateOptions,
     Translation,
 )
 from xuanzang.client._usage import OnUsage
+from xuanzang.client.documents.calls import aio_translate
+from xuanzang.client.documents.document import Limits
+from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress
+from xuanzang.client.documents.memory import TranslationMemory
+from xuanzang.client.documents.opening import open_document
 from xuanzang.translation.v1 import translation_pb2 as pb
+
+_TEXTS_IN_FLIGHT = 128
+"""Texts of a stream that were sent and have no answer yet, unless the caller says otherwise."""
 
 
 class AsyncTranslationClient:
@@ -51,6 +64,7 @@ class AsyncTranslationClient:
         on_usage: Receiver of what each call has used, called by the task that waits for the answer.
         throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
             fail with OverloadedError without being sent, if they cannot wait.
+        uses_proxy: Whether a proxy that the environment names may be used; never with a key in plain text.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -69,12 +83,18 @@ class AsyncTranslationClient:
         max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
         on_usage: OnUsage | None = None,
         throttle: bool = True,
+        uses_proxy: bool = True,
     ) -> None:
         self._timeout = _channel.positive_timeout(timeout)
         targets = _channel.targets(address)
-        key = checked_key(api_key, targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key)
+        self._checked_key = partial(
+            checked_key, targets=targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key
+        )
+        key = self._checked_key(api_key)
         metadata = _channel.metadata(client_id, key)
-        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=tls is not None or not key)
+        self._hides_keys = tls is not None or bool(key) or not uses_proxy
+        proxied = uses_proxy and (tls is not None or not key)
+        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
         credentials = None if tls is None else _channel.credentials(tls)
         channels = {each: _open(each, credentials, options) for each in targets}
         self._calls = AsyncCalls(channels, metadata, throttled=throttle)
@@ -87,6 +107,29 @@ class AsyncTranslationClient:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    def for_caller(
+        self, *, api_key: str | None = None, client_id: str | None = None, request_id: str | None = None
+    ) -> Self:
+        """Return a client that calls on behalf of someone else, over the same connections.
+
+        Everything but the arguments is that of this client; closing either closes both.
+
+        Args:
+            api_key: Key of the caller; None: none.
+            client_id: Name of the caller, as the constructor takes it; None: none.
+            request_id: Id that every call of the returned client has, by which the server's operator finds it: 1 to
+                128 letters, digits and "._:/+=-"; None: a random one for each call.
+
+        Raises:
+            ValueError: An argument is invalid, or the key would cross a network or a proxy in plain text.
+        """
+        key = self._checked_key(api_key or "")
+        if key and not self._hides_keys:
+            raise ValueError("an API key is not sent through a proxy in plain text: use TLS, or uses_proxy=False")
+        twin = copy.copy(self)
+        twin._calls = self._calls.carrying(_channel.metadata(client_id, key, request_id))  # noqa: SLF001 - its own class
+        return twin
 
     async def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
@@ -148,7 +191,7 @@ class AsyncTranslationClient:
         texts: Iterable[str] | AsyncIterable[str],
         *,
         ordered: bool = False,
-        max_in_flight: int = 128,
+        max_in_flight: int = _TEXTS_IN_FLIGHT,
         timeout: float | None = None,
         **options: Unpack[TranslateOptions],
     ) -> AsyncGenerator[StreamedTranslation, None]:
@@ -174,6 +217,58 @@ class AsyncTranslationClient:
         state = StreamState(_requests.translate_request((), **options), ordered=ordered)
         seconds = self._seconds(timeout)
         return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
+
+    async def translate_document(
+        self,
+        source: str | Path | bytes,
+        *,
+        suffix: str | None = None,
+        encoding: str | None = None,
+        columns: Sequence[str] | None = None,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+        limits: Limits | None = None,
+        timeout: float | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> DocumentTranslation:
+        """Translate the texts of a file; everything else in it stays as it is. docs/documents.md tells what, by format.
+
+        A text that the server refuses stays as it was, too; `summary.refusals` names it.
+
+        Args:
+            source: Path, or the content of a file.
+            suffix: Suffix that tells the format, such as ".md"; None: that of the path.
+            encoding: Name of the character encoding; None: the one that the file declares, else UTF-8.
+            columns: Names of the columns of a table, or keys of JSON values, to translate; None: all JSON values.
+            memory: Memory in which texts are looked up first, and which keeps their translations.
+            on_progress: Receiver of the number of texts done and of all texts.
+            limits: Limits of the file; None: the default ones.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Returns:
+            The translated file, and what was done.
+
+        Raises:
+            DocumentError: The file is over a limit, is not of its format, or needs an argument or a library.
+            OSError: The file cannot be read.
+            TranslationError: The server could not be reached, failed, or refused more than single texts.
+            ValueError: The memory is damaged, or `timeout` is out of range.
+        """
+        opened = await asyncio.to_thread(
+            open_document, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
+        )
+        models = await self.list_models(timeout=timeout) if memory else []
+        job = await asyncio.to_thread(Job, opened, models, options, memory=memory, on_progress=on_progress)
+        stream = AsyncStream(
+            job.pending,
+            StreamState(_requests.translate_request((), **options), ordered=False),
+            self._open_calls,
+            timeout=self._seconds(timeout),
+            max_in_flight=_TEXTS_IN_FLIGHT,
+            on_usage=job.count,
+        )
+        return await aio_translate(job, stream.run(), lambda text: self.translate_one(text, timeout=timeout, **options))
 
     async def detect_languages(
         self, texts: Sequence[str], *, timeout: float | None = None
@@ -236,6 +331,18 @@ class AsyncTranslationClient:
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
         )
         return _responses.translations(response, request)[0]
+
+    async def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
+        """List the glossaries that the server holds.
+
+        Raises:
+            TranslationError: The server could not be reached in time.
+        """
+        request = pb.ListGlossariesRequest()
+        response = await self._open_calls.unary(
+            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return _responses.glossaries(response)
 
     @property
     def _open_calls(self) -> AsyncCalls:

@@ -15,6 +15,7 @@ from xuanzang.client._errors import DeadlineExceededError, ServerFaultError, Ser
 from xuanzang.client._status import WRITE_MET_THE_END
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import StreamedTranslation
+from xuanzang.client._usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _Call = grpc.aio.StreamStreamCall[pb.StreamTranslateTextRequest, pb.StreamTranslateTextResponse]
@@ -29,6 +30,7 @@ class AsyncStream:
         calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts sent whose results have not been yielded.
+        on_usage: Receiver of what this stream has used, beside the client's.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class AsyncStream:
         *,
         timeout: float,
         max_in_flight: int,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._texts = texts
         self._state = state
         self._timeout = timeout
+        self._on_usage = on_usage
         self._room = asyncio.Semaphore(max_in_flight)
         self._calls = calls
         self._metadata = CallMetadata.of(calls.metadata)
@@ -109,7 +113,7 @@ class AsyncStream:
         if isinstance(response, pb.StreamTranslateTextResponse):
             self._state.settle(response)
             return False
-        await self._calls.report_usage(await self._opened())
+        await self._calls.report_usage(await self._opened(), also=self._on_usage)
         return True
 
     async def _opened(self) -> _Call:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._document_arguments import add_documents
+from xuanzang.client._glossary_file import read_glossary
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
 Command = Callable[[TranslationClient, argparse.Namespace], int]
@@ -27,13 +29,20 @@ exit codes:
 
 
 def parser(
-    environment: Mapping[str, str], *, translate: Command, models: Command, detect: Command, replay: Command
+    environment: Mapping[str, str],
+    *,
+    translate: Command,
+    translate_documents: Command,
+    models: Command,
+    detect: Command,
+    replay: Command,
 ) -> argparse.ArgumentParser:
     """Build the parser.
 
     Args:
         environment: Environment variables; XUANZANG_ADDRESS is the default address.
         translate: Implementation of `xuanzang translate`.
+        translate_documents: Implementation of `xuanzang translate-documents`.
         models: Implementation of `xuanzang models`.
         detect: Implementation of `xuanzang detect`.
         replay: Implementation of `xuanzang replay`.
@@ -51,6 +60,7 @@ def parser(
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     shared = server_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     _add_translate(commands, shared).set_defaults(command=translate)
+    add_documents(commands, shared).set_defaults(command=translate_documents)
     listing = commands.add_parser("models", help="list the models that the server offers", parents=[shared])
     listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)
@@ -126,7 +136,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
     """Return the options of a translation.
 
     Raises:
-        ValueError: Two arguments contradict each other, or one needs another.
+        OSError: The glossary cannot be read.
+        ValueError: Two arguments contradict each other, one needs another, or a line of the glossary is no entry.
     """
     if arguments.progressive and (arguments.json or arguments.scores):
         raise ValueError("--progressive writes nothing but text: leave out --json and --scores")
@@ -134,8 +145,12 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         raise ValueError("--partial-on-deadline needs --progressive: only there each text has a --timeout of its own")
     if arguments.token_details and not arguments.json:
         raise ValueError("--token-details needs --json")
+    if arguments.token_details and arguments.content_format in ("html", "xml"):
+        raise ValueError("--token-details has no place with tags: leave it out, or --format")
     if arguments.provenance and not arguments.json:
         raise ValueError("--provenance needs --json")
+    if arguments.quality and not arguments.json:
+        raise ValueError("--quality needs --json")
     if arguments.capsule and arguments.progressive:
         raise ValueError("--capsule keeps whole translations: leave out --progressive")
     sampling = SamplingOptions(
@@ -161,7 +176,12 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "token_details": arguments.token_details or None,
         "partial_on_deadline": arguments.partial_on_deadline or None,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        "content_format": arguments.content_format,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
+        "glossary": arguments.glossary and read_glossary(arguments.glossary),
+        "glossary_name": arguments.glossary_name,
+        "protected_patterns": arguments.protect and arguments.protect.split(","),
+        "return_quality": arguments.quality or None,
     }
 
 
@@ -237,7 +257,14 @@ def _add_translate(
     source = command.add_mutually_exclusive_group()
     source.add_argument("texts", nargs="*", default=[], metavar="TEXT", help="a text to translate")
     source.add_argument("-f", "--file", metavar="FILE", help="file whose lines to translate; - is standard input")
+    command.add_argument(
+        "--format",
+        dest="content_format",
+        choices=("text", "html", "xml"),
+        help="how texts are written; a file or standard input with html or xml is one text",
+    )
     _add_search(command.add_argument_group("translation"))
+    _add_terms(command.add_argument_group("terms"))
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
     return command
@@ -278,6 +305,18 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def _add_terms(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
+    )
+    group.add_argument("--glossary-name", metavar="NAME", help="glossary of the server, whose terms are kept as well")
+    group.add_argument(
+        "--protect",
+        metavar="KINDS",
+        help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
+    )
+
+
 def _add_sampling(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--sample", action="store_true", help="draw tokens at random; implied by the options below")
     group.add_argument("--top-k", type=int, metavar="N", help="draw among the N most likely tokens")
@@ -304,6 +343,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         "--token-details", action="store_true", help="with --json: write score and source span of every token"
     )
     group.add_argument("--provenance", action="store_true", help="with --json: write how each translation was made")
+    group.add_argument("--quality", action="store_true", help="with --json: write how far to trust each hypothesis")
     group.add_argument(
         "--capsule",
         type=Path,

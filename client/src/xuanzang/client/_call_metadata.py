@@ -22,7 +22,7 @@ class CallMetadata:
     """Metadata of one call, the same for all its tries."""
 
     request_id: str
-    """Random id, by which the server's operator finds the call."""
+    """Id, by which the server's operator finds the call: random, unless the client is for a caller who has one."""
     pairs: Metadata
     """Names and values to send."""
 
@@ -33,8 +33,10 @@ class CallMetadata:
         Args:
             metadata: Metadata of every call of the client.
         """
-        request_id = secrets.token_hex(16)
-        return cls(request_id=request_id, pairs=(*metadata, (REQUEST_ID, request_id), *_trace_headers()))
+        chosen = next((value for name, value in metadata if name == REQUEST_ID), None)
+        request_id = chosen or secrets.token_hex(16)
+        own = () if chosen else ((REQUEST_ID, request_id),)
+        return cls(request_id=request_id, pairs=(*metadata, *own, *_trace_headers()))
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import queue
 import random
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import grpc
 
-from xuanzang.client._call_metadata import CallMetadata
+from xuanzang.client._call_metadata import CallMetadata, Metadata
 from xuanzang.client._channel import HEALTH_CHECK, PROBE_SECONDS
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
@@ -67,12 +69,10 @@ class BlockingCalls:
         throttled: Whether calls that an overloaded server would refuse are held back.
     """
 
-    def __init__(
-        self, channels: dict[str, grpc.Channel], metadata: tuple[tuple[str, str], ...], *, throttled: bool = True
-    ) -> None:
+    def __init__(self, channels: dict[str, grpc.Channel], metadata: Metadata, *, throttled: bool = True) -> None:
         self.shared = shared(list(channels), throttled=throttled)
         self.metadata = metadata
-        self.closed = False
+        self._closed = threading.Event()
         self.on_usage: OnUsage | None = None
         """Receiver of what each call has used."""
         self._channels = list(channels.values())
@@ -80,9 +80,24 @@ class BlockingCalls:
         self._checks: list[grpc.UnaryUnaryMultiCallable[bytes, bytes]]
         self._checks = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
 
+    @property
+    def closed(self) -> bool:
+        """Whether the connections are closed."""
+        return self._closed.is_set()
+
+    def carrying(self, metadata: Metadata) -> Self:
+        """Return calls over the same connections that carry other metadata; closing either closes both.
+
+        Args:
+            metadata: Metadata of every call.
+        """
+        twin = copy.copy(self)
+        twin.metadata = metadata
+        return twin
+
     def close(self) -> None:
         """Close the connections; calls under way end with CallCancelledError."""
-        self.closed = True
+        self._closed.set()
         for channel in self._channels:
             channel.close()
 
@@ -125,11 +140,13 @@ class BlockingCalls:
                 raise
             raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
 
-    def report_usage(self, call: Ended) -> None:
-        """Report what a call has used that was answered."""
-        usage = usage_of(call.trailing_metadata()) if self.on_usage else None
-        if self.on_usage and usage:
-            self.on_usage(usage)
+    def report_usage(self, call: Ended, *, also: OnUsage | None = None) -> None:
+        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+        receivers = [each for each in (self.on_usage, also) if each]
+        usage = usage_of(call.trailing_metadata()) if receivers else None
+        if usage:
+            for receive in receivers:
+                receive(usage)
 
     def probe(self, numbers: Sequence[int]) -> None:
         """Ask addresses whether they live; the answers are recorded in the background."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.metadata import version
 
 import grpc
 
+from xuanzang.client._call_metadata import REQUEST_ID, Metadata
 from xuanzang.client._types import TLSConfig
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
@@ -16,6 +18,7 @@ HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 PROBE_SECONDS = 1.0
 
 _MAX_CLIENT_ID = 128
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 _SERVICE_CONFIG = {
     "loadBalancingConfig": [{"round_robin": {}}],
@@ -74,22 +77,26 @@ def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
 
 
-def metadata(client_id: str | None, api_key: str | None = None) -> tuple[tuple[str, str], ...]:
+def metadata(client_id: str | None, api_key: str | None = None, request_id: str | None = None) -> Metadata:
     """Return the metadata that every call carries.
 
     Args:
         client_id: Name of the caller, or None.
         api_key: Key of the caller, or None.
+        request_id: Id of the call, or None for a random one.
 
     Raises:
-        ValueError: The name is empty, too long or not printable ASCII.
+        ValueError: The name is empty, too long or not printable ASCII, or the id is not valid.
     """
-    authorization = () if api_key is None else (("authorization", f"Bearer {api_key}"),)
+    if request_id is not None and not _REQUEST_ID.fullmatch(request_id):
+        raise ValueError('request_id must be 1 to 128 letters, digits and "._:/+=-"')
+    named = {"authorization": api_key and f"Bearer {api_key}", REQUEST_ID: request_id}
+    others = tuple((name, value) for name, value in named.items() if value)
     if client_id is None:
-        return authorization
+        return others
     if not (1 <= len(client_id) <= _MAX_CLIENT_ID and client_id.isascii() and client_id.isprintable()):
         raise ValueError(f"client_id must be 1 to {_MAX_CLIENT_ID} printable ASCII characters, not {client_id!r}")
-    return (("x-client-id", client_id), *authorization)
+    return (("x-client-id", client_id), *others)
 
 
 def positive_timeout(timeout: float) -> float:

@@ -9,7 +9,7 @@ from typing import IO, TextIO
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._errors import InvalidRequestError, TranslationError
-from xuanzang.client._types import Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
+from xuanzang.client._types import GlossaryMatch, Hypothesis, Model, StreamedTranslation, TranslateOptions, Translation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +125,12 @@ def read_lines(file: IO[bytes]) -> Iterator[str]:
             yield line.decode(encoding, errors="surrogateescape").removesuffix("\n")
 
 
+def read_whole(file: IO[bytes]) -> Iterator[str]:
+    """Yield the text of a file without a line break at its end, and without a byte order mark."""
+    with file:
+        yield file.read().decode("utf-8-sig", errors="surrogateescape").removesuffix("\n")
+
+
 def write_models(models: Iterable[Model], *, as_json: bool, output: TextIO) -> None:
     """Write a table of models, or one JSON object per model."""
     if as_json:
@@ -191,13 +197,25 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
     if isinstance(result, TranslationError):
         return about | {"error": {"code": result.code.name, "message": result.message}}
     hypotheses = [_hypothesis_as_json(each) for each in result.hypotheses]
-    provenance = {} if result.provenance is None else {"provenance": asdict(result.provenance)}
-    about |= {"model": result.model, "model_version": result.model_version}
-    return about | {"hypotheses": hypotheses} | provenance
+    about |= {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
+    if result.detected_language:
+        about["detected_language"] = result.detected_language
+    if result.glossary_matches:
+        about["glossary_matches"] = [_match_as_json(match) for match in result.glossary_matches]
+    return about if result.provenance is None else about | {"provenance": asdict(result.provenance)}
+
+
+def _match_as_json(match: GlossaryMatch) -> dict[str, object]:
+    return asdict(match) | {"outcome": match.outcome.name, "pattern": match.pattern.name}
 
 
 def _hypothesis_as_json(hypothesis: Hypothesis) -> dict[str, object]:
     known = asdict(hypothesis) | {"finish_reason": hypothesis.finish_reason.name}
     if not hypothesis.tokens:
         del known["tokens"]
+    if hypothesis.quality is None:
+        del known["quality"]
+    else:
+        names = sorted(flag.name for flag in hypothesis.quality.flags)
+        known["quality"] = {"acceptable_probability": hypothesis.quality.acceptable_probability, "flags": names}
     return known

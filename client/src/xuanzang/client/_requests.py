@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Unpack
 
 from google.protobuf.message import Message
 
 from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
-from xuanzang.client._types import SamplingOptions, TranslateOptions
+from xuanzang.client._types import ProtectedPattern, SamplingOptions, TranslateOptions
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
 
 _TEXTS = ("contents", "content")
+_CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
+    {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
+)
+# Options beside those of the search.
+_OF_REQUESTS = frozenset({"return_provenance", "return_quality"})
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -35,8 +41,11 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
         target_language_code=chosen.pop("target_language", ""),
         model=chosen.pop("model", ""),
     )
-    if "return_provenance" in chosen:
-        _set(request, "return_provenance", chosen.pop("return_provenance"), path="return_provenance")
+    if "content_format" in chosen:
+        request.content_format = _content_format(chosen.pop("content_format"))
+    _add_terms(request, chosen)
+    for name in _OF_REQUESTS & chosen.keys():
+        _set(request, name, chosen.pop(name), path=name)
     for name, value in chosen.items():
         _set_option(request.options, name, value)
     request.contents.extend(_checked(texts, path="contents"))
@@ -100,6 +109,38 @@ def progressively(request: pb.TranslateTextRequest) -> pb.TranslateTextProgressi
 def _shared(template: Request) -> dict[str, Any]:
     """Return the fields that all requests share, which are all but the texts."""
     return {field.name: value for field, value in template.ListFields() if field.name not in _TEXTS}
+
+
+def _add_terms(request: pb.TranslateTextRequest, chosen: dict[str, Any]) -> None:
+    """Take what is to be kept out of the options."""
+    for number, (source, targets) in enumerate(dict(chosen.pop("glossary", {})).items()):
+        path = f"glossary_entries[{number}]"
+        _check_text(source, path=f"{path}.source")
+        each = [targets] if isinstance(targets, str) else targets
+        request.glossary_entries.add(source=source, targets=_checked(each, path=f"{path}.targets"))
+    name = chosen.pop("glossary_name", "")
+    _check_text(name, path="glossary")
+    request.glossary = name
+    patterns = chosen.pop("protected_patterns", ())
+    if isinstance(patterns, str):
+        raise TypeError("protected_patterns is a sequence of patterns")
+    request.protected_patterns.extend(_pattern(pattern) for pattern in patterns)
+
+
+def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:
+    known = {each.name.lower(): each for each in ProtectedPattern}
+    found = pattern if isinstance(pattern, ProtectedPattern) else known.get(pattern.lower())
+    if found is None:
+        raise _invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
+    return pb.ProtectedPattern.ValueType(found.value)
+
+
+def _content_format(name: object) -> pb.ContentFormat.ValueType:
+    if not isinstance(name, str):
+        raise TypeError(f"content_format is a {type(name).__name__}, not a str")
+    if name not in _CONTENT_FORMATS:
+        raise _invalid("content_format", f"must be one of {', '.join(_CONTENT_FORMATS)}")
+    return _CONTENT_FORMATS[name]
 
 
 def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:

@@ -10,16 +10,21 @@ from google.protobuf.message import Message
 from xuanzang.client._capsule import Exchange
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
 from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._quality import Quality, QualityFlag
 from xuanzang.client._requests import Request, repeatable_request
 from xuanzang.client._status import error_from_status
 from xuanzang.client._types import (
     DecodingDefaults,
     DetectedLanguage,
     FinishReason,
+    GlossaryMatch,
+    GlossaryOutcome,
     Hypothesis,
     Model,
     ProgressiveTranslation,
+    ProtectedPattern,
     SamplingOptions,
+    StoredGlossary,
     TokenDetail,
     Translation,
 )
@@ -87,6 +92,21 @@ def models(response: pb.ListModelsResponse) -> list[Model]:
     return [_model(each) for each in response.models]
 
 
+def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
+    """Read the glossaries of a response."""
+    return [
+        StoredGlossary(
+            name=each.name,
+            source_language=each.source_language_code,
+            target_language=each.target_language_code,
+            version=each.version,
+            entry_count=each.entry_count,
+            sha256=each.sha256,
+        )
+        for each in response.glossaries
+    ]
+
+
 def _fault(message: str) -> ServerFaultError:
     return ServerFaultError(message, code=StatusCode.INTERNAL)
 
@@ -103,8 +123,23 @@ def _translation(message: pb.Translation, response: _Response, template: Request
         hypotheses=tuple(map(_hypothesis, message.hypotheses)),
         model=response.model,
         model_version=response.model_version,
+        detected_language=message.detected_language_code,
+        glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
         provenance=provenance,
         exchange=exchange,
+    )
+
+
+def _glossary_match(message: pb.GlossaryMatch) -> GlossaryMatch:
+    outcomes = {outcome.value: outcome for outcome in GlossaryOutcome}
+    patterns = {pattern.value: pattern for pattern in ProtectedPattern}
+    return GlossaryMatch(
+        source=message.source,
+        source_start=message.source_start,
+        source_end=message.source_end,
+        target=message.target,
+        outcome=outcomes.get(message.outcome, GlossaryOutcome.UNSPECIFIED),
+        pattern=patterns.get(message.pattern, ProtectedPattern.UNSPECIFIED),
     )
 
 
@@ -120,6 +155,16 @@ def _hypothesis(message: pb.Hypothesis) -> Hypothesis:
         token_count=message.token_count,
         finish_reason=FinishReason(message.finish_reason) if known else FinishReason.UNSPECIFIED,
         tokens=tuple(map(_token_detail, message.tokens)),
+        quality=_quality(message.quality) if message.HasField("quality") else None,
+    )
+
+
+def _quality(message: pb.Quality) -> Quality:
+    known = {flag.value for flag in QualityFlag}
+    has_probability = message.HasField("acceptable_probability")
+    return Quality(
+        acceptable_probability=message.acceptable_probability if has_probability else None,
+        flags=frozenset(QualityFlag(flag if flag in known else 0) for flag in message.flags),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Protocol
 
 import grpc
@@ -15,6 +15,7 @@ from xuanzang.client._calls import BlockingCalls, Session, Stub
 from xuanzang.client._errors import DeadlineExceededError, StatusCode
 from xuanzang.client._stream_state import StreamState
 from xuanzang.client._types import StreamedTranslation
+from xuanzang.client._usage import OnUsage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -80,14 +81,23 @@ class BlockingStream:
         calls: Calls of the client.
         timeout: Seconds of each wait for an answer.
         max_in_flight: Maximum number of texts sent whose results have not been yielded.
+        on_usage: Receiver of what this stream has used, beside the client's.
     """
 
     def __init__(
-        self, texts: Iterable[str], state: StreamState, calls: BlockingCalls, *, timeout: float, max_in_flight: int
+        self,
+        texts: Iterable[str],
+        state: StreamState,
+        calls: BlockingCalls,
+        *,
+        timeout: float,
+        max_in_flight: int,
+        on_usage: OnUsage | None = None,
     ) -> None:
         self._texts = texts
         self._state = state
         self._timeout = timeout
+        self._on_usage = on_usage
         self._room = threading.Semaphore(max_in_flight)
         self._closed = threading.Event()
         self._outbox = _Outbox(state)
@@ -103,7 +113,7 @@ class BlockingStream:
         self._sent_since = 0.0
         self._timed_out = False
 
-    def run(self) -> Iterator[StreamedTranslation]:
+    def run(self) -> Generator[StreamedTranslation, None, None]:
         """Open the stream and yield results until every text has one."""
         for name, target in (("feeder", self._feed), ("watchdog", self._watch)):
             threading.Thread(target=target, name=f"xuanzang-stream-{name}", daemon=True).start()
@@ -153,7 +163,7 @@ class BlockingStream:
         if response is not None:
             self._state.settle(response)
             return False
-        self._calls.report_usage(self._opened())
+        self._calls.report_usage(self._opened(), also=self._on_usage)
         return True
 
     def _opened(self) -> _Call:

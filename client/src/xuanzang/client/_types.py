@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._provenance import Provenance
+from xuanzang.client._quality import Quality
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +27,38 @@ class SamplingOptions:
     """Seed, 0 to 2147483647; equal requests with equal seeds give equal draws. None: a new one for every request."""
 
 
+Glossary: TypeAlias = Mapping[str, str | Sequence[str]]
+"""Translations of terms, by term."""
+
+
+class ProtectedPattern(enum.Enum):
+    """Kind of text that is not translated; its name in lower case, such as "url", will do as well."""
+
+    UNSPECIFIED = 0
+    """None, or one unknown to this version."""
+    URL = 1
+    """Addresses of pages."""
+    EMAIL = 2
+    """Addresses of mail."""
+    CODE = 3
+    """Text between backticks, and names such as max_size, parseDate, open() and --force."""
+    PLACEHOLDER = 4
+    """Placeholders such as {name}, ${name}, %s and %(name)s."""
+    NUMBER = 5
+    """Numbers in digits."""
+    TAG = 6
+    """Tags and entities of markup."""
+
+
+ContentFormat = Literal["text", "html", "xml"]
+"""How texts are written, and their translations."""
+
+
 class TranslateOptions(TypedDict, total=False):
     """Keyword arguments of every translate method; those left out or None have the default of the server."""
 
     source_language: str | None
-    """BCP-47 code of the texts' language, such as "zh"."""
+    """BCP-47 code of the texts' language, such as "zh"; if left out, the server detects it where there is a choice."""
     target_language: str | None
     """BCP-47 code of the language to translate into, such as "en"."""
     model: str | None
@@ -69,8 +97,20 @@ class TranslateOptions(TypedDict, total=False):
     effect in `translate_stream`, whose texts have no timeout of their own."""
     refuse_long_sentences: bool | None
     """Whether a sentence of more tokens than the model takes, and without comma or white space, is refused, not cut."""
+    content_format: ContentFormat | None
+    """How texts are written: as "text", the default, or as "html" or "xml", whose tags the translation has around the
+    same words; not with `token_details`."""
     return_provenance: bool | None
     """Whether translations say how they were made, and can be kept as replay capsules."""
+    glossary: Glossary | None
+    """Terms to keep, such as {"源": "spring"}, at most 1000: each with one translation or a sequence of them, one of
+    which every hypothesis holds where the term occurs. Not together with `sampling` nor with a `beam_size` of 1."""
+    glossary_name: str | None
+    """Glossary of the server, as listed by `list_glossaries`, whose terms are kept as well."""
+    protected_patterns: Sequence[ProtectedPattern | str] | None
+    """Kinds of text that are not translated, such as "url"; the rules of `glossary` hold."""
+    return_quality: bool | None
+    """Whether hypotheses say how far to trust them; only of models that have a quality head."""
 
 
 class FinishReason(enum.Enum):
@@ -116,6 +156,41 @@ class Hypothesis:
     """Reason why the search stopped."""
     tokens: tuple[TokenDetail, ...] = ()
     """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
+    quality: Quality | None = None
+    """How far to trust it; None unless `return_quality` is set."""
+
+
+class GlossaryOutcome(enum.Enum):
+    """What became of a term that occurs in a text."""
+
+    UNSPECIFIED = 0
+    """The server did not say, or something unknown to this version."""
+    HONOURED = 1
+    """The best hypothesis holds one of its translations."""
+    NOT_WRITABLE = 2
+    """It does not: the model's vocabulary cannot write any of them."""
+    NO_ROOM = 3
+    """It does not: the sentence has too many terms, or too few tokens are left for them."""
+    NOT_REACHED = 4
+    """It does not: the search ended first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlossaryMatch:
+    """A term or protected text that occurs in a text, and what became of it."""
+
+    source: str
+    """The text as it is in the source."""
+    source_start: int
+    """Index of its first character."""
+    source_end: int
+    """Index after its last character."""
+    target: str
+    """Translation that the best hypothesis holds; empty if it holds none."""
+    outcome: GlossaryOutcome
+    """What became of it."""
+    pattern: ProtectedPattern
+    """Pattern that found it; UNSPECIFIED for a term."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +207,10 @@ class Translation:
     """How it was made; None unless `return_provenance` is set."""
     exchange: Exchange | None = field(default=None, repr=False, compare=False)
     """Request and answer for `capsule`; None unless `return_provenance` is set."""
+    detected_language: str = ""
+    """Language of the text, such as "zh-Hans", if the server had to detect it; else empty."""
+    glossary_matches: tuple[GlossaryMatch, ...] = ()
+    """Terms and protected texts that occur in the text, in its order."""
 
     @property
     def text(self) -> str:
@@ -145,6 +224,24 @@ class Translation:
             ValueError: It was made without `return_provenance`, or cut at its deadline.
         """
         return Capsule.of([self])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGlossary:
+    """A glossary that the server holds."""
+
+    name: str
+    """Name for `glossary_name`."""
+    source_language: str
+    """BCP-47 code of the language of its terms."""
+    target_language: str
+    """BCP-47 code of the language of their translations."""
+    version: str
+    """Version that its author has written; may be empty."""
+    entry_count: int
+    """Number of terms."""
+    sha256: str
+    """SHA-256 of its file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,9 @@ QUANTILE = 0.99999
 
 def calibration_ids(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[tuple[list[int], list[int]]]:
     """Return the source ids and decoder input ids (bos first) of sentence pairs, as `calibrate` takes them."""
-    bos_id = checkpoint.model.config.bos_id
+    first = [checkpoint.model.config.bos_id, *checkpoint.target_prefix_ids]
     return [
-        (checkpoint.source_ids(pair.source), [bos_id, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
+        (checkpoint.source_ids(pair.source), [*first, *checkpoint.target_tokenizer.encode(pair.target)[:-1]])
         for pair in pairs
     ]
 

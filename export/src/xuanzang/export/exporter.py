@@ -18,7 +18,7 @@ from xuanzang.export.graphs.build import build_graphs
 from xuanzang.export.graphs.precision import Floats, Int8, Precision
 from xuanzang.export.pairs import read_usable_pairs
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import Checkpoint, CheckpointError, load_checkpoint
 from xuanzang.model.data.corpus import Pair
 from xuanzang.model.data.shortlist import load_shortlist
 from xuanzang.model.translation import use_fastest_threads
@@ -30,11 +30,11 @@ def export(settings: ExportSettings) -> Path:
     """Write a bundle and return its folder.
 
     Raises:
-        CheckpointError: The checkpoint cannot be loaded.
+        CheckpointError: The checkpoint cannot be loaded, or not for the languages of the validation pairs.
         CorpusError: The validation pairs or the shortlist cannot be read.
         ParityError: The graphs do not compute what the checkpoint does; nothing is written.
     """
-    checkpoint = load_checkpoint(settings.checkpoint)
+    checkpoint = _between(load_checkpoint(settings.checkpoint), settings)
     use_fastest_threads(checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
     pairs = read_usable_pairs(checkpoint, settings.valid)
@@ -50,6 +50,22 @@ def export(settings: ExportSettings) -> Path:
     write_bundle(folder, files, manifest)
     logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
     return folder
+
+
+def _between(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpoint:
+    """Return the checkpoint for the languages of the validation pairs, which nobody can guess among many."""
+    metadata, missing = checkpoint.metadata, list[str]()
+    for side, given, ids in (
+        ("source", settings.source_language, metadata.source_language_ids),
+        ("target", settings.target_language, metadata.target_language_ids),
+    ):
+        if len(ids) > 1 and not given:
+            missing.append(f"--{side}-language, one of {', '.join(sorted(ids))}")
+    if missing:
+        raise CheckpointError(
+            f"{checkpoint.folder} has many languages; those of --valid are needed: {'; '.join(missing)}"
+        )
+    return checkpoint.between(settings.source_language, settings.target_language)
 
 
 def _precisions(checkpoint: Checkpoint, pairs: Sequence[Pair], settings: ExportSettings) -> list[Precision]:

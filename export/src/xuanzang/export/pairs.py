@@ -21,7 +21,7 @@ def read_usable_pairs(checkpoint: Checkpoint, path: Path) -> list[Pair]:
         if pair.source
         and pair.target
         and len(checkpoint.source_ids(pair.source)) <= limit
-        and len(checkpoint.target_tokenizer.encode(pair.target)) <= limit
+        and len(checkpoint.target_prefix_ids) + len(checkpoint.target_tokenizer.encode(pair.target)) <= limit
     ]
     if not pairs:
         raise CorpusError(f"{path}: no pair fits the model's {limit} positions")

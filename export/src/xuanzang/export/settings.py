@@ -25,6 +25,10 @@ class ExportSettings(BaseModel):
     """Number format of the weights: int8 for CPUs, float16 for GPUs."""
     valid: Path
     """Pairs of source<TAB>target for parity, calibration, quality and samples; never trained on."""
+    source_language: str = ""
+    """Language of the sources of `valid`, as the checkpoint has it; needed if that names several to the model."""
+    target_language: str = ""
+    """The same for its targets."""
     parity_sentences: int = Field(default=50, ge=1)
     """Sentences decoded to the end by torch and by the graphs."""
     calibration_sentences: int = Field(default=300, ge=1)

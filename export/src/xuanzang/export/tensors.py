@@ -68,6 +68,9 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
 
     Logit edits come before anything is chosen: the logit of each edited id is multiplied by its penalty if negative,
     divided by it if positive, and its bias is added. An id named twice must have equal edits.
+
+    inspected_rows: hypotheses, counted through the batch, whose own continuations are returned as well, as a search
+    with required phrases needs them. required_ids: ids of each whose log-probabilities are returned whatever they are.
     """
     edits = ("batch", "beam", "edit")
     return [
@@ -82,6 +85,8 @@ def decoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[T
         TensorSpec("edited_ids", "int64", edits),
         TensorSpec("edit_penalties", "float32", edits),
         TensorSpec("edit_biases", "float32", edits),
+        TensorSpec("inspected_rows", "int64", ("row",)),
+        TensorSpec("required_ids", "int64", ("row", "required")),
         TensorSpec("source_lengths", "int64", ("batch",)),
         TensorSpec("source_page_table", "int64", ("batch", "source_logical_page")),
         TensorSpec("source_page_owners", "int64", ("source_page", 2)),
@@ -94,7 +99,8 @@ def shortlist_decoder_inputs(config: TransformerConfig, floats: str = "float32")
     """Return the inputs of one decoder step with a shortlist.
 
     choices: ids of the pieces that each sentence may choose besides the `always_ids`, padded with the size of the
-    vocabulary, which stands for no piece. edited_ids are indices into always_ids and choices, concatenated.
+    vocabulary, which stands for no piece. edited_ids and required_ids are indices into always_ids and choices,
+    concatenated.
     """
     return [*decoder_inputs(config, floats), TensorSpec("choices", "int64", ("batch", "choice"))]
 
@@ -121,6 +127,9 @@ def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[
 
     candidate_scores: summed log-probabilities, best first. candidate_parents: the hypothesis that each continues.
     attention: the weight that the last layer gives each source position, averaged over its heads.
+
+    row_scores, row_ids: log-probabilities and ids of the best continuations of each inspected row, best first.
+    required_scores: log-probabilities of its required ids. All come after the logit edits.
     """
     candidates = ("batch", "candidate")
     return [
@@ -128,6 +137,9 @@ def decoder_outputs(config: TransformerConfig, floats: str = "float32") -> list[
         TensorSpec("candidate_ids", "int64", candidates),
         TensorSpec("candidate_parents", "int64", candidates),
         TensorSpec("attention", "float32", ("batch", "beam", "source")),
+        TensorSpec("row_scores", "float32", ("row", "row_candidate")),
+        TensorSpec("row_ids", "int64", ("row", "row_candidate")),
+        TensorSpec("required_scores", "float32", ("row", "required")),
         *key_values(config, "present_key_values", floats),
     ]
 

@@ -7,7 +7,7 @@ from argparse import Action, ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -22,6 +22,7 @@ from xuanzang.model.attention_pictures import PictureError
 from xuanzang.model.commands import (
     AttentionCommand,
     EvaluateCommand,
+    ImportCommand,
     ImportMarianCommand,
     PrepareCommand,
     ShortlistCommand,
@@ -60,8 +61,10 @@ class Commands(BaseSettings):
     """Translate texts."""
     shrink: CliSubCommand[ShrinkCommand]
     """Write a checkpoint at half its size."""
+    import_: CliSubCommand[ImportCommand] = Field(alias="import")
+    """Make a checkpoint of a model of MarianMT, NLLB-200, M2M-100, SMaLL-100 or mBART."""
     import_marian: CliSubCommand[ImportMarianCommand]
-    """Make a checkpoint of a MarianMT model, such as those of OPUS-MT."""
+    """The same, under its former name."""
     attention: CliSubCommand[AttentionCommand]
     """Show which tokens attend to which."""
 

@@ -75,9 +75,10 @@ def attention_maps(checkpoint: Checkpoint, source: str, target: str | None = Non
     model, device = checkpoint.model, checkpoint.model.output_projection.weight.device
     source_ids = checkpoint.source_ids(source)
     if target is None:
-        target_ids = [*translate_ids(model, [source_ids], beam_size=4)[0][0].target_ids, model.config.eos_id]
+        [[best]] = translate_ids(model, [source_ids], beam_size=4, prefix_ids=checkpoint.target_prefix_ids)
+        target_ids = [*best.target_ids, model.config.eos_id]
     else:
-        target_ids = checkpoint.target_tokenizer.encode(target)
+        target_ids = [*checkpoint.target_prefix_ids, *checkpoint.target_tokenizer.encode(target)]
     input_ids = [model.config.bos_id, *target_ids[:-1]]
     with _recorded_weights(model) as recorded:
         batch = torch.tensor([source_ids], device=device)

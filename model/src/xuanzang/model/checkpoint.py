@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,10 +64,43 @@ class Checkpoint:
     """Folder of the checkpoint."""
 
     def source_ids(self, text: str) -> list[int]:
-        """Return the ids of a sentence as the encoder takes them, eos last."""
-        prefix_id = self.metadata.language_prefix_ids.get(self.metadata.target_language)
-        ids = self.source_tokenizer.encode(normalize(text, self.metadata.source_normalization))
-        return ids if prefix_id is None else [prefix_id, *ids]
+        """Return the ids of a sentence as the encoder takes them: with eos, and with those that name the languages."""
+        metadata = self.metadata
+        ids = self.source_tokenizer.encode(normalize(text, metadata.source_normalization))
+        asked = _ids_of(metadata.language_prefix_ids, metadata.target_language)
+        named = _ids_of(metadata.source_language_ids, metadata.source_language)
+        return [*asked, *ids, *named] if metadata.source_language_place == "after_end" else [*asked, *named, *ids]
+
+    @property
+    def target_prefix_ids(self) -> list[int]:
+        """Ids with which every translation begins: that of the target language, if there is one."""
+        return _ids_of(self.metadata.target_language_ids, self.metadata.target_language)
+
+    def between(self, source_language: str = "", target_language: str = "") -> Checkpoint:
+        """Return the same model for another pair of its languages.
+
+        Args:
+            source_language: BCP-47 code as the metadata spell it, or empty for the first.
+            target_language: The same for the target.
+
+        Raises:
+            CheckpointError: The model has no such language.
+        """
+        source = _chosen("source", source_language, self.metadata.source_languages)
+        target = _chosen("target", target_language, self.metadata.target_languages)
+        others = [code for code in self.metadata.source_languages if code != source]
+        update = {"source_language": source, "target_language": target, "other_source_languages": others}
+        return dataclasses.replace(self, metadata=self.metadata.model_copy(update=update))
+
+
+def _ids_of(table: Mapping[str, int], language: str) -> list[int]:
+    return [table[language]] if language in table else []
+
+
+def _chosen(side: str, language: str, known: Sequence[str]) -> str:
+    if language and language not in known:
+        raise CheckpointError(f"{side}-language is {language!r}, the model has {', '.join(sorted(known))}")
+    return language or known[0]
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor]) -> None:
@@ -156,14 +189,15 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     if missing := [name for name in _FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder}: missing {', '.join(missing)}")
     config = _parsed(folder / CONFIG_FILE, lambda text: TransformerConfig(**json.loads(text)))
-    source_tokenizer, target_tokenizer = _load_tokenizers(folder, config)
+    metadata = _parsed(folder / METADATA_FILE, PreparedMetadata.model_validate_json)
+    source_tokenizer, target_tokenizer = _load_tokenizers(folder, config, metadata.silent_ids)
     model = Transformer(config)
     load_weights(model, folder / WEIGHTS_FILE)
     return Checkpoint(
         model=model.eval(),
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
-        metadata=_parsed(folder / METADATA_FILE, PreparedMetadata.model_validate_json),
+        metadata=metadata,
         training=_parsed(folder / TRAINING_FILE, json.loads),
         folder=folder,
     )
@@ -194,14 +228,14 @@ def _parsed(path: Path, parse: Callable[[str], T]) -> T:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _load_tokenizers(folder: Path, config: TransformerConfig) -> list[Tokenizer]:
+def _load_tokenizers(folder: Path, config: TransformerConfig, silent_ids: Sequence[int]) -> list[Tokenizer]:
     tokenizers = []
     for name, table_name, vocab_size in (
         (SOURCE_TOKENIZER_FILE, SOURCE_TABLE_FILE, config.source_vocab_size),
         (TARGET_TOKENIZER_FILE, TARGET_TABLE_FILE, config.target_vocab_size),
     ):
         try:
-            tokenizer = _load_tokenizer(folder / name, folder / table_name, config)
+            tokenizer = _load_tokenizer(folder / name, folder / table_name, config, silent_ids)
         except (OSError, ValueError) as error:
             raise CheckpointError(str(error)) from error
         if len(tokenizer) != vocab_size:
@@ -210,10 +244,17 @@ def _load_tokenizers(folder: Path, config: TransformerConfig) -> list[Tokenizer]
     return tokenizers
 
 
-def _load_tokenizer(path: Path, table: Path, config: TransformerConfig) -> Tokenizer:
+def _load_tokenizer(path: Path, table: Path, config: TransformerConfig, silent_ids: Sequence[int]) -> Tokenizer:
     if not table.is_file():
         return Tokenizer(path)
-    return TableTokenizer(path, read_table(table), unk_id=config.unk_id, eos_id=config.eos_id, pad_id=config.pad_id)
+    return TableTokenizer(
+        path,
+        read_table(table),
+        unk_id=config.unk_id,
+        eos_id=config.eos_id,
+        pad_id=config.pad_id,
+        silent_ids=silent_ids,
+    )
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

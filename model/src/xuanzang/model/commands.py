@@ -21,12 +21,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from pydantic_settings import CliPositionalArg
 
 from xuanzang.model.attention_maps import attention_maps
-from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.coverage import measure_coverage
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
 from xuanzang.model.evaluation import Quality, measure, read_test_set
-from xuanzang.model.marian.importing import import_marian
+from xuanzang.model.importing.importer import import_model
 from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.interrupts import stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings
@@ -119,6 +119,14 @@ class _DecodingCommand(BaseModel):
     """Hypotheses kept at each step; 1 is greedy."""
     length_penalty: float = Field(default=1.0, ge=0)
     """Exponent on the target length that divides the summed score; 0 favours short translations."""
+    source_language: str = ""
+    """Language of the sources, of a model that knows several; the first if it is not given."""
+    target_language: str = ""
+    """The same for the target."""
+
+    def load(self) -> Checkpoint:
+        """Load the checkpoint for the languages given."""
+        return load_checkpoint(self.checkpoint).between(self.source_language, self.target_language)
 
 
 class EvaluateCommand(_DecodingCommand):
@@ -139,7 +147,7 @@ class EvaluateCommand(_DecodingCommand):
     def cli_cmd(self) -> None:
         """Run the command."""
         pairs = read_test_set(self.pairs, self.limit, self.groups)
-        checkpoint = load_checkpoint(self.checkpoint)
+        checkpoint = self.load()
         use_fastest_threads(checkpoint)
         found = translate_texts(
             checkpoint, [pair.source for pair in pairs], beam_size=self.beam_size, length_penalty=self.length_penalty
@@ -182,7 +190,7 @@ class TranslateCommand(_DecodingCommand):
     def cli_cmd(self) -> None:
         """Run the command."""
         texts = self.texts or [line.rstrip("\n") for line in sys.stdin]
-        checkpoint = load_checkpoint(self.checkpoint)
+        checkpoint = self.load()
         use_fastest_threads(checkpoint)
         found = translate_texts(
             checkpoint,
@@ -214,30 +222,38 @@ class ShrinkCommand(BaseModel):
         print(self.output)
 
 
-class ImportMarianCommand(BaseModel):
-    """Write the checkpoint of a MarianMT model that lies in a directory as Hugging Face's hub has it."""
+class ImportCommand(BaseModel):
+    """Write the checkpoint of a model of MarianMT, M2M-100, NLLB-200, SMaLL-100 or mBART.
+
+    It lies in a directory as Hugging Face's hub has it.
+    """
 
     model_config = _CONFIG
 
     directory: CliPositionalArg[Path]
-    """Holds config.json, the weights, vocab.json, source.spm and target.spm."""
+    """Holds config.json, which names the family, the weights and the files of the tokeniser."""
     output: Path
     """Folder to write; must not exist yet."""
     source_language: list[str] = Field(default_factory=list)
-    """BCP-47 codes; needed where neither tokenizer_config.json nor README.md names them."""
+    """BCP-47 codes. Of a model of two languages, needed where neither tokenizer_config.json nor README.md names them; a
+    model of several offers only those given, if any are: each as its code, or as zh=zho_Hans, where the vocabulary has
+    zho_Hans."""
     target_language: list[str] = Field(default_factory=list)
-    """The same. A model of several target languages offers only those given, if any are: each as its code, or as
-    zh-Hans=cmn_Hans, where the vocabulary has >>cmn_Hans<<."""
+    """The same."""
 
     def cli_cmd(self) -> None:
         """Run the command."""
-        languages = import_marian(
+        languages = import_model(
             self.directory,
             self.output,
             source_languages=self.source_language,
             target_languages=self.target_language,
         )
         print(f"{self.output}: translates {', '.join(languages.sources)} into {', '.join(languages.targets)}")
+
+
+class ImportMarianCommand(ImportCommand):
+    """The same as `import`, under its former name."""
 
 
 class AttentionCommand(BaseModel):

@@ -7,8 +7,8 @@ import math
 from typing import Any, Literal, get_args
 
 Norm = Literal["pre", "post"]
-Positions = Literal["sinusoidal", "sinusoidal_halves", "learned"]
-Activation = Literal["relu", "swish"]
+Positions = Literal["sinusoidal", "sinusoidal_halves", "sinusoidal_fairseq", "learned"]
+Activation = Literal["relu", "swish", "gelu"]
 
 
 _SIZES = (
@@ -54,13 +54,16 @@ class TransformerConfig:
     norm: Norm = "pre"
     """"post" is the paper's LayerNorm(x + sublayer(x)); "pre" normalises before the sub-layer, which trains easily."""
     positions: Positions = "sinusoidal"
-    """Sine and cosine of section 3.5, taking turns or in two halves; or a learned table."""
+    """Sine and cosine of section 3.5, taking turns or in two halves; fairseq's variant of the halves, whose positions
+    count from pad_id + 1; or a learned table."""
     max_positions: int = 512
     """Maximum tokens on either side, bos and eos counted."""
     activation: Activation = "relu"
-    """Between the two layers of the feed-forward networks; "swish" is x · sigmoid(x)."""
+    """Between the two layers of the feed-forward networks; "swish" is x · sigmoid(x), "gelu" x · Φ(x)."""
     scale_embeddings: bool = True
     """Whether embeddings are multiplied by √d_model, section 3.4."""
+    embedding_norm: bool = False
+    """Whether the sum of embedding and position is normalised before the first block."""
     share_embeddings: bool = True
     """Whether source and target use one embedding table; needs equal vocabularies, section 3.4."""
     tie_output: bool = True
@@ -99,6 +102,8 @@ class TransformerConfig:
             faults.append(f"d_model is {self.d_model}, must be a multiple of num_heads = {self.num_heads}")
         if self.d_model % 2:
             faults.append(f"d_model is {self.d_model}, must be even: sine and cosine dimensions come in pairs")
+        if self.positions == "sinusoidal_fairseq" and self.d_model < 4:
+            faults.append(f"d_model is {self.d_model}, must be at least 4 for sinusoidal_fairseq positions")
         if not 0.0 <= self.dropout < 1.0:
             faults.append(f"dropout is {self.dropout}, must be in [0, 1)")
         if self.share_embeddings and self.source_vocab_size != self.target_vocab_size:

@@ -11,6 +11,8 @@ from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.cache import LayerCache
 from xuanzang.model.config import Activation, Norm, TransformerConfig
 
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {"relu": F.relu, "swish": F.silu, "gelu": F.gelu}
+
 
 class FeedForward(nn.Module):
     """f(x W1 + b1) W2 + b2 at each position; with f(x) = max(0, x) section 3.3, equation 2."""
@@ -23,8 +25,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [batch, length, model] to [batch, length, model]."""
-        inner = self.inner(x)
-        return self.outer(F.silu(inner) if self.activation == "swish" else inner.relu())
+        return self.outer(_ACTIVATIONS[self.activation](self.inner(x)))
 
 
 class Residual(nn.Module):

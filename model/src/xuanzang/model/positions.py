@@ -31,6 +31,37 @@ def sinusoidal_positions(max_positions: int, d_model: int) -> Tensor:
     return table.float()
 
 
+def fairseq_positions(max_positions: int, d_model: int, first: int) -> Tensor:
+    """Tabulate sines and cosines as fairseq and tensor2tensor do.
+
+    Args:
+        max_positions: Rows of the table.
+        d_model: Columns of the table; even, 4 or more.
+        first: Position of the first row.
+
+    Returns:
+        [position, model], float32: all sines, then all cosines; wavelengths from 2π to exactly 10000 · 2π.
+    """
+    position = torch.arange(first, first + max_positions, dtype=torch.float64)[:, None]
+    half = d_model // 2
+    angles = position * torch.exp(torch.arange(half, dtype=torch.float64) * (-math.log(10000.0) / (half - 1)))
+    return torch.cat([torch.sin(angles), torch.cos(angles)], dim=1).float()
+
+
+def fixed_positions(config: TransformerConfig) -> Tensor:
+    """Tabulate the sines and cosines of a configuration whose positions are not learned.
+
+    Returns:
+        [position, model], float32.
+    """
+    if config.positions == "sinusoidal_fairseq":
+        return fairseq_positions(config.max_positions, config.d_model, config.pad_id + 1)
+    table = sinusoidal_positions(config.max_positions, config.d_model)
+    if config.positions == "sinusoidal_halves":
+        table = torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)  # all sines, then all cosines
+    return table
+
+
 class PositionalEncoding(nn.Module):
     """A row of a table, fixed or learned, for each position."""
 
@@ -42,10 +73,7 @@ class PositionalEncoding(nn.Module):
         if config.positions == "learned":
             self.table = nn.Parameter(torch.randn(sizes) * config.d_model**-0.5)
         else:
-            table = sinusoidal_positions(*sizes)
-            if config.positions == "sinusoidal_halves":
-                table = torch.cat([table[:, 0::2], table[:, 1::2]], dim=1)  # all sines, then all cosines
-            self.register_buffer("table", table, persistent=False)
+            self.register_buffer("table", fixed_positions(config), persistent=False)
 
     def forward(self, start: int, length: int) -> Tensor:
         """Return the encodings of `length` positions from `start`.

@@ -33,6 +33,7 @@ def beam_search(
     length_penalty: float = 1.0,
     min_target_length: int = 0,
     max_target_length: int | Sequence[int] = 200,
+    prefix_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping the `beam_size` best hypotheses of each sentence at every step.
 
@@ -50,6 +51,7 @@ def beam_search(
         length_penalty: α of score = sum / length^α, eos counted in both, as in CTranslate2.
         min_target_length: Tokens before eos is allowed, eos not counted.
         max_target_length: Maximum tokens, eos counted; one for all sentences or one for each.
+        prefix_ids: Beginning of every hypothesis, which costs nothing and counts towards its length.
 
     Returns:
         For each sentence at most num_hypotheses, best first.
@@ -68,6 +70,9 @@ def beam_search(
             logits[:, model.config.eos_id] = -torch.inf
         log_probs = logits.float().log_softmax(-1)
         log_probs[:, list(model.config.banned_ids)] = -torch.inf
+        if length <= len(prefix_ids):
+            log_probs = torch.full_like(log_probs, -torch.inf)
+            log_probs[:, prefix_ids[length - 1]] = 0.0
         _advance(running, log_probs.view(len(running), beam_size, -1), model.config.eos_id)
         rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
         running = [beam for beam in running if not beam.done]

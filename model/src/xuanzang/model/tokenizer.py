@@ -69,7 +69,16 @@ class Tokenizer:
 class TableTokenizer(Tokenizer):
     """A SentencePiece model whose pieces have the ids of a table; what the table lacks is unknown."""
 
-    def __init__(self, path: Path, table: Sequence[str], *, unk_id: int, eos_id: int, pad_id: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        table: Sequence[str],
+        *,
+        unk_id: int,
+        eos_id: int,
+        pad_id: int,
+        silent_ids: Sequence[int] = (),
+    ) -> None:
         """Load a model file.
 
         Args:
@@ -78,14 +87,16 @@ class TableTokenizer(Tokenizer):
             unk_id: Id of pieces outside the table.
             eos_id: Id that ends every sentence.
             pad_id: Id that fills sentences.
+            silent_ids: Other ids that are no text: none is encoded to them, and they are decoded to nothing.
 
         Raises:
             OSError: The file is missing or not a SentencePiece model.
         """
         super().__init__(path)
-        self._table, self._ids = tuple(table), {piece: number for number, piece in enumerate(table)}
+        self._table, reserved = tuple(table), {*silent_ids}
+        self._ids = {piece: number for number, piece in enumerate(table) if number not in reserved}
         self._unk_id, self._eos_id = unk_id, eos_id
-        self._silent_ids = {eos_id, pad_id}
+        self._silent_ids = {eos_id, pad_id, *silent_ids}
 
     def __len__(self) -> int:
         """Return the number of pieces of the table."""

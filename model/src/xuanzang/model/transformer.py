@@ -30,6 +30,8 @@ class Transformer(nn.Module):
         self.target_embedding = (
             self.source_embedding if config.share_embeddings else nn.Embedding(config.target_vocab_size, config.d_model)
         )
+        self.source_embedding_norm = nn.LayerNorm(config.d_model) if config.embedding_norm else nn.Identity()
+        self.target_embedding_norm = nn.LayerNorm(config.d_model) if config.embedding_norm else nn.Identity()
         self.source_positions = PositionalEncoding(config)
         self.target_positions = PositionalEncoding(config)
         self.encoder_layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
@@ -66,7 +68,7 @@ class Transformer(nn.Module):
         Returns:
             [batch, source, model].
         """
-        x = self._embed(self.source_embedding, self.source_positions, source_ids)
+        x = self._embed_source(source_ids)
         mask = source_mask[:, None, None, :]
         for layer in self.encoder_layers:
             x = layer(x, mask)
@@ -84,7 +86,7 @@ class Transformer(nn.Module):
         Returns:
             [batch, target, vocab].
         """
-        x = self._embed(self.target_embedding, self.target_positions, target_ids)
+        x = self._embed_target(target_ids)
         length = target_ids.size(1)
         causal = torch.ones(length, length, dtype=torch.bool, device=x.device).tril()
         for layer in self.decoder_layers:
@@ -115,7 +117,7 @@ class Transformer(nn.Module):
         Returns:
             Logits [row, vocab] for the next token, and the cache with this position.
         """
-        x = self._embed(self.target_embedding, self.target_positions, token_ids[:, None], start=cache.length)
+        x = self._embed_target(token_ids[:, None], start=cache.length)
         mask = cache.source_mask[:, None, None, :]
         layers = []
         for layer, layer_cache in zip(self._decoder, cache.layers, strict=True):
@@ -127,9 +129,13 @@ class Transformer(nn.Module):
     def _decoder(self) -> list[DecoderLayer]:
         return [cast("DecoderLayer", layer) for layer in self.decoder_layers]
 
-    def _embed(self, embedding: nn.Embedding, positions: PositionalEncoding, ids: Tensor, start: int = 0) -> Tensor:
-        scaled = F.embedding(ids, embedding.weight) * self.config.embedding_scale
-        return self.dropout(scaled + positions(start, ids.size(1)))
+    def _embed_source(self, ids: Tensor) -> Tensor:
+        scaled = F.embedding(ids, self.source_embedding.weight) * self.config.embedding_scale
+        return self.dropout(self.source_embedding_norm(scaled + self.source_positions(0, ids.size(1))))
+
+    def _embed_target(self, ids: Tensor, start: int = 0) -> Tensor:
+        scaled = F.embedding(ids, self.target_embedding.weight) * self.config.embedding_scale
+        return self.dropout(self.target_embedding_norm(scaled + self.target_positions(start, ids.size(1))))
 
     def _initialise(self) -> None:
         for parameter in self.parameters():

@@ -30,6 +30,7 @@ def translate_ids(
     num_hypotheses: int = 1,
     length_penalty: float = 1.0,
     batch_sentences: int = 32,
+    prefix_ids: Sequence[int] = (),
 ) -> list[list[Hypothesis]]:
     """Translate tokenised sentences of any number, batched by length.
 
@@ -40,6 +41,7 @@ def translate_ids(
         num_hypotheses: Hypotheses returned for each sentence.
         length_penalty: α of score = sum / length^α.
         batch_sentences: Sentences per batch.
+        prefix_ids: Beginning of every hypothesis.
 
     Returns:
         Hypotheses of each sentence in the order given, best first.
@@ -61,6 +63,7 @@ def translate_ids(
             length_penalty=length_penalty,
             # Each sentence has its own limit, so that its translation does not depend on its batch mates.
             max_target_length=[min(2 * len(ids) + 20, max_positions - 1) for ids in batch],
+            prefix_ids=prefix_ids,
         )
 
     return translate_by_length(sentences, translate, batch_sentences=batch_sentences)
@@ -120,6 +123,7 @@ def translate_texts(
         beam_size=beam_size,
         num_hypotheses=num_hypotheses,
         length_penalty=length_penalty,
+        prefix_ids=checkpoint.target_prefix_ids,
     )
     return [[(checkpoint.target_tokenizer.decode(h.target_ids), h.score) for h in hypotheses] for hypotheses in found]
 

@@ -19,7 +19,7 @@ _SWITCH_SECONDS = 0.001
 
 
 def main() -> int:
-    """Serve until SIGTERM, probe a running server, change its models (`models`), or change the API keys (`keys`).
+    """Serve until SIGTERM, probe a running server, or change its models, the API keys or the quality head of a bundle.
 
     Returns:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
@@ -30,6 +30,10 @@ def main() -> int:
         from xuanzang.server.models_command import run_models_command  # noqa: PLC0415 - as below
 
         return run_models_command(sys.argv[2:], environment=os.environ)
+    if sys.argv[1:2] == ["quality"]:
+        from xuanzang.server.quality_command import run_quality_command  # noqa: PLC0415 - as below
+
+        return run_quality_command(sys.argv[2:])
     settings = read_settings(sys.argv[1:])
     if settings.probe:
         return 0 if _is_serving(settings) else 1

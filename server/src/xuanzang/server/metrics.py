@@ -32,6 +32,14 @@ RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
 LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
 """Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
 
+TERM_OUTCOMES = ("honoured", "not_writable", "no_room", "not_reached")
+"""What became of the terms that a text has."""
+QUALITY_FLAGS = (
+    *("repetition", "length_ratio", "untranslated", "truncated", "low_coverage", "number_lost", "name_lost"),
+    *("wrong_language", "cut"),
+)
+"""What is suspicious about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
+
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
@@ -59,6 +67,7 @@ TOKEN_BUCKETS = tuple(2**power for power in range(15))
 CHRF_BUCKETS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
 RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10)
 GAP_BUCKETS = (-5, -2, -1, -0.5, -0.25, -0.1, -0.05, 0, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
+PROBABILITY_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COUNT_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
 
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
@@ -178,12 +187,37 @@ class ModelMetrics:
             values=RETIRE_REASONS,
         ),
     ]
+    constrained_sentences: Annotated[
+        Counter, _Metric("Sentences whose search required terms of a glossary or protected texts.")
+    ]
+    glossary_matches: Annotated[
+        Mapping[str, Counter],
+        _Metric(
+            "Terms and protected texts found in the texts of answered requests, by what became of them.",
+            label="outcome",
+            values=TERM_OUTCOMES,
+        ),
+    ]
     wasted_decode_tokens: Annotated[
         Counter, _Metric("Decoder steps spent on sentences that were cancelled, ran out of time or began again.")
     ]
     queue_tokens: Annotated[Gauge, _Metric("Tokens waiting in the queue: source, and expected target times beam size.")]
     estimated_queue_wait_seconds: Annotated[
         Gauge, _Metric("Estimated time until the queue is empty; sent to refused callers as RetryInfo.")
+    ]
+
+    quality_probability: Annotated[
+        Histogram,
+        _Metric(
+            "Estimated probability that a translation is acceptable, of the texts whose callers asked for it.",
+            PROBABILITY_BUCKETS,
+        ),
+    ]
+    quality_flags: Annotated[
+        Mapping[str, Counter],
+        _Metric(
+            "Flags of translations, of the texts whose callers asked for them.", label="flag", values=QUALITY_FLAGS
+        ),
     ]
 
     model_ready: Annotated[Gauge, _Metric("1 while a model is warm and answers requests, else 0.")]

@@ -26,9 +26,12 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
+    ContentFormat,
     DecodingOptions,
     FinishReason,
     HoldSentences,
@@ -52,6 +55,7 @@ class FakeEngine:
 
     def __init__(self, model: ServedModel) -> None:
         self.models: tuple[ServedModel, ...] = (model,)
+        self.glossaries = GlossaryFolder(Path("none"))
         self.held: dict[str, asyncio.Event] = {}
         self.raised: dict[str, Exception] = {}
         self.running: list[str] = []
@@ -61,6 +65,7 @@ class FakeEngine:
         self.callers: list[str] = []
         self.target_languages: list[str] = []
         self.journals: list[Journal | None] = []
+        self.content_formats: list[ContentFormat] = []
         self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
@@ -77,7 +82,7 @@ class FakeEngine:
         async with self._changed:
             await self._changed.wait_for(lambda: set(listed) == texts)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
         if source_language == "??":
             fault = FieldViolation(field="source_language_code", description="must be a BCP-47 code")
             raise InvalidInputError([fault])
@@ -103,15 +108,19 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        source_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> list[list[Hypothesis]]:
         self.deadlines.append(deadline)
         self.options.append(options)
         self.callers.append(caller)
         self.target_languages.append(target_language)
         self.journals.append(journal)
+        self.content_formats.append(content_format)
         with hold_sentences(len(texts)):
             return [[await self._translate(text)] for text in texts]
 
@@ -124,9 +133,11 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()

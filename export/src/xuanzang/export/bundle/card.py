@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xuanzang.export.bundle.manifest import target_languages
 from xuanzang.export.certification.certificate import Certificate
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
+from xuanzang.model.data.dataset import PreparedMetadata
 
 
 def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
@@ -42,14 +42,14 @@ What rounding the weights costs, BLEU / chrF of the same graphs:
 """
     return f"""# {settings.model}, version {version}
 
-Translates from {_listed([metadata.source_language, *metadata.other_source_languages])} to \
-{_listed(target_languages(metadata))}.
+Translates from {_listed(metadata.source_languages)} to \
+{_listed(metadata.target_languages)}.
 
 | | |
 |---|---|
 {_rows(facts)}
 
-Quality on {certificate.quality_sentences} held-out sentences, beam {settings.beam_size}, \
+Quality on {certificate.quality_sentences} held-out sentences{_pair(metadata)}, beam {settings.beam_size}, \
 length penalty {settings.length_penalty}:
 
 | | BLEU | chrF |
@@ -59,6 +59,13 @@ length penalty {settings.length_penalty}:
 Signatures: {"; ".join(certificate.signatures)}
 
 {_notes(checkpoint, settings)}"""
+
+
+def _pair(metadata: PreparedMetadata) -> str:
+    """Say which languages were measured, if the model has more than two."""
+    if len(metadata.source_languages) == len(metadata.target_languages) == 1:
+        return ""
+    return f" from {metadata.source_language} to {metadata.target_language}"
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, str]:

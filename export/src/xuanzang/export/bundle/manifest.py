@@ -48,8 +48,8 @@ def make_manifest(
         format=FORMAT,
         model=settings.model,
         version=version,
-        source_language_codes=[metadata.source_language, *metadata.other_source_languages],
-        target_language_codes=target_languages(metadata),
+        source_language_codes=metadata.source_languages,
+        target_language_codes=metadata.target_languages,
         dimensions=_dimensions(config),
         special_ids=manifest_pb2.SpecialIds(
             source_pad_id=config.pad_id,
@@ -78,8 +78,9 @@ def make_manifest(
             training_steps=checkpoint.training.get("step", 0),
             tool_versions=tool_versions,
         ),
-        source_format=manifest_pb2.SourceFormat(
-            normalization=metadata.source_normalization, language_prefix_ids=metadata.language_prefix_ids
+        source_format=_source_format(metadata),
+        target_format=manifest_pb2.TargetFormat(
+            language_ids=metadata.target_language_ids, silent_ids=metadata.silent_ids
         ),
     )
     manifest.source_vocabulary, manifest.target_vocabulary = _table_files(checkpoint.folder)
@@ -89,9 +90,15 @@ def make_manifest(
     return manifest
 
 
-def target_languages(metadata: PreparedMetadata) -> list[str]:
-    """Return the target languages, first the one of the measurements."""
-    return list(dict.fromkeys([metadata.target_language, *metadata.language_prefix_ids]))
+def _source_format(metadata: PreparedMetadata) -> manifest_pb2.SourceFormat:
+    places = {"after_end": manifest_pb2.SOURCE_LANGUAGE_PLACE_AFTER_END}
+    place = places.get(metadata.source_language_place, manifest_pb2.SOURCE_LANGUAGE_PLACE_UNSPECIFIED)
+    return manifest_pb2.SourceFormat(
+        normalization=metadata.source_normalization,
+        language_prefix_ids=metadata.language_prefix_ids,
+        source_language_ids=metadata.source_language_ids,
+        source_language_place=place,
+    )
 
 
 def _table_files(folder: Path) -> tuple[str, str]:

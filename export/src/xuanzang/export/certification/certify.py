@@ -55,7 +55,9 @@ def certify(
     tests = {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
     parity = _parity(checkpoint, models, sentences, settings)
     _require_parity(parity["float32"], settings)
-    by_precision = _by_precision(models, sentences[: _compared(len(pairs), len(models), settings)], settings)
+    by_precision = _by_precision(
+        checkpoint, models, sentences[: _compared(len(pairs), len(models), settings)], settings
+    )
     outputs = _outputs(checkpoint, by_precision, shipped, sentences[: settings.evaluation_sentences], settings)
     scores = {name: score(checkpoint, found, pairs[: len(found)]) for name, found in outputs.items()}
     shipped_quality: dict[str, dict[str, float]] = {}
@@ -80,7 +82,11 @@ def _parity(
 ) -> dict[str, Parity]:
     return {
         precision: compare(
-            checkpoint.model, model, sentences[: settings.parity_sentences], beam_size=settings.beam_size
+            checkpoint.model,
+            model,
+            sentences[: settings.parity_sentences],
+            beam_size=settings.beam_size,
+            prefix_ids=checkpoint.target_prefix_ids,
         )
         for precision, model in tqdm(models.items(), desc="parity", file=sys.stderr)
     }
@@ -99,9 +105,9 @@ def _require_parity(parity: Parity, settings: ExportSettings) -> None:
 
 
 def _by_precision(
-    models: Models, sentences: Sequence[Sequence[int]], settings: ExportSettings
+    checkpoint: Checkpoint, models: Models, sentences: Sequence[Sequence[int]], settings: ExportSettings
 ) -> dict[str, Translations]:
-    return {precision: onnx_translations(model, sentences, settings) for precision, model in models.items()}
+    return {precision: onnx_translations(checkpoint, model, sentences, settings) for precision, model in models.items()}
 
 
 def _compared(pairs: int, precisions: int, settings: ExportSettings) -> int:
@@ -124,13 +130,13 @@ def _outputs(
     outputs = {"torch_float32": torch_translations(checkpoint, sentences, settings)}
     outputs |= {f"onnx_{precision}": found[: len(sentences)] for precision, found in by_precision.items()}
     if shortlisted := open_shortlisted(shipped, checkpoint.model.config):
-        outputs["shortlist"] = onnx_translations(shortlisted, sentences, settings)
+        outputs["shortlist"] = onnx_translations(checkpoint, shortlisted, sentences, settings)
     return outputs
 
 
 def _test(checkpoint: Checkpoint, models: Models, test: Sequence[Pair], settings: ExportSettings) -> dict[str, float]:
     ids = [checkpoint.source_ids(pair.source) for pair in test[: settings.test_sentences]]
-    return compare_precisions(checkpoint, _by_precision(models, ids, settings), test, settings)
+    return compare_precisions(checkpoint, _by_precision(checkpoint, models, ids, settings), test, settings)
 
 
 def _step_times(model: OnnxModel) -> dict[str, float]:
@@ -151,7 +157,7 @@ def _samples(
         ids = checkpoint.source_ids(pair.source)
         best = {tuple(hypotheses[0].target_ids) for hypotheses in found}
         if len(best) == 1 and 4 <= len(ids) <= 40:
-            alone = translate_together(model, [ids], settings)[0][0].target_ids  # as the server replays it
+            alone = translate_together(checkpoint, model, [ids], settings)[0][0].target_ids  # as the server replays it
             if tuple(alone) in best:
                 samples.append(_sample(checkpoint, pair.source, ids, alone, settings))
         if len(samples) == SAMPLES:

@@ -22,7 +22,7 @@ from xuanzang.export.certification.runner import (
 )
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.data.dataset import pad_sentences
-from xuanzang.model.search import Hypothesis, beam_search
+from xuanzang.model.search import beam_search
 from xuanzang.model.transformer import Transformer
 
 
@@ -45,6 +45,7 @@ def compare(
     sentences: Sequence[Sequence[int]],
     *,
     beam_size: int,
+    prefix_ids: Sequence[int] = (),
     batch_sentences: int = 10,
 ) -> Parity:
     """Decode sentences with the graphs and, in lockstep on the same hypotheses, with torch.
@@ -54,6 +55,7 @@ def compare(
         onnx_model: Open graphs.
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept per sentence.
+        prefix_ids: Beginning of every hypothesis.
         batch_sentences: Sentences decoded together.
     """
     followers, agreed = [], 0
@@ -62,9 +64,18 @@ def compare(
         follower = _TorchFollower(model, batch, beam_size)
         limit = target_limit(batch, model.config.max_positions)
         found = translate_batch(
-            onnx_model, batch, beam_size=beam_size, length_penalty=1.0, max_target_length=limit, on_step=follower.follow
+            onnx_model,
+            batch,
+            beam_size=beam_size,
+            length_penalty=1.0,
+            max_target_length=limit,
+            prefix_ids=prefix_ids,
+            on_step=follower.follow,
         )
-        expected = _torch_search(model, batch, beam_size, limit)
+        source_ids, mask = pad_sentences(batch, model.config.pad_id)
+        expected = beam_search(
+            model, source_ids, mask, beam_size=beam_size, max_target_length=limit, prefix_ids=prefix_ids
+        )
         agreed += sum(a[0].target_ids == b[0].target_ids for a, b in zip(found, expected, strict=True))
         followers.append(follower)
     return Parity(
@@ -127,10 +138,3 @@ class _TorchFollower:
         alive = candidates.scores > DEAD_SCORE / 2
         self.worst = max(self.worst, float(np.abs(expected - found)[alive].max()))
         self.steps += 1
-
-
-def _torch_search(
-    model: Transformer, sentences: Sequence[Sequence[int]], beam_size: int, limit: int
-) -> list[list[Hypothesis]]:
-    source_ids, mask = pad_sentences(sentences, model.config.pad_id)
-    return beam_search(model, source_ids, mask, beam_size=beam_size, max_target_length=limit)

@@ -29,17 +29,23 @@ def torch_translations(
 ) -> Translations:
     """Translate sentences of source ids with the torch model."""
     return translate_ids(
-        checkpoint.model, sentences, beam_size=settings.beam_size, length_penalty=settings.length_penalty
+        checkpoint.model,
+        sentences,
+        beam_size=settings.beam_size,
+        length_penalty=settings.length_penalty,
+        prefix_ids=checkpoint.target_prefix_ids,
     )
 
 
-def onnx_translations(model: OnnxModel, sentences: Sequence[Sequence[int]], settings: ExportSettings) -> Translations:
+def onnx_translations(
+    checkpoint: Checkpoint, model: OnnxModel, sentences: Sequence[Sequence[int]], settings: ExportSettings
+) -> Translations:
     """Translate sentences of source ids with graphs, those of like length together."""
-    return translate_by_length(sentences, lambda batch: translate_together(model, batch, settings))
+    return translate_by_length(sentences, lambda batch: translate_together(checkpoint, model, batch, settings))
 
 
 def translate_together(
-    model: OnnxModel, batch: Sequence[Sequence[int]], settings: ExportSettings
+    checkpoint: Checkpoint, model: OnnxModel, batch: Sequence[Sequence[int]], settings: ExportSettings
 ) -> list[list[Hypothesis]]:
     """Translate a batch of sentences of source ids with graphs."""
     return translate_batch(
@@ -48,6 +54,7 @@ def translate_together(
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
         max_target_length=target_limit(batch, model.config.max_positions),
+        prefix_ids=checkpoint.target_prefix_ids,
     )
 
 

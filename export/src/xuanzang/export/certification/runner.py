@@ -138,6 +138,7 @@ def translate_batch(
     beam_size: int,
     length_penalty: float,
     max_target_length: int,
+    prefix_ids: Sequence[int] = (),
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate sentences together by beam search over the decoder graph.
@@ -148,6 +149,7 @@ def translate_batch(
         beam_size: Hypotheses kept per sentence.
         length_penalty: α of score = sum / length^α.
         max_target_length: Maximum number of tokens, eos counted.
+        prefix_ids: Beginning of every hypothesis, which costs nothing.
         on_step: Callback after each step, which gets its hypotheses and their continuations.
 
     Returns:
@@ -167,10 +169,19 @@ def translate_batch(
         candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
         if on_step:
             on_step(live, candidates)
+        if position < len(prefix_ids):
+            candidates = _forced(candidates, prefix_ids[position])
         live = _advance(beams, candidates, model.config.eos_id)
         if all(beam.done for beam in beams):
             break
     return [beam.hypotheses() for beam in beams]
+
+
+def _forced(candidates: Candidates, token_id: int) -> Candidates:
+    """Return the candidates of a step that has only one choice, which costs nothing."""
+    scores = np.full_like(candidates.scores, DEAD_SCORE)
+    scores[:, 0] = 0.0
+    return Candidates(scores, np.full_like(candidates.ids, token_id), np.zeros_like(candidates.parents))
 
 
 def pages_for(slots: int) -> int:
@@ -211,6 +222,9 @@ def step_inputs(
         "edited_ids": no_edits.astype(np.int64),
         "edit_penalties": no_edits.astype(np.float32),
         "edit_biases": no_edits.astype(np.float32),
+        # Without kernels onnxruntime cannot reshape tensors of no rows.
+        "inspected_rows": np.zeros(1, dtype=np.int64),
+        "required_ids": np.zeros((1, 0), dtype=np.int64),
     }
 
 

@@ -69,7 +69,7 @@ class Blocks:
         inner = self.linear(x, network.inner)
         if network.activation == "swish":
             return self.linear(self.graph.op("Mul", inner, self.graph.op("Sigmoid", inner)), network.outer)
-        return self.linear(self.graph.op("Relu", inner), network.outer)
+        return self.linear(self.graph.op("Gelu" if network.activation == "gelu" else "Relu", inner), network.outer)
 
     def logits(self, x: str, projection: nn.Linear) -> str:
         """Project onto the vocabulary, padded to whole groups of `best_continuations` with pieces never chosen."""

@@ -43,6 +43,7 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
     mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
     x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
+    x = blocks.norm(x, model.source_embedding_norm)
     for layer in model.encoder_layers:
         x = blocks.encoder_layer(x, cast(EncoderLayer, layer), mask)
     memory, slots = blocks.norm(x, model.encoder_norm), blocks.source_slots(positions)
@@ -62,7 +63,9 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     blocks = Blocks(model, precision, "decoder")
     logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
     banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
-    _choose(blocks.graph, _edit_logits(blocks.graph, logits), banned, ids="candidate_ids")
+    edited = _edit_logits(blocks.graph, logits)
+    _choose(blocks.graph, edited, banned, ids="candidate_ids")
+    _inspect(blocks.graph, edited, banned, ids="row_ids")
     floats = tensors.floats_of(precision.name)
     return blocks.graph.model(
         tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
@@ -83,11 +86,16 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision, always: In
     blocks = Blocks(model, precision, "decoder")
     graph = blocks.graph
     logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
-    _choose(graph, _edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64), ids="chosen")
+    edited, banned = _edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64)
+    _choose(graph, edited, banned, ids="chosen")
+    _inspect(graph, edited, banned, ids="row_chosen")
     shape = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
     common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), shape)
     ids = graph.op("Concat", common_ids, "choices", axis=1)
     graph.op("GatherElements", ids, "chosen", axis=1, output="candidate_ids")
+    sentences = graph.op("Div", "inspected_rows", graph.op("Shape", "token_ids", start=1, end=2))
+    row_ids = graph.op("Gather", ids, sentences, axis=0)
+    graph.op("GatherElements", row_ids, "row_chosen", axis=1, output="row_ids")
     floats = tensors.floats_of(precision.name)
     return graph.model(
         tensors.shortlist_decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
@@ -100,9 +108,32 @@ def _choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> N
     graph.call(best_continuations(), logits, "scores", "candidate_count", banned_ids, outputs=outputs)
 
 
+def _inspect(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:
+    """Score continuations of single hypotheses: the best of each, and required ones; `ids` is the name for the best.
+
+    One operator does it that the step has anyway: each inspected row is a sentence with one hypothesis to it. Its best
+    score is a logit less the logarithm of the sum of exponentials, and so gives that sum for the required ids.
+    """
+    vocab = graph.op("Shape", logits, start=2, end=3)
+    shape = graph.op("Concat", graph.ints(-1, 1), vocab, axis=0)
+    rows = graph.op("Gather", graph.op("Reshape", logits, shape), "inspected_rows", axis=0)  # [row, 1, vocab]
+    shape = graph.op("Concat", graph.op("Shape", "inspected_rows"), graph.ints(1), axis=0)
+    zeros = graph.op("Expand", graph.constant("zero", 0.0, np.float32), shape)
+    outputs = ["row_scores", ids, "row_parents"]
+    graph.call(best_continuations(), rows, zeros, "candidate_count", banned_ids, outputs=outputs)
+    flat = graph.op("Squeeze", rows, graph.ints(1))
+    # The parents are 0; the kernel wants all of its outputs used.
+    names = (graph.op("Add", ids, "row_parents"), "row_scores")
+    best, score = (graph.op("Slice", name, graph.ints(0), graph.ints(1), graph.ints(1)) for name in names)
+    norms = graph.op("Sub", graph.op("GatherElements", flat, best, axis=1), score)
+    required = graph.op("GatherElements", flat, "required_ids", axis=1)
+    graph.op("Sub", required, norms, output="required_scores")
+
+
 def _decoder_output(blocks: Blocks, model: Transformer) -> str:
     """Add the decoder up to the projection onto the vocabulary; return the name of its states [batch, beam, model]."""
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
+    x = blocks.norm(x, model.target_embedding_norm)
     for index, layer in enumerate(model.decoder_layers):
         x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
     return blocks.norm(x, model.decoder_norm)

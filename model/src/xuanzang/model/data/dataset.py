@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +60,24 @@ class PreparedMetadata(BaseModel):
     language_prefix_ids: dict[str, int] = {}
     """Target languages of a model that has several: the source id that stands before a sentence to ask for each, by
     BCP-47 code."""
+    source_language_ids: dict[str, int] = {}
+    """Source id that names the language of a sentence, by BCP-47 code; empty if nothing does."""
+    source_language_place: Literal["before", "after_end"] = "before"
+    """Where the id of source_language_ids stands: before the sentence, or after its end token."""
+    target_language_ids: dict[str, int] = {}
+    """Target id with which a translation into each language begins, by BCP-47 code; empty if none does."""
+    silent_ids: list[int] = []
+    """Ids that are no text on either side, besides those of end and padding."""
+
+    @property
+    def source_languages(self) -> list[str]:
+        """BCP-47 codes of all source languages, first that of the measurements."""
+        return [self.source_language, *self.other_source_languages]
+
+    @property
+    def target_languages(self) -> list[str]:
+        """BCP-47 codes of all target languages, first that of the measurements."""
+        return list(dict.fromkeys([self.target_language, *self.language_prefix_ids, *self.target_language_ids]))
 
 
 def read_metadata(folder: Path) -> PreparedMetadata:

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!xuanzang/bundle/v1/manifest.proto\x12\x12xuanzang.bundle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n\x08Manifest\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\x05\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x1d\n\x15source_language_codes\x18\x04 \x03(\t\x12\x1d\n\x15target_language_codes\x18\x05 \x03(\t\x12\x32\n\ndimensions\x18\x06 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.Dimensions\x12\x33\n\x0bspecial_ids\x18\x07 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.SpecialIds\x12\x30\n\tprecision\x18\x08 \x01(\x0e\x32\x1d.xuanzang.bundle.v1.Precision\x12*\n\x07\x65ncoder\x18\t \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\x12*\n\x07\x64\x65\x63oder\x18\n \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\x12\x18\n\x10source_tokenizer\x18\x0b \x01(\t\x12\x18\n\x10target_tokenizer\x18\x0c \x01(\t\x12\'\n\x05\x66iles\x18\r \x03(\x0b\x32\x18.xuanzang.bundle.v1.File\x12\x43\n\x13generation_defaults\x18\x0e \x01(\x0b\x32&.xuanzang.bundle.v1.GenerationDefaults\x12\x32\n\nprovenance\x18\x0f \x01(\x0b\x32\x1e.xuanzang.bundle.v1.Provenance\x12\x37\n\rsource_format\x18\x10 \x01(\x0b\x32 .xuanzang.bundle.v1.SourceFormat\x12\x30\n\tshortlist\x18\x11 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.Shortlist\x12\x19\n\x11source_vocabulary\x18\x12 \x01(\t\x12\x19\n\x11target_vocabulary\x18\x13 \x01(\t\x12\x0f\n\x07weights\x18\x14 \x01(\t\"\xe2\x01\n\nDimensions\x12\x0f\n\x07\x64_model\x18\x01 \x01(\x05\x12\x11\n\tnum_heads\x18\x02 \x01(\x05\x12\x0c\n\x04\x64_ff\x18\x03 \x01(\x05\x12\x1a\n\x12num_encoder_layers\x18\x04 \x01(\x05\x12\x1a\n\x12num_decoder_layers\x18\x05 \x01(\x05\x12\x19\n\x11source_vocab_size\x18\x06 \x01(\x05\x12\x19\n\x11target_vocab_size\x18\x07 \x01(\x05\x12\x19\n\x11max_source_length\x18\x08 \x01(\x05\x12\x19\n\x11max_target_length\x18\t \x01(\x05\"\x8b\x01\n\nSpecialIds\x12\x15\n\rsource_pad_id\x18\x01 \x01(\x05\x12\x15\n\rsource_eos_id\x18\x02 \x01(\x05\x12\x18\n\x10\x64\x65\x63oder_start_id\x18\x03 \x01(\x05\x12\x0e\n\x06\x65os_id\x18\x04 \x01(\x05\x12\x15\n\rsource_unk_id\x18\x05 \x01(\x05\x12\x0e\n\x06unk_id\x18\x06 \x01(\x05\"g\n\tShortlist\x12.\n\x0bsuggestions\x18\x01 \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\x12*\n\x07\x64\x65\x63oder\x18\x02 \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\"}\n\x05Graph\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12*\n\x06inputs\x18\x02 \x03(\x0b\x32\x1a.xuanzang.bundle.v1.Tensor\x12+\n\x07outputs\x18\x03 \x03(\x0b\x32\x1a.xuanzang.bundle.v1.Tensor\x12\r\n\x05opset\x18\x04 \x01(\x05\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\t\"8\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\x94\x01\n\x12GenerationDefaults\x12\x11\n\tbeam_size\x18\x01 \x01(\x05\x12\x16\n\x0elength_penalty\x18\x02 \x01(\x02\x12\x19\n\x11max_length_factor\x18\x03 \x01(\x02\x12\x19\n\x11max_length_offset\x18\x04 \x01(\x05\x12\x1d\n\x15loop_retry_ngram_size\x18\x05 \x01(\x05\"\xfc\x01\n\nProvenance\x12\x12\n\ngit_commit\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x61ta_sha256\x18\x02 \x01(\t\x12\x16\n\x0etraining_steps\x18\x03 \x01(\x03\x12G\n\rtool_versions\x18\x04 \x03(\x0b\x32\x30.xuanzang.bundle.v1.Provenance.ToolVersionsEntry\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a\x33\n\x11ToolVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xb5\x01\n\x0cSourceFormat\x12\x15\n\rnormalization\x18\x01 \x01(\t\x12T\n\x13language_prefix_ids\x18\x02 \x03(\x0b\x32\x37.xuanzang.bundle.v1.SourceFormat.LanguagePrefixIdsEntry\x1a\x38\n\x16LanguagePrefixIdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01*h\n\tPrecision\x12\x19\n\x15PRECISION_UNSPECIFIED\x10\x00\x12\x15\n\x11PRECISION_FLOAT32\x10\x01\x12\x15\n\x11PRECISION_FLOAT16\x10\x02\x12\x12\n\x0ePRECISION_INT8\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!xuanzang/bundle/v1/manifest.proto\x12\x12xuanzang.bundle.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xac\x06\n\x08Manifest\x12\x0e\n\x06\x66ormat\x18\x01 \x01(\x05\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\x05\x12\x1d\n\x15source_language_codes\x18\x04 \x03(\t\x12\x1d\n\x15target_language_codes\x18\x05 \x03(\t\x12\x32\n\ndimensions\x18\x06 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.Dimensions\x12\x33\n\x0bspecial_ids\x18\x07 \x01(\x0b\x32\x1e.xuanzang.bundle.v1.SpecialIds\x12\x30\n\tprecision\x18\x08 \x01(\x0e\x32\x1d.xuanzang.bundle.v1.Precision\x12*\n\x07\x65ncoder\x18\t \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\x12*\n\x07\x64\x65\x63oder\x18\n \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\x12\x18\n\x10source_tokenizer\x18\x0b \x01(\t\x12\x18\n\x10target_tokenizer\x18\x0c \x01(\t\x12\'\n\x05\x66iles\x18\r \x03(\x0b\x32\x18.xuanzang.bundle.v1.File\x12\x43\n\x13generation_defaults\x18\x0e \x01(\x0b\x32&.xuanzang.bundle.v1.GenerationDefaults\x12\x32\n\nprovenance\x18\x0f \x01(\x0b\x32\x1e.xuanzang.bundle.v1.Provenance\x12\x37\n\rsource_format\x18\x10 \x01(\x0b\x32 .xuanzang.bundle.v1.SourceFormat\x12\x30\n\tshortlist\x18\x11 \x01(\x0b\x32\x1d.xuanzang.bundle.v1.Shortlist\x12\x19\n\x11source_vocabulary\x18\x12 \x01(\t\x12\x19\n\x11target_vocabulary\x18\x13 \x01(\t\x12\x0f\n\x07weights\x18\x14 \x01(\t\x12\x37\n\rtarget_format\x18\x15 \x01(\x0b\x32 .xuanzang.bundle.v1.TargetFormat\"\xe2\x01\n\nDimensions\x12\x0f\n\x07\x64_model\x18\x01 \x01(\x05\x12\x11\n\tnum_heads\x18\x02 \x01(\x05\x12\x0c\n\x04\x64_ff\x18\x03 \x01(\x05\x12\x1a\n\x12num_encoder_layers\x18\x04 \x01(\x05\x12\x1a\n\x12num_decoder_layers\x18\x05 \x01(\x05\x12\x19\n\x11source_vocab_size\x18\x06 \x01(\x05\x12\x19\n\x11target_vocab_size\x18\x07 \x01(\x05\x12\x19\n\x11max_source_length\x18\x08 \x01(\x05\x12\x19\n\x11max_target_length\x18\t \x01(\x05\"\x8b\x01\n\nSpecialIds\x12\x15\n\rsource_pad_id\x18\x01 \x01(\x05\x12\x15\n\rsource_eos_id\x18\x02 \x01(\x05\x12\x18\n\x10\x64\x65\x63oder_start_id\x18\x03 \x01(\x05\x12\x0e\n\x06\x65os_id\x18\x04 \x01(\x05\x12\x15\n\rsource_unk_id\x18\x05 \x01(\x05\x12\x0e\n\x06unk_id\x18\x06 \x01(\x05\"g\n\tShortlist\x12.\n\x0bsuggestions\x18\x01 \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\x12*\n\x07\x64\x65\x63oder\x18\x02 \x01(\x0b\x32\x19.xuanzang.bundle.v1.Graph\"}\n\x05Graph\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12*\n\x06inputs\x18\x02 \x03(\x0b\x32\x1a.xuanzang.bundle.v1.Tensor\x12+\n\x07outputs\x18\x03 \x03(\x0b\x32\x1a.xuanzang.bundle.v1.Tensor\x12\r\n\x05opset\x18\x04 \x01(\x05\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\t\"8\n\x04\x46ile\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06sha256\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\"\x94\x01\n\x12GenerationDefaults\x12\x11\n\tbeam_size\x18\x01 \x01(\x05\x12\x16\n\x0elength_penalty\x18\x02 \x01(\x02\x12\x19\n\x11max_length_factor\x18\x03 \x01(\x02\x12\x19\n\x11max_length_offset\x18\x04 \x01(\x05\x12\x1d\n\x15loop_retry_ngram_size\x18\x05 \x01(\x05\"\xfc\x01\n\nProvenance\x12\x12\n\ngit_commit\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x61ta_sha256\x18\x02 \x01(\t\x12\x16\n\x0etraining_steps\x18\x03 \x01(\x03\x12G\n\rtool_versions\x18\x04 \x03(\x0b\x32\x30.xuanzang.bundle.v1.Provenance.ToolVersionsEntry\x12/\n\x0b\x63reate_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a\x33\n\x11ToolVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x8d\x03\n\x0cSourceFormat\x12\x15\n\rnormalization\x18\x01 \x01(\t\x12T\n\x13language_prefix_ids\x18\x02 \x03(\x0b\x32\x37.xuanzang.bundle.v1.SourceFormat.LanguagePrefixIdsEntry\x12T\n\x13source_language_ids\x18\x03 \x03(\x0b\x32\x37.xuanzang.bundle.v1.SourceFormat.SourceLanguageIdsEntry\x12\x46\n\x15source_language_place\x18\x04 \x01(\x0e\x32\'.xuanzang.bundle.v1.SourceLanguagePlace\x1a\x38\n\x16LanguagePrefixIdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x1a\x38\n\x16SourceLanguageIdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\x9f\x01\n\x0cTargetFormat\x12G\n\x0clanguage_ids\x18\x01 \x03(\x0b\x32\x31.xuanzang.bundle.v1.TargetFormat.LanguageIdsEntry\x12\x12\n\nsilent_ids\x18\x02 \x03(\x05\x1a\x32\n\x10LanguageIdsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01*h\n\tPrecision\x12\x19\n\x15PRECISION_UNSPECIFIED\x10\x00\x12\x15\n\x11PRECISION_FLOAT32\x10\x01\x12\x15\n\x11PRECISION_FLOAT16\x10\x02\x12\x12\n\x0ePRECISION_INT8\x10\x03*\x83\x01\n\x13SourceLanguagePlace\x12%\n!SOURCE_LANGUAGE_PLACE_UNSPECIFIED\x10\x00\x12 \n\x1cSOURCE_LANGUAGE_PLACE_BEFORE\x10\x01\x12#\n\x1fSOURCE_LANGUAGE_PLACE_AFTER_END\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,30 +36,42 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROVENANCE_TOOLVERSIONSENTRY']._serialized_options = b'8\001'
   _globals['_SOURCEFORMAT_LANGUAGEPREFIXIDSENTRY']._loaded_options = None
   _globals['_SOURCEFORMAT_LANGUAGEPREFIXIDSENTRY']._serialized_options = b'8\001'
-  _globals['_PRECISION']._serialized_start=2153
-  _globals['_PRECISION']._serialized_end=2257
+  _globals['_SOURCEFORMAT_SOURCELANGUAGEIDSENTRY']._loaded_options = None
+  _globals['_SOURCEFORMAT_SOURCELANGUAGEIDSENTRY']._serialized_options = b'8\001'
+  _globals['_TARGETFORMAT_LANGUAGEIDSENTRY']._loaded_options = None
+  _globals['_TARGETFORMAT_LANGUAGEIDSENTRY']._serialized_options = b'8\001'
+  _globals['_PRECISION']._serialized_start=2588
+  _globals['_PRECISION']._serialized_end=2692
+  _globals['_SOURCELANGUAGEPLACE']._serialized_start=2695
+  _globals['_SOURCELANGUAGEPLACE']._serialized_end=2826
   _globals['_MANIFEST']._serialized_start=91
-  _globals['_MANIFEST']._serialized_end=846
-  _globals['_DIMENSIONS']._serialized_start=849
-  _globals['_DIMENSIONS']._serialized_end=1075
-  _globals['_SPECIALIDS']._serialized_start=1078
-  _globals['_SPECIALIDS']._serialized_end=1217
-  _globals['_SHORTLIST']._serialized_start=1219
-  _globals['_SHORTLIST']._serialized_end=1322
-  _globals['_GRAPH']._serialized_start=1324
-  _globals['_GRAPH']._serialized_end=1449
-  _globals['_TENSOR']._serialized_start=1451
-  _globals['_TENSOR']._serialized_end=1503
-  _globals['_FILE']._serialized_start=1505
-  _globals['_FILE']._serialized_end=1561
-  _globals['_GENERATIONDEFAULTS']._serialized_start=1564
-  _globals['_GENERATIONDEFAULTS']._serialized_end=1712
-  _globals['_PROVENANCE']._serialized_start=1715
-  _globals['_PROVENANCE']._serialized_end=1967
-  _globals['_PROVENANCE_TOOLVERSIONSENTRY']._serialized_start=1916
-  _globals['_PROVENANCE_TOOLVERSIONSENTRY']._serialized_end=1967
-  _globals['_SOURCEFORMAT']._serialized_start=1970
-  _globals['_SOURCEFORMAT']._serialized_end=2151
-  _globals['_SOURCEFORMAT_LANGUAGEPREFIXIDSENTRY']._serialized_start=2095
-  _globals['_SOURCEFORMAT_LANGUAGEPREFIXIDSENTRY']._serialized_end=2151
+  _globals['_MANIFEST']._serialized_end=903
+  _globals['_DIMENSIONS']._serialized_start=906
+  _globals['_DIMENSIONS']._serialized_end=1132
+  _globals['_SPECIALIDS']._serialized_start=1135
+  _globals['_SPECIALIDS']._serialized_end=1274
+  _globals['_SHORTLIST']._serialized_start=1276
+  _globals['_SHORTLIST']._serialized_end=1379
+  _globals['_GRAPH']._serialized_start=1381
+  _globals['_GRAPH']._serialized_end=1506
+  _globals['_TENSOR']._serialized_start=1508
+  _globals['_TENSOR']._serialized_end=1560
+  _globals['_FILE']._serialized_start=1562
+  _globals['_FILE']._serialized_end=1618
+  _globals['_GENERATIONDEFAULTS']._serialized_start=1621
+  _globals['_GENERATIONDEFAULTS']._serialized_end=1769
+  _globals['_PROVENANCE']._serialized_start=1772
+  _globals['_PROVENANCE']._serialized_end=2024
+  _globals['_PROVENANCE_TOOLVERSIONSENTRY']._serialized_start=1973
+  _globals['_PROVENANCE_TOOLVERSIONSENTRY']._serialized_end=2024
+  _globals['_SOURCEFORMAT']._serialized_start=2027
+  _globals['_SOURCEFORMAT']._serialized_end=2424
+  _globals['_SOURCEFORMAT_LANGUAGEPREFIXIDSENTRY']._serialized_start=2310
+  _globals['_SOURCEFORMAT_LANGUAGEPREFIXIDSENTRY']._serialized_end=2366
+  _globals['_SOURCEFORMAT_SOURCELANGUAGEIDSENTRY']._serialized_start=2368
+  _globals['_SOURCEFORMAT_SOURCELANGUAGEIDSENTRY']._serialized_end=2424
+  _globals['_TARGETFORMAT']._serialized_start=2427
+  _globals['_TARGETFORMAT']._serialized_end=2586
+  _globals['_TARGETFORMAT_LANGUAGEIDSENTRY']._serialized_start=2536
+  _globals['_TARGETFORMAT_LANGUAGEIDSENTRY']._serialized_end=2586
 # @@protoc_insertion_point(module_scope)

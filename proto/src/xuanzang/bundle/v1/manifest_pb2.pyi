@@ -48,6 +48,30 @@ PRECISION_INT8: Precision.ValueType  # 3
 """8-bit integers with float scales."""
 global___Precision = Precision
 
+class _SourceLanguagePlace:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _SourceLanguagePlaceEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_SourceLanguagePlace.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    SOURCE_LANGUAGE_PLACE_UNSPECIFIED: _SourceLanguagePlace.ValueType  # 0
+    """Before the sentence, after an id of `language_prefix_ids`."""
+    SOURCE_LANGUAGE_PLACE_BEFORE: _SourceLanguagePlace.ValueType  # 1
+    """The same."""
+    SOURCE_LANGUAGE_PLACE_AFTER_END: _SourceLanguagePlace.ValueType  # 2
+    """After the end token."""
+
+class SourceLanguagePlace(_SourceLanguagePlace, metaclass=_SourceLanguagePlaceEnumTypeWrapper):
+    """Place of the id that names the language of a source sentence."""
+
+SOURCE_LANGUAGE_PLACE_UNSPECIFIED: SourceLanguagePlace.ValueType  # 0
+"""Before the sentence, after an id of `language_prefix_ids`."""
+SOURCE_LANGUAGE_PLACE_BEFORE: SourceLanguagePlace.ValueType  # 1
+"""The same."""
+SOURCE_LANGUAGE_PLACE_AFTER_END: SourceLanguagePlace.ValueType  # 2
+"""After the end token."""
+global___SourceLanguagePlace = SourceLanguagePlace
+
 @typing.final
 class Manifest(google.protobuf.message.Message):
     """`manifest.json` of a bundle, as proto JSON with the original field names. Written by the exporter, read by the server."""
@@ -74,6 +98,7 @@ class Manifest(google.protobuf.message.Message):
     SOURCE_VOCABULARY_FIELD_NUMBER: builtins.int
     TARGET_VOCABULARY_FIELD_NUMBER: builtins.int
     WEIGHTS_FIELD_NUMBER: builtins.int
+    TARGET_FORMAT_FIELD_NUMBER: builtins.int
     format: builtins.int
     """Format of the bundle: 2. A reader refuses any other."""
     model: builtins.str
@@ -140,6 +165,10 @@ class Manifest(google.protobuf.message.Message):
     def shortlist(self) -> global___Shortlist:
         """For decoding with fewer target pieces; unset if the bundle has none."""
 
+    @property
+    def target_format(self) -> global___TargetFormat:
+        """What every target sentence begins with, and which of its ids are no text."""
+
     def __init__(
         self,
         *,
@@ -163,9 +192,10 @@ class Manifest(google.protobuf.message.Message):
         source_vocabulary: builtins.str = ...,
         target_vocabulary: builtins.str = ...,
         weights: builtins.str = ...,
+        target_format: global___TargetFormat | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "version", b"version", "weights", b"weights"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "generation_defaults", b"generation_defaults", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "special_ids", b"special_ids", "target_format", b"target_format"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["decoder", b"decoder", "dimensions", b"dimensions", "encoder", b"encoder", "files", b"files", "format", b"format", "generation_defaults", b"generation_defaults", "model", b"model", "precision", b"precision", "provenance", b"provenance", "shortlist", b"shortlist", "source_format", b"source_format", "source_language_codes", b"source_language_codes", "source_tokenizer", b"source_tokenizer", "source_vocabulary", b"source_vocabulary", "special_ids", b"special_ids", "target_format", b"target_format", "target_language_codes", b"target_language_codes", "target_tokenizer", b"target_tokenizer", "target_vocabulary", b"target_vocabulary", "version", b"version", "weights", b"weights"]) -> None: ...
 
 global___Manifest = Manifest
 
@@ -483,14 +513,40 @@ class SourceFormat(google.protobuf.message.Message):
         ) -> None: ...
         def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
 
+    @typing.final
+    class SourceLanguageIdsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
     NORMALIZATION_FIELD_NUMBER: builtins.int
     LANGUAGE_PREFIX_IDS_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_IDS_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_PLACE_FIELD_NUMBER: builtins.int
     normalization: builtins.str
     """Normalisation before SentencePiece: "none" or "nfkc"."""
+    source_language_place: global___SourceLanguagePlace.ValueType
+    """Where the id of `source_language_ids` stands."""
     @property
     def language_prefix_ids(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
         """Source ids that name the language to write: each of the target language codes → the id that stands before every
         source sentence, and counts towards `max_source_length`. Empty: nothing stands before a sentence.
+        """
+
+    @property
+    def source_language_ids(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Source ids that name the language of the text: each of the source language codes → the id, which counts towards
+        `max_source_length`. Empty: nothing names it.
         """
 
     def __init__(
@@ -498,7 +554,56 @@ class SourceFormat(google.protobuf.message.Message):
         *,
         normalization: builtins.str = ...,
         language_prefix_ids: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        source_language_ids: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        source_language_place: global___SourceLanguagePlace.ValueType = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["language_prefix_ids", b"language_prefix_ids", "normalization", b"normalization"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["language_prefix_ids", b"language_prefix_ids", "normalization", b"normalization", "source_language_ids", b"source_language_ids", "source_language_place", b"source_language_place"]) -> None: ...
 
 global___SourceFormat = SourceFormat
+
+@typing.final
+class TargetFormat(google.protobuf.message.Message):
+    """What every target sentence begins with, and which of its ids are no text."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class LanguageIdsEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.int
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.int = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    LANGUAGE_IDS_FIELD_NUMBER: builtins.int
+    SILENT_IDS_FIELD_NUMBER: builtins.int
+    @property
+    def language_ids(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
+        """Target ids that name the language to write: each of the target language codes → the id with which every hypothesis
+        begins. It counts towards `max_target_length` and towards the length that divides scores; its log-probability counts
+        as 0. Empty: hypotheses begin freely.
+        """
+
+    @property
+    def silent_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Target ids that stand for no text, such as those of languages: they are left out of translations, and no text is
+        encoded to them. So are the same ids of the source if `source_vocabulary` and `target_vocabulary` are one file.
+        """
+
+    def __init__(
+        self,
+        *,
+        language_ids: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        silent_ids: collections.abc.Iterable[builtins.int] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["language_ids", b"language_ids", "silent_ids", b"silent_ids"]) -> None: ...
+
+global___TargetFormat = TargetFormat

@@ -20,6 +20,172 @@ else:
 
 DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
+class _ContentFormat:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ContentFormatEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ContentFormat.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    CONTENT_FORMAT_UNSPECIFIED: _ContentFormat.ValueType  # 0
+    """Not given: text."""
+    CONTENT_FORMAT_TEXT: _ContentFormat.ValueType  # 1
+    """Text without tags."""
+    CONTENT_FORMAT_HTML: _ContentFormat.ValueType  # 2
+    """HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
+    style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+    attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
+    """
+    CONTENT_FORMAT_XML: _ContentFormat.ValueType  # 3
+    """Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
+    What stays as it is and the limits are those of HTML.
+    """
+
+class ContentFormat(_ContentFormat, metaclass=_ContentFormatEnumTypeWrapper):
+    """How content is written, and its translation."""
+
+CONTENT_FORMAT_UNSPECIFIED: ContentFormat.ValueType  # 0
+"""Not given: text."""
+CONTENT_FORMAT_TEXT: ContentFormat.ValueType  # 1
+"""Text without tags."""
+CONTENT_FORMAT_HTML: ContentFormat.ValueType  # 2
+"""HTML, a page or a part of one. Sentences end at tags of blocks and line breaks. The content of code, pre, script,
+style, svg and math, and of elements with translate="no" or the class notranslate, stays as it is, and so do tags,
+attributes and comments. At most 100000 characters, 10000 tags and 100 inline elements within one another.
+"""
+CONTENT_FORMAT_XML: ContentFormat.ValueType  # 3
+"""Well-formed XML without document type, or a part of such a document. Sentences end at tags that are not among text.
+What stays as it is and the limits are those of HTML.
+"""
+global___ContentFormat = ContentFormat
+
+class _ProtectedPattern:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _ProtectedPatternEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_ProtectedPattern.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    PROTECTED_PATTERN_UNSPECIFIED: _ProtectedPattern.ValueType  # 0
+    """Not given; refused."""
+    PROTECTED_PATTERN_URL: _ProtectedPattern.ValueType  # 1
+    """Addresses of pages, such as https://example.org/a."""
+    PROTECTED_PATTERN_EMAIL: _ProtectedPattern.ValueType  # 2
+    """Addresses of mail, such as ann@example.org."""
+    PROTECTED_PATTERN_CODE: _ProtectedPattern.ValueType  # 3
+    """Text between backticks, and names with underscores, inner capitals, or brackets for arguments: `x = 1`, max_size,
+    parseDate, open(), --force.
+    """
+    PROTECTED_PATTERN_PLACEHOLDER: _ProtectedPattern.ValueType  # 4
+    """Placeholders of format strings and templates: {name}, {{name}}, ${name}, %s, %(name)s, %1$d."""
+    PROTECTED_PATTERN_NUMBER: _ProtectedPattern.ValueType  # 5
+    """Numbers in digits, with their separators and a percent sign: 1,024.5, 12:30, 50%."""
+    PROTECTED_PATTERN_TAG: _ProtectedPattern.ValueType  # 6
+    """Tags and entities of markup: <b>, </b>, <br/>, &nbsp;."""
+
+class ProtectedPattern(_ProtectedPattern, metaclass=_ProtectedPatternEnumTypeWrapper):
+    """Kind of text that is not translated."""
+
+PROTECTED_PATTERN_UNSPECIFIED: ProtectedPattern.ValueType  # 0
+"""Not given; refused."""
+PROTECTED_PATTERN_URL: ProtectedPattern.ValueType  # 1
+"""Addresses of pages, such as https://example.org/a."""
+PROTECTED_PATTERN_EMAIL: ProtectedPattern.ValueType  # 2
+"""Addresses of mail, such as ann@example.org."""
+PROTECTED_PATTERN_CODE: ProtectedPattern.ValueType  # 3
+"""Text between backticks, and names with underscores, inner capitals, or brackets for arguments: `x = 1`, max_size,
+parseDate, open(), --force.
+"""
+PROTECTED_PATTERN_PLACEHOLDER: ProtectedPattern.ValueType  # 4
+"""Placeholders of format strings and templates: {name}, {{name}}, ${name}, %s, %(name)s, %1$d."""
+PROTECTED_PATTERN_NUMBER: ProtectedPattern.ValueType  # 5
+"""Numbers in digits, with their separators and a percent sign: 1,024.5, 12:30, 50%."""
+PROTECTED_PATTERN_TAG: ProtectedPattern.ValueType  # 6
+"""Tags and entities of markup: <b>, </b>, <br/>, &nbsp;."""
+global___ProtectedPattern = ProtectedPattern
+
+class _GlossaryOutcome:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _GlossaryOutcomeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_GlossaryOutcome.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    GLOSSARY_OUTCOME_UNSPECIFIED: _GlossaryOutcome.ValueType  # 0
+    """Not given."""
+    GLOSSARY_OUTCOME_HONOURED: _GlossaryOutcome.ValueType  # 1
+    """The best hypothesis holds one of its translations."""
+    GLOSSARY_OUTCOME_NOT_WRITABLE: _GlossaryOutcome.ValueType  # 2
+    """It does not: the model's vocabulary cannot write any of them."""
+    GLOSSARY_OUTCOME_NO_ROOM: _GlossaryOutcome.ValueType  # 3
+    """It does not: with it the sentence would exceed `max_target_length`, or have more than 64 terms."""
+    GLOSSARY_OUTCOME_NOT_REACHED: _GlossaryOutcome.ValueType  # 4
+    """It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
+
+class GlossaryOutcome(_GlossaryOutcome, metaclass=_GlossaryOutcomeEnumTypeWrapper):
+    """What became of a term that occurs in a content."""
+
+GLOSSARY_OUTCOME_UNSPECIFIED: GlossaryOutcome.ValueType  # 0
+"""Not given."""
+GLOSSARY_OUTCOME_HONOURED: GlossaryOutcome.ValueType  # 1
+"""The best hypothesis holds one of its translations."""
+GLOSSARY_OUTCOME_NOT_WRITABLE: GlossaryOutcome.ValueType  # 2
+"""It does not: the model's vocabulary cannot write any of them."""
+GLOSSARY_OUTCOME_NO_ROOM: GlossaryOutcome.ValueType  # 3
+"""It does not: with it the sentence would exceed `max_target_length`, or have more than 64 terms."""
+GLOSSARY_OUTCOME_NOT_REACHED: GlossaryOutcome.ValueType  # 4
+"""It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
+global___GlossaryOutcome = GlossaryOutcome
+
+class _QualityFlag:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_QualityFlag.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    QUALITY_FLAG_UNSPECIFIED: _QualityFlag.ValueType  # 0
+    """Not given."""
+    QUALITY_FLAG_REPETITION: _QualityFlag.ValueType  # 1
+    """A part of it follows itself three times over, and none of the source does."""
+    QUALITY_FLAG_LENGTH_RATIO: _QualityFlag.ValueType  # 2
+    """It is much shorter or longer than translations of such sources are."""
+    QUALITY_FLAG_UNTRANSLATED: _QualityFlag.ValueType  # 3
+    """Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+    QUALITY_FLAG_TRUNCATED: _QualityFlag.ValueType  # 4
+    """A sentence was not finished, because of `max_target_length` or the deadline."""
+    QUALITY_FLAG_LOW_COVERAGE: _QualityFlag.ValueType  # 5
+    """An unusual share of the source got little attention, so a part may be left out."""
+    QUALITY_FLAG_NUMBER_LOST: _QualityFlag.ValueType  # 6
+    """A number of the source, written in digits, is missing."""
+    QUALITY_FLAG_NAME_LOST: _QualityFlag.ValueType  # 7
+    """A name or identifier of the source, written in Latin letters, is missing."""
+    QUALITY_FLAG_WRONG_LANGUAGE: _QualityFlag.ValueType  # 8
+    """It is written in another language than the one asked for. Only servers that detect languages find out."""
+    QUALITY_FLAG_CUT: _QualityFlag.ValueType  # 9
+    """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+
+class QualityFlag(_QualityFlag, metaclass=_QualityFlagEnumTypeWrapper):
+    """Something suspicious about a hypothesis."""
+
+QUALITY_FLAG_UNSPECIFIED: QualityFlag.ValueType  # 0
+"""Not given."""
+QUALITY_FLAG_REPETITION: QualityFlag.ValueType  # 1
+"""A part of it follows itself three times over, and none of the source does."""
+QUALITY_FLAG_LENGTH_RATIO: QualityFlag.ValueType  # 2
+"""It is much shorter or longer than translations of such sources are."""
+QUALITY_FLAG_UNTRANSLATED: QualityFlag.ValueType  # 3
+"""Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+QUALITY_FLAG_TRUNCATED: QualityFlag.ValueType  # 4
+"""A sentence was not finished, because of `max_target_length` or the deadline."""
+QUALITY_FLAG_LOW_COVERAGE: QualityFlag.ValueType  # 5
+"""An unusual share of the source got little attention, so a part may be left out."""
+QUALITY_FLAG_NUMBER_LOST: QualityFlag.ValueType  # 6
+"""A number of the source, written in digits, is missing."""
+QUALITY_FLAG_NAME_LOST: QualityFlag.ValueType  # 7
+"""A name or identifier of the source, written in Latin letters, is missing."""
+QUALITY_FLAG_WRONG_LANGUAGE: QualityFlag.ValueType  # 8
+"""It is written in another language than the one asked for. Only servers that detect languages find out."""
+QUALITY_FLAG_CUT: QualityFlag.ValueType  # 9
+"""A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+global___QualityFlag = QualityFlag
+
 class _FinishReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -63,17 +229,30 @@ class TranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
+    GLOSSARY_FIELD_NUMBER: builtins.int
+    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
-    """BCP-47 code of the source language, such as "zh". May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the source language, such as "zh". If it is empty, and several models are in question, the
+    server detects the language of the texts, or refuses the request if it cannot.
+    """
     target_language_code: builtins.str
     """BCP-47 code of the target language, such as "en". May be empty if `model` is set or only one model is served,
     unless that model requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the contents are written. Unset: text. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    glossary: builtins.str
+    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts in the source language, 1 to 1024. Each may have several sentences; line breaks are kept. Empty and
@@ -85,6 +264,17 @@ class TranslateTextRequest(google.protobuf.message.Message):
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
 
+    @property
+    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
+        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
+        Not together with `sampling`, and only with a `beam_size` of 2 or more. Entries come before those of `glossary` with
+        the same source.
+        """
+
+    @property
+    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
+        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
+
     def __init__(
         self,
         *,
@@ -93,10 +283,15 @@ class TranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
+        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
+        glossary: builtins.str = ...,
+        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["contents", b"contents", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "contents", b"contents", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -140,24 +335,48 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
+    GLOSSARY_FIELD_NUMBER: builtins.int
+    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Tag of this text, chosen by the caller and returned with its answer. At most 256 bytes; need not be unique."""
     content: builtins.str
     """Text in the source language."""
     source_language_code: builtins.str
-    """BCP-47 code of the source language. May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
+    detects the language of the text, or refuses the request if it cannot.
+    """
     target_language_code: builtins.str
     """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
     requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the content is written. Unset: text. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    glossary: builtins.str
+    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
+
+    @property
+    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
+        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
+        Not together with `sampling`, and only with a `beam_size` of 2 or more. Entries come before those of `glossary` with
+        the same source.
+        """
+
+    @property
+    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
+        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
 
     def __init__(
         self,
@@ -168,10 +387,15 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
+        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
+        glossary: builtins.str = ...,
+        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "id", b"id", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -226,22 +450,46 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     MODEL_FIELD_NUMBER: builtins.int
     OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
+    GLOSSARY_FIELD_NUMBER: builtins.int
+    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
     source_language_code: builtins.str
-    """BCP-47 code of the source language. May be empty if `model` is set or only one model is served."""
+    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
+    detects the language of the text, or refuses the request if it cannot.
+    """
     target_language_code: builtins.str
     """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
     requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How the content is written. Unset: text. With tags it is sent at the end, as a whole. With tags, `options.token_details` cannot be set."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    glossary: builtins.str
+    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
     def options(self) -> global___DecodingOptions:
         """Decoding options. Unset fields take the model's defaults."""
+
+    @property
+    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
+        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
+        Not together with `sampling`, and only with a `beam_size` of 2 or more. Entries come before those of `glossary` with
+        the same source.
+        """
+
+    @property
+    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
+        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
 
     def __init__(
         self,
@@ -251,10 +499,15 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
         target_language_code: builtins.str = ...,
         model: builtins.str = ...,
         options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
         return_provenance: builtins.bool = ...,
+        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
+        glossary: builtins.str = ...,
+        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_quality: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "model", b"model", "options", b"options", "return_provenance", b"return_provenance", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 
@@ -539,6 +792,143 @@ class DecodingOptions(google.protobuf.message.Message):
 global___DecodingOptions = DecodingOptions
 
 @typing.final
+class GlossaryEntry(google.protobuf.message.Message):
+    """A term and its translations."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    TARGETS_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """Term in the source language, 1 to 100 characters, white space at its ends left out. It is found in text of the same
+    case and of any Unicode width, as whole words where the script has spaces between words; of several terms at the
+    same place the longest is taken.
+    """
+    @property
+    def targets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Translations, 1 to 8, each of 1 to 200 characters, kept as they are written. Every hypothesis holds one of them
+        for each time that the term occurs. Equal to the source: the term is not translated.
+        """
+
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        targets: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["source", b"source", "targets", b"targets"]) -> None: ...
+
+global___GlossaryEntry = GlossaryEntry
+
+@typing.final
+class GlossaryMatch(google.protobuf.message.Message):
+    """A term or protected text that occurs in a content, and what became of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    SOURCE_START_FIELD_NUMBER: builtins.int
+    SOURCE_END_FIELD_NUMBER: builtins.int
+    TARGET_FIELD_NUMBER: builtins.int
+    OUTCOME_FIELD_NUMBER: builtins.int
+    PATTERN_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """The text as it is in the content."""
+    source_start: builtins.int
+    """Index in the content of its first character, counted from 0."""
+    source_end: builtins.int
+    """Index after its last character."""
+    target: builtins.str
+    """Translation that the best hypothesis holds; empty if it holds none."""
+    outcome: global___GlossaryOutcome.ValueType
+    """What became of it."""
+    pattern: global___ProtectedPattern.ValueType
+    """The pattern that found it; UNSPECIFIED for an entry."""
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        source_start: builtins.int = ...,
+        source_end: builtins.int = ...,
+        target: builtins.str = ...,
+        outcome: global___GlossaryOutcome.ValueType = ...,
+        pattern: global___ProtectedPattern.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["outcome", b"outcome", "pattern", b"pattern", "source", b"source", "source_end", b"source_end", "source_start", b"source_start", "target", b"target"]) -> None: ...
+
+global___GlossaryMatch = GlossaryMatch
+
+@typing.final
+class ListGlossariesRequest(google.protobuf.message.Message):
+    """Request for the glossaries of the server."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___ListGlossariesRequest = ListGlossariesRequest
+
+@typing.final
+class ListGlossariesResponse(google.protobuf.message.Message):
+    """The glossaries of the server."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GLOSSARIES_FIELD_NUMBER: builtins.int
+    @property
+    def glossaries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Glossary]:
+        """One per file, ordered by name."""
+
+    def __init__(
+        self,
+        *,
+        glossaries: collections.abc.Iterable[global___Glossary] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["glossaries", b"glossaries"]) -> None: ...
+
+global___ListGlossariesResponse = ListGlossariesResponse
+
+@typing.final
+class Glossary(google.protobuf.message.Message):
+    """A glossary that the server holds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    ENTRY_COUNT_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name for requests."""
+    source_language_code: builtins.str
+    """BCP-47 code of the language of its sources."""
+    target_language_code: builtins.str
+    """BCP-47 code of the language of its targets."""
+    version: builtins.str
+    """Version that its author has written into it; may be empty."""
+    entry_count: builtins.int
+    """Number of entries."""
+    sha256: builtins.str
+    """Lower-case hexadecimal SHA-256 of its file."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        source_language_code: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        version: builtins.str = ...,
+        entry_count: builtins.int = ...,
+        sha256: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entry_count", b"entry_count", "name", b"name", "sha256", b"sha256", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
+
+global___Glossary = Glossary
+
+@typing.final
 class SamplingOptions(google.protobuf.message.Message):
     """Settings of random sampling."""
 
@@ -591,6 +981,12 @@ class Translation(google.protobuf.message.Message):
 
     HYPOTHESES_FIELD_NUMBER: builtins.int
     PROVENANCE_FIELD_NUMBER: builtins.int
+    GLOSSARY_MATCHES_FIELD_NUMBER: builtins.int
+    DETECTED_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    detected_language_code: builtins.str
+    """Language of the contents, such as "zh-Hans", if the request named none and several models were in question; one for
+    all texts of the request. Otherwise empty.
+    """
     @property
     def hypotheses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Hypothesis]:
         """One or more hypotheses, best first."""
@@ -599,14 +995,22 @@ class Translation(google.protobuf.message.Message):
     def provenance(self) -> global___Provenance:
         """How it was made. Only with `return_provenance`."""
 
+    @property
+    def glossary_matches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryMatch]:
+        """What became of the terms and protected texts that occur in the content, in its order. An entry that is not listed
+        does not occur in it, or only as part of a longer one.
+        """
+
     def __init__(
         self,
         *,
         hypotheses: collections.abc.Iterable[global___Hypothesis] | None = ...,
         provenance: global___Provenance | None = ...,
+        glossary_matches: collections.abc.Iterable[global___GlossaryMatch] | None = ...,
+        detected_language_code: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["provenance", b"provenance"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["detected_language_code", b"detected_language_code", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
 
 global___Translation = Translation
 
@@ -621,6 +1025,7 @@ class Hypothesis(google.protobuf.message.Message):
     TOKEN_COUNT_FIELD_NUMBER: builtins.int
     FINISH_REASON_FIELD_NUMBER: builtins.int
     TOKENS_FIELD_NUMBER: builtins.int
+    QUALITY_FIELD_NUMBER: builtins.int
     text: builtins.str
     """The text in the target language."""
     score: builtins.float
@@ -635,6 +1040,10 @@ class Hypothesis(google.protobuf.message.Message):
     def tokens(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TokenDetail]:
         """Tokens in the order of the text, end tokens included. Only with `token_details`."""
 
+    @property
+    def quality(self) -> global___Quality:
+        """How far to trust it. Only with `return_quality`."""
+
     def __init__(
         self,
         *,
@@ -643,12 +1052,44 @@ class Hypothesis(google.protobuf.message.Message):
         token_count: builtins.int = ...,
         finish_reason: global___FinishReason.ValueType = ...,
         tokens: collections.abc.Iterable[global___TokenDetail] | None = ...,
+        quality: global___Quality | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_score", b"_score", "score", b"score"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_score", b"_score", "quality", b"quality", "score", b"score"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_score", b"_score", "finish_reason", b"finish_reason", "quality", b"quality", "score", b"score", "text", b"text", "token_count", b"token_count", "tokens", b"tokens"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["_score", b"_score"]) -> typing.Literal["score"] | None: ...
 
 global___Hypothesis = Hypothesis
+
+@typing.final
+class Quality(google.protobuf.message.Message):
+    """How far to trust a hypothesis."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ACCEPTABLE_PROBABILITY_FIELD_NUMBER: builtins.int
+    FLAGS_FIELD_NUMBER: builtins.int
+    acceptable_probability: builtins.float
+    """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
+    hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
+    whole is acceptable with at most this probability. Unset for texts that are answered unchanged.
+    """
+    @property
+    def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:
+        """What is suspicious about it, each at most once, in the order of the enumeration. A flag is a finding, not a proof.
+        For a text of several sentences those of all.
+        """
+
+    def __init__(
+        self,
+        *,
+        acceptable_probability: builtins.float | None = ...,
+        flags: collections.abc.Iterable[global___QualityFlag.ValueType] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability", "flags", b"flags"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_acceptable_probability", b"_acceptable_probability"]) -> typing.Literal["acceptable_probability"] | None: ...
+
+global___Quality = Quality
 
 @typing.final
 class TokenDetail(google.protobuf.message.Message):

@@ -66,6 +66,11 @@ class TranslationServiceStub(object):
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.ListGlossaries = channel.unary_unary(
+                '/xuanzang.translation.v1.TranslationService/ListGlossaries',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesResponse.FromString,
+                _registered_method=True)
 
 
 class TranslationServiceServicer(object):
@@ -114,6 +119,13 @@ class TranslationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListGlossaries(self, request, context):
+        """Lists the glossaries that the server holds.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TranslationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -141,6 +153,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsRequest.FromString,
                     response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'ListGlossaries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGlossaries,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -285,6 +302,33 @@ class TranslationService(object):
             '/xuanzang.translation.v1.TranslationService/ListModels',
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsRequest.SerializeToString,
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGlossaries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/ListGlossaries',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesResponse.FromString,
             options,
             channel_credentials,
             insecure,

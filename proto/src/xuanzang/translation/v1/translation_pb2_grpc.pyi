@@ -60,6 +60,12 @@ class TranslationServiceStub:
     ]
     """Lists the models that are being served."""
 
+    ListGlossaries: grpc.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.ListGlossariesRequest,
+        xuanzang.translation.v1.translation_pb2.ListGlossariesResponse,
+    ]
+    """Lists the glossaries that the server holds."""
+
 class TranslationServiceAsyncStub:
     """Translates text with the models that the server has loaded.
 
@@ -101,6 +107,12 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.ListModelsResponse,
     ]
     """Lists the models that are being served."""
+
+    ListGlossaries: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.ListGlossariesRequest,
+        xuanzang.translation.v1.translation_pb2.ListGlossariesResponse,
+    ]
+    """Lists the glossaries that the server holds."""
 
 class TranslationServiceServicer(metaclass=abc.ABCMeta):
     """Translates text with the models that the server has loaded.
@@ -153,5 +165,13 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ListModelsResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ListModelsResponse]]:
         """Lists the models that are being served."""
+
+    @abc.abstractmethod
+    def ListGlossaries(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.ListGlossariesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ListGlossariesResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ListGlossariesResponse]]:
+        """Lists the glossaries that the server holds."""
 
 def add_TranslationServiceServicer_to_server(servicer: TranslationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from typing_extensions import override
 
@@ -134,8 +135,8 @@ class KeyCaller(Caller):
 
     @override
     def limited(self, resolve: Resolve) -> Resolve:
-        def resolved(*, model: str, source_language: str, target_language: str) -> Route:
-            route = resolve(model=model, source_language=source_language, target_language=target_language)
+        def resolved(**wanted: Any) -> Route:
+            route = resolve(**wanted)
             if route.instead_of and not self.allows(route.model):
                 route = route.instead_of
             if not self.allows(route.model):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.files import FileState
+from xuanzang.server.bundles.quality_head import QualityHead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Bundle:
     """Source pieces ordered by id; empty if the ids are the SentencePiece model's."""
     target_vocabulary: tuple[str, ...] = ()
     """Target pieces ordered by id; empty if the ids are the SentencePiece model's."""
+    quality_head: QualityHead | None = None
+    """Estimate of how far to trust translations, if the bundle has one."""
 
     @property
     def precision(self) -> str:

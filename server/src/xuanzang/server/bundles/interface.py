@@ -66,6 +66,12 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         "attention": Expected(dtypes=("float32",), rank=3),
         **_key_values("present_key_values", layers),
     }
+    if inspects_rows(manifest):
+        # Bundles of older exporters lack them and are served without glossaries.
+        rows = {"inspected_rows": Expected(dtypes=("int64",), rank=1), "required_ids": _ID_MATRIX}
+        scores = Expected(dtypes=("float32",), rank=2)
+        decoder_inputs |= rows
+        decoder_outputs |= {"row_scores": scores, "row_ids": _ID_MATRIX, "required_scores": scores}
     yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
     yield from _head_faults(manifest)
@@ -84,6 +90,11 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         yield from _faults_of("shortlist.suggestions", graphs.suggestions, *suggestions)
         inputs = decoder_inputs | {"choices": _ID_MATRIX}
         yield from _faults_of("shortlist.decoder", graphs.decoder, inputs, decoder_outputs)
+
+
+def inspects_rows(manifest: manifest_pb2.Manifest) -> bool:
+    """Return whether the decoder scores continuations of single hypotheses, as required phrases need it."""
+    return any(tensor.name == "inspected_rows" for tensor in manifest.decoder.inputs)
 
 
 def page_slots(manifest: manifest_pb2.Manifest) -> int:

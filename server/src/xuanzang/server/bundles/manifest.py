@@ -49,6 +49,7 @@ _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NORMALIZATIONS = ("none", "nfkc")
+_PLACES = manifest_pb2.SourceLanguagePlace.keys()
 
 
 def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
@@ -228,19 +229,40 @@ def _format_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     normalization = manifest.source_format.normalization
     if normalization not in _NORMALIZATIONS:
         yield f"source_format.normalization is {normalization!r}; it must be one of {_NORMALIZATIONS}"
-    yield from _prefix_faults(manifest)
+    place = manifest.source_format.source_language_place
+    if place not in manifest_pb2.SourceLanguagePlace.values():
+        yield f"source_format.source_language_place is {place}; it must be one of {_PLACES}"
+    for name, side, language_side in (
+        ("source_format.language_prefix_ids", "source", "target"),
+        ("source_format.source_language_ids", "source", "source"),
+        ("target_format.language_ids", "target", "target"),
+    ):
+        yield from _language_id_faults(manifest, name, side=side, language_side=language_side)
+    size = manifest.dimensions.target_vocab_size
+    if wrong := [number for number in manifest.target_format.silent_ids if not 0 <= number < size]:
+        yield f"target_format.silent_ids has {wrong[0]}; the target vocabulary has {size}"
 
 
-def _prefix_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
-    prefix_ids = manifest.source_format.language_prefix_ids
-    if not prefix_ids:
+def _language_id_faults(manifest: manifest_pb2.Manifest, field: str, *, side: str, language_side: str) -> Iterator[str]:
+    """Find the faults of a table of ids by language.
+
+    Args:
+        manifest: Manifest.
+        field: Path to the table.
+        side: "source" or "target", whose vocabulary has the ids.
+        language_side: The same, whose languages the table names.
+    """
+    message, _, name = field.partition(".")
+    ids = getattr(getattr(manifest, message), name)
+    codes_field, size = f"{language_side}_language_codes", getattr(manifest.dimensions, f"{side}_vocab_size")
+    codes = {*getattr(manifest, codes_field)}
+    if not ids:
         return
-    field, size = "source_format.language_prefix_ids", manifest.dimensions.source_vocab_size
-    for code in manifest.target_language_codes:
-        if code not in prefix_ids:
-            yield f"{field} lacks {code!r}, one of target_language_codes"
-    for code in sorted(prefix_ids):
-        if code not in manifest.target_language_codes:
-            yield f"{field} has {code!r}, which target_language_codes does not list"
-        if not 0 <= prefix_ids[code] < size:
-            yield f"{field} has {prefix_ids[code]} for {code!r}; the source vocabulary has {size}"
+    for code in getattr(manifest, codes_field):
+        if code not in ids:
+            yield f"{field} lacks {code!r}, one of {codes_field}"
+    for code in sorted(ids):
+        if code not in codes:
+            yield f"{field} has {code!r}, which {codes_field} does not list"
+        if not 0 <= ids[code] < size:
+            yield f"{field} has {ids[code]} for {code!r}; the {side} vocabulary has {size}"

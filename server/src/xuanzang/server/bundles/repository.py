@@ -10,6 +10,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_faults, read_manifest
+from xuanzang.server.bundles.quality_head import read_quality_head
 from xuanzang.server.bundles.samples import read_samples
 from xuanzang.server.bundles.verification import VerifiedFiles
 from xuanzang.server.bundles.vocabulary import read_vocabulary
@@ -85,6 +86,7 @@ def load_bundle(directory: Path) -> Bundle:
         file_states=tuple(files.states),
         source_vocabulary=source_vocabulary,
         target_vocabulary=target_vocabulary,
+        quality_head=read_quality_head(directory, manifest),
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
 from xuanzang.server.engine.errors import DetectionUnavailableError, DrainingError, ModelNotFoundError
+from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import default_workers, memory_limit
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
@@ -39,7 +41,16 @@ from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
 from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
-from xuanzang.server.engine.types import DecodingOptions, HoldSentences, Hypothesis, Route, Runtime, ServedModel
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
+from xuanzang.server.engine.types import (
+    ContentFormat,
+    DecodingOptions,
+    HoldSentences,
+    Hypothesis,
+    Route,
+    Runtime,
+    ServedModel,
+)
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
@@ -50,6 +61,8 @@ _LOGGER = logging.getLogger(__name__)
 _TOKENIZING_THREADS = 2
 # A worker checks after each step, which takes milliseconds; far more is a fault, and no reason to hang.
 _STOP_SECONDS = 5.0
+# What a request is about shows in few characters; the event loop waits for as long as they take, half a millisecond.
+_ROUTING_CHARACTERS = 300
 # A partial answer is sent this long before the deadline, so that the caller has it in time.
 _MIN_MARGIN_SECONDS = 0.02
 _MARGIN_SHARE = 0.05
@@ -118,7 +131,9 @@ class Engine:
         """Which versions go live, and which have a share of the requests beside them."""
         self._canary = Canary(self.live)
         self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
-        self._watching: asyncio.Task[None] | None = None
+        self.glossaries = GlossaryFolder(models / FOLDER)
+        """Glossaries that requests may name."""
+        self._watching: list[asyncio.Task[None]] = []
         self._draining = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -129,24 +144,37 @@ class Engine:
         """Served models, by name and version; none before `start`."""
         return tuple(self.live.catalog.served)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
         """Find the model that a request means, and the language of its translations.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
             source_language: BCP-47 code or empty.
             target_language: BCP-47 code or empty.
+            texts: Texts whose language is detected if the request names none and there is a choice.
 
         Returns:
-            The model and one of its target languages.
+            The model and two of its languages.
 
         Raises:
             ModelNotFoundError: No model fits.
-            InvalidInputError: Several models fit.
+            InvalidInputError: Several models fit, or the language of the texts cannot be told.
         """
+        detected = "" if source_language else self._detected(texts, model=model, target_language=target_language)
+        source_language = source_language or detected
         languages = {"source_language": source_language, "target_language": target_language}
         route = routing.resolve(self.models, model=model, **languages)
-        return route if "/" in model else self._canary.diverted(route, **languages)
+        route = route if "/" in model else self._canary.diverted(route, **languages)
+        return replace(route, detected_language=detected)
+
+    def _detected(self, texts: Sequence[str], *, model: str, target_language: str) -> str:
+        """Return the language of texts; empty if no two models are in question, or none can be detected."""
+        beginning = " ".join(texts)[:_ROUTING_CHARACTERS]
+        choices = routing.undecided_languages(self.models, model=model, target_language=target_language)
+        if self._detector is None or not choices or not beginning:
+            return ""
+        known = {code.partition("-")[0] for code in choices}
+        return routing.detected_language(self._detector.detect(beginning, known), choices)
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -180,6 +208,7 @@ class Engine:
         self._metrics.memory_limit_bytes.set(memory_limit())
         if self._settings.detection and language_detection.is_installed():
             self._detector = await asyncio.to_thread(language_detection.open_detector)
+            self._shared = replace(self._shared, detector=self._detector)
         self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
@@ -190,7 +219,9 @@ class Engine:
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
         self.promoter.start()
         if self._settings.watch_models:
-            self._watching = asyncio.create_task(self._watch(watch))
+            self._watching.append(asyncio.create_task(self._watch(watch)))
+        await self.glossaries.reload_if_changed()
+        self._watching.append(asyncio.create_task(self.glossaries.follow()))
 
     async def _watch(self, watch: FolderWatch) -> None:
         """Follow the folder of the models until the drain."""
@@ -258,10 +289,13 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        source_language: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
@@ -271,10 +305,13 @@ class Engine:
             options: Options within the ranges of the API and the limits of the model.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
+            terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
+            content_format: How the texts are written.
 
         Returns:
             Hypotheses of each text, best first.
@@ -291,7 +328,10 @@ class Engine:
             options,
             deadline,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
+            content_format=content_format,
+            terms=terms,
             hold_sentences=hold_sentences,
             observer=observer,
         )
@@ -306,10 +346,13 @@ class Engine:
         options: DecodingOptions,
         deadline: float | None,
         caller: str = "",
+        source_language: str = "",
         target_language: str = "",
+        terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
         observer: CallObserver | None = None,
+        content_format: ContentFormat = ContentFormat.TEXT,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
@@ -319,10 +362,13 @@ class Engine:
             options: Options within the ranges of the API and the limits of the model.
             deadline: Deadline on the clock of `time.monotonic`; None for no limit.
             caller: Identity of the caller, neither logged nor counted; callers take turns.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
+            terms: What translations keep.
             hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
             observer: Who asks for the record of the call; None for no record.
+            content_format: How the text is written; one with markup comes at the end, as a whole.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -340,7 +386,10 @@ class Engine:
             options,
             deadline,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
+            content_format=content_format,
+            terms=terms,
             hold_sentences=hold_sentences,
             observer=observer,
         )
@@ -350,7 +399,11 @@ class Engine:
                     yield part
 
     async def _emitted(
-        self, text: str, context: CallContext, options: DecodingOptions, journal: Journal | None
+        self,
+        text: str,
+        context: CallContext,
+        options: DecodingOptions,
+        journal: Journal | None,
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
@@ -379,7 +432,10 @@ class Engine:
         deadline: float | None,
         *,
         caller: str,
+        source_language: str,
         target_language: str,
+        content_format: ContentFormat,
+        terms: Terms,
         hold_sentences: HoldSentences,
         observer: CallObserver | None,
     ) -> CallContext:
@@ -395,7 +451,10 @@ class Engine:
         return CallContext(
             model=loaded,
             caller=caller,
+            source_language=source_language,
             target_language=target_language,
+            content_format=content_format,
+            terms=terms,
             deadline=deadline,
             cutoff=cutoff,
             hold_sentences=hold_sentences,
@@ -420,9 +479,8 @@ class Engine:
             self._active += 1
             self._idle.clear()
             try:
-                answer = await Call(self._shared, context, options, emit=emit, journal=journal, record=record).run(
-                    texts
-                )
+                call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
+                answer = await call.run(texts)
                 target_tokens = count_answer(metrics, answer)
                 if record is not None:
                     record.target_tokens = target_tokens
@@ -441,8 +499,8 @@ class Engine:
         self._draining = True
         self.promoter.close()
         self._shadow.close()
-        if self._watching:
-            self._watching.cancel()
+        for task in self._watching:
+            task.cancel()
         self.live.close()
 
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error

@@ -12,6 +12,17 @@ HoldSentences: TypeAlias = Callable[[int], AbstractContextManager[object]]
 """Function that admits a number of sentences, or refuses them, and holds places for them in the meantime."""
 
 
+class ContentFormat(enum.Enum):
+    """How the content of a request is written."""
+
+    TEXT = "text"
+    """Text without markup."""
+    HTML = "html"
+    """A page, or a part of one."""
+    XML = "xml"
+    """A document without document type, or a part of one."""
+
+
 class FinishReason(enum.Enum):
     """Why the search for a hypothesis stopped."""
 
@@ -73,6 +84,8 @@ class DecodingOptions:
     """Whether an unfinished search is answered shortly before the deadline with the best found so far."""
     refuse_long_sentences: bool = False
     """Whether to refuse, not to cut, a sentence over the model's limit that has no comma or white space in it."""
+    quality: bool = False
+    """Whether hypotheses say how far to trust them; only of models with a quality head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +102,80 @@ class TokenDetail:
     """Character after the last one; equal to source_start for source tokens without characters."""
 
 
+class ProtectedPattern(enum.Enum):
+    """Kind of text that is not translated."""
+
+    URL = "url"
+    EMAIL = "email"
+    CODE = "code"
+    PLACEHOLDER = "placeholder"
+    NUMBER = "number"
+    TAG = "tag"
+
+
+class TermOutcome(enum.Enum):
+    """What became of a term that a sentence has."""
+
+    HONOURED = "honoured"
+    """The translation holds one of its targets."""
+    NOT_WRITABLE = "not_writable"
+    """The vocabulary of the model cannot write any of its targets."""
+    NO_ROOM = "no_room"
+    """There are too many terms for the sentence or for its length limit."""
+    NOT_REACHED = "not_reached"
+    """The search ended without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlossaryMatch:
+    """A term or protected text of a text, and what became of it."""
+
+    source: str
+    """The text as it is in the source."""
+    source_start: int
+    """Its first character."""
+    source_end: int
+    """The character after its last one."""
+    target: str
+    """Translation of it that the text's translation holds; empty if it holds none."""
+    outcome: TermOutcome
+    pattern: ProtectedPattern | None
+    """Pattern that found it; None for an entry."""
+
+
+class QualityFlag(enum.Enum):
+    """Something suspicious about a hypothesis."""
+
+    REPETITION = "repetition"
+    """A part of it follows itself three times over, and none of the source does."""
+    LENGTH_RATIO = "length_ratio"
+    """It is much shorter or longer than translations of such sources are."""
+    UNTRANSLATED = "untranslated"
+    """Nearly all of its words are the source's, or it has a part of the source in the source's script."""
+    TRUNCATED = "truncated"
+    """A sentence was not finished, because of a limit or the deadline."""
+    LOW_COVERAGE = "low_coverage"
+    """An unusual share of the source got little attention, so a part may be left out."""
+    NUMBER_LOST = "number_lost"
+    """A number of the source, written in digits, is missing."""
+    NAME_LOST = "name_lost"
+    """A name or identifier of the source, written in Latin letters, is missing."""
+    WRONG_LANGUAGE = "wrong_language"
+    """It is in another language than the one asked for."""
+    CUT = "cut"
+    """A sentence over the model's limit was cut where no reader would pause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    """How far to trust a hypothesis."""
+
+    acceptable_probability: float | None = None
+    """Estimated probability that it is acceptable, 0 to 1; None for text that was copied."""
+    flags: tuple[QualityFlag, ...] = ()
+    """Flags in the order of the enumeration, each at most once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One translation of a text."""
@@ -102,6 +189,10 @@ class Hypothesis:
     """Reason of its end; of many sentences the first that is not END_OF_SENTENCE, if there is one."""
     tokens: tuple[TokenDetail, ...] = ()
     """Details in the order of the text, if they were asked for; none of text that was copied."""
+    matches: tuple[GlossaryMatch, ...] = ()
+    """Terms that the text has, in its order."""
+    quality: Quality | None = None
+    """How far to trust it, if that was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +217,14 @@ class ServedModel:
     """Maximum source tokens of a sentence, the end token counted."""
     max_target_length: int
     """Maximum target tokens of a sentence, the end token counted."""
+    needs_source_language: bool = False
+    """Whether requests must name one of its source languages."""
     needs_target_language: bool = False
     """Whether requests must name one of its target languages."""
     uses_shortlist: bool = False
     """Whether sentences choose only among the pieces that their sources suggest."""
+    has_quality_head: bool = False
+    """Whether translations can say how far to trust them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,13 +242,17 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Model and target language that a request means."""
+    """Model and languages that a request means."""
 
     model: ServedModel
     target_language: str
     """Target language as the model spells it: the requested one, else its first."""
+    source_language: str = ""
+    """Source language as the model spells it: the requested one, else empty, which means its first."""
     instead_of: Route | None = None
     """What the request means if the model is not to be used, which is a canary in the place of the live version."""
+    detected_language: str = ""
+    """Language of the texts, if the request named none and there was a choice; else empty."""
 
 
 class ModelState(enum.Enum):

@@ -14,6 +14,8 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 _SERVER_VERSION = version("xuanzang-server")
 # Repeated with every translation, these texts would make the answer many times as large as the request.
 _TEXT_OPTIONS = ("target_prefix", "suppressed_texts")
+# Sampling has a message of its own; quality is asked for beside the options.
+_NOT_REPEATED = frozenset(("sampling", "quality", *_TEXT_OPTIONS))
 
 
 class ProvenanceRecorder:
@@ -79,7 +81,7 @@ def effective_options(options: DecodingOptions, *, return_scores: bool) -> pb.De
     scalars = {
         field.name: value
         for field in dataclasses.fields(options)
-        if field.name not in ("sampling", *_TEXT_OPTIONS) and (value := getattr(options, field.name)) is not None
+        if field.name not in _NOT_REPEATED and (value := getattr(options, field.name)) is not None
     }
     sampling = pb.SamplingOptions(**dataclasses.asdict(options.sampling)) if options.sampling else None
     return pb.DecodingOptions(**scalars, sampling=sampling, return_scores=return_scores)

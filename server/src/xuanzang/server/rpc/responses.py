@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from xuanzang.server.engine.glossaries import Glossary
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.quality import quality_message
 from xuanzang.server.rpc.requests import TranslationRequest
+from xuanzang.server.rpc.terms import glossary_match
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxyType(
@@ -115,8 +118,32 @@ def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
     return pb.ListModelsResponse(models=[_model(model) for model in ordered])
 
 
+def glossaries_response(glossaries: Iterable[Glossary]) -> pb.ListGlossariesResponse:
+    """List the glossaries of the server.
+
+    Args:
+        glossaries: Glossaries, by name.
+
+    Returns:
+        The response message.
+    """
+    return pb.ListGlossariesResponse(
+        glossaries=[
+            pb.Glossary(
+                name=glossary.name,
+                source_language_code=glossary.source_language,
+                target_language_code=glossary.target_language,
+                version=glossary.version,
+                entry_count=glossary.entry_count,
+                sha256=glossary.sha256,
+            )
+            for glossary in glossaries
+        ]
+    )
+
+
 def _translation(
-    request: TranslationRequest, hypotheses: Iterable[Hypothesis], recorder: ProvenanceRecorder, text_index: int = 0
+    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder, text_index: int = 0
 ) -> pb.Translation:
     return pb.Translation(
         hypotheses=[
@@ -126,10 +153,13 @@ def _translation(
                 token_count=hypothesis.token_count,
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
                 tokens=map(_token_detail, hypothesis.tokens),
+                quality=quality_message(hypothesis.quality),
             )
             for hypothesis in hypotheses
         ],
         provenance=recorder.provenance(text_index),
+        glossary_matches=map(glossary_match, hypotheses[0].matches),
+        detected_language_code=request.detected_language,
     )
 
 

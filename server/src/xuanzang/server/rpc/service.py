@@ -34,7 +34,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def TranslateText(self, request: pb.TranslateTextRequest, context: Context) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
         caller = caller_of(context)
-        checked = requests.read_unary_request(request, caller.limited(self._engine.resolve))
+        checked = requests.read_unary_request(request, caller.limited(self._engine.resolve), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
         usage = Usage(caller)
         with usage.charged(checked.texts) as used:
@@ -44,10 +44,13 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 options=checked.options,
                 deadline=deadline_of(context),
                 caller=caller.name,
+                source_language=checked.source_language,
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
                 observer=observer_of(context),
+                terms=checked.terms,
+                content_format=checked.content_format,
             )
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
@@ -77,7 +80,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
         caller = caller_of(context)
-        checked = requests.read_progressive_request(request, caller.limited(self._engine.resolve))
+        checked = requests.read_progressive_request(
+            request, caller.limited(self._engine.resolve), self._engine.glossaries
+        )
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
         usage = Usage(caller)
         sent = 0
@@ -89,10 +94,13 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                     options=checked.options,
                     deadline=deadline_of(context),
                     caller=caller.name,
+                    source_language=checked.source_language,
                     target_language=checked.target_language,
+                    terms=checked.terms,
                     hold_sentences=used.hold_sentences,
                     journal=recorder.journal,
                     observer=observer_of(context),
+                    content_format=checked.content_format,
                 )
                 async with aclosing(parts):
                     async for part in parts:
@@ -120,6 +128,13 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         with caller.charged(()):
             return responses.models_response(filter(caller.allows, self._engine.models))
 
+    @override
+    async def ListGlossaries(self, request: pb.ListGlossariesRequest, context: Context) -> pb.ListGlossariesResponse:
+        """List the glossaries that requests may name."""
+        caller = caller_of(context)
+        with caller.charged(()):
+            return responses.glossaries_response(self._engine.glossaries.glossaries)
+
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
     ) -> None:
@@ -146,7 +161,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
         caller = stream.caller
-        checked = requests.read_stream_request(request, caller.limited(self._engine.resolve))
+        checked = requests.read_stream_request(request, caller.limited(self._engine.resolve), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
         with stream.usage.charged(checked.texts) as used:
             [hypotheses] = await self._engine.translate(
@@ -155,10 +170,13 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                 options=checked.options,
                 deadline=deadline_of(stream.context),
                 caller=caller.name,
+                source_language=checked.source_language,
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
                 journal=recorder.journal,
                 observer=observer_of(stream.context),
+                terms=checked.terms,
+                content_format=checked.content_format,
             )
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 

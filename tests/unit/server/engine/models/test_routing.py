@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.models.routing import resolve
+from xuanzang.server.engine.models.routing import detected_language, resolve, undecided_languages
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 
 OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
@@ -136,3 +137,28 @@ def test_a_pair_finds_its_model_among_those_of_one_and_of_many_target_languages(
     # "zh" of one is nearer than "zh-Hans" of the other to what was asked for, and the other way round.
     assert find(source="en", target="zh", models=models) == EN_ZH
     assert find(source="en", target="zh-Hans", models=models) == MANY
+
+
+@pytest.mark.parametrize(
+    ("model", "target", "languages"),
+    [
+        ("", "", ["en", "zh", "zh-Hant"]),
+        ("", "en-GB", ["zh", "zh-Hant"]),
+        ("", "zh", []),
+        ("zh-en", "", []),
+        ("", "fr", []),
+    ],
+)
+def test_a_language_is_undecided_only_if_several_models_fit(model: str, target: str, languages: list[str]) -> None:
+    assert undecided_languages(MODELS, model=model, target_language=target) == languages
+
+
+def test_the_likeliest_language_decides_if_it_is_likely_enough_and_served() -> None:
+    chinese, german = DetectedLanguage(code="zh-Hans", confidence=0.9), DetectedLanguage(code="de", confidence=0.6)
+    assert detected_language([chinese, german], ["en", "zh"]) == "zh-Hans"
+    with pytest.raises(InvalidInputError, match=r"source_language_code: must be set: .* cannot be told for sure"):
+        detected_language([DetectedLanguage(code="zh", confidence=0.49)], ["en", "zh"])
+    with pytest.raises(InvalidInputError, match="cannot be told for sure"):
+        detected_language([], ["en", "zh"])
+    with pytest.raises(InvalidInputError, match="none of the served languages, en, zh"):
+        detected_language([german, chinese], ["en", "zh"])

@@ -22,7 +22,6 @@ from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.repetition import has_repetition
 from xuanzang.server.engine.scheduling.request import (
     CallContext,
     PlannedSearch,
@@ -32,6 +31,7 @@ from xuanzang.server.engine.scheduling.request import (
 )
 from xuanzang.server.engine.scheduling.reservations import BatchKey
 from xuanzang.server.engine.settings import EngineSettings, Provider
+from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions
 from xuanzang.server.metrics import Metrics
 

@@ -107,7 +107,7 @@ def test_the_script_says_whether_a_language_is_written_with_spaces(repository: P
     codes = ["cmn-Hans", "cmn-Latn", "en", "yue"]
     edit_manifest(directory, lambda manifest: manifest.update(target_language_codes=codes))
     codec = TextCodec(load_bundle(directory))
-    joiners = [codec.joiner(), *(codec.into(code).joiner() for code in codes)]
+    joiners = [codec.joiner(), *(codec.between("", code).joiner() for code in codes)]
     joined = ["".join(joiner.add(part) for part in ("A.", "B.")) for joiner in joiners]
     assert joined == ["A.B.", "A.B.", "A. B.", "A. B.", "A.B."]
 
@@ -126,7 +126,7 @@ def multilingual(repository: Path, edit_manifest: Edit) -> TextCodec:
 def test_before_every_sentence_stands_the_token_of_the_target_language(
     codec: TextCodec, multilingual: TextCodec, language: str
 ) -> None:
-    into = multilingual.into(language)
+    into = multilingual.between("", language)
     text = "我有一只猫。你好，世界！\n\u200b\n今天天气很好。"
     plain, pieces = codec.split(text), into.split(text)
     assert [piece.text for piece in pieces] == [piece.text for piece in plain]
@@ -139,7 +139,7 @@ def test_before_every_sentence_stands_the_token_of_the_target_language(
 
 def test_the_token_of_the_target_language_counts_to_the_limit(codec: TextCodec, multilingual: TextCodec) -> None:
     text = "hello, " * 20
-    for each in (codec, multilingual.into("fr")):
+    for each in (codec, multilingual.between("", "fr")):
         lengths = [len(piece.source_ids) for piece in each.split(text)]
         assert max(lengths) <= LIMIT
     [whole] = [words for words in ("x" * n for n in range(60)) if len(codec.encode(words)) == LIMIT][:1]

@@ -29,8 +29,8 @@ def stub_of(served: Any) -> Any:
 
 def tensor(*elements: bytes, **fields: Any) -> v2.ModelInferRequest.InferInputTensor:
     contents = v2.InferTensorContents(bytes_contents=elements)
-    given: dict[str, Any] = {"name": "text", "datatype": "BYTES", "shape": [len(elements)], "contents": contents}
-    return v2.ModelInferRequest.InferInputTensor(**(given | fields))
+    defaults: dict[str, Any] = {"name": "text", "datatype": "BYTES", "shape": [len(elements)], "contents": contents}
+    return v2.ModelInferRequest.InferInputTensor(**(defaults | fields))
 
 
 def inference(*texts: str, **fields: Any) -> v2.ModelInferRequest:

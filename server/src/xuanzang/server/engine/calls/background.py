@@ -26,7 +26,14 @@ class BackgroundCalls:
         self._live = live
 
     async def __call__(
-        self, texts: Sequence[str], *, model: LoadedModel, options: DecodingOptions, target_language: str, caller: str
+        self,
+        texts: Sequence[str],
+        *,
+        model: LoadedModel,
+        options: DecodingOptions,
+        source_language: str = "",
+        target_language: str = "",
+        caller: str,
     ) -> list[list[Hypothesis]]:
         """Translate.
 
@@ -34,7 +41,8 @@ class BackgroundCalls:
             texts: Texts in the source language.
             model: Loaded model.
             options: Options within the limits of the model.
-            target_language: One of the model's, or empty for its first.
+            source_language: One of the model's, or empty for its first.
+            target_language: The same.
             caller: Whose turn it is among those that nobody waits for.
 
         Returns:
@@ -47,6 +55,12 @@ class BackgroundCalls:
         """
         if self._live.catalog.find(model.name, model.version) is not model:
             raise DrainingError(f"{model.name}/{model.version} is served no more")
-        context = CallContext(model=model, caller=caller, target_language=target_language, in_background=True)
+        context = CallContext(
+            model=model,
+            caller=caller,
+            source_language=source_language,
+            target_language=target_language,
+            in_background=True,
+        )
         with self._live.usage.of(model):
             return await Call(self._shared, context, options).run(texts)

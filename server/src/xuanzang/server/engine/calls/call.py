@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from xuanzang.server.engine.calls.documents import with_markup
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.preparation import PreparedTexts, prepare
 from xuanzang.server.engine.calls.request_metrics import time_answer
 from xuanzang.server.engine.calls.results import joined, ranked
+from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.scheduling.call_record import CallRecord, SearchRecord
@@ -22,7 +24,8 @@ from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions, Hypothesis
+from xuanzang.server.engine.text.language_detection import LanguageDetector
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Hypothesis
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
@@ -41,6 +44,8 @@ class SharedResources:
     tokenizing: Executor
     """Threads that split and tokenise."""
     settings: EngineSettings
+    detector: LanguageDetector | None = None
+    """Detector of languages, for the quality of translations; None if the server has none."""
     requests: set[Request] = field(default_factory=set)
     """Requests that are submitted and not answered yet."""
 
@@ -68,10 +73,12 @@ class Call:
             journal: Receiver of records of the searches.
             record: Record to fill in; None if nobody asks for one.
         """
+        self._has_markup = context.content_format is not ContentFormat.TEXT
         self._shared = shared
         self._context = context
-        self._options = options
-        self._emit = emit
+        # Tags find their places by the alignment of tokens.
+        self._options = replace(options, token_details=True) if self._has_markup else options
+        self._emit = None if self._has_markup else emit
         self._journal = journal
         self._record = record
         self._timeout = asyncio.Timeout(None)
@@ -101,11 +108,11 @@ class Call:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared))
+                answer = await self._joined(prepared, translated)
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
-        answer = [joined(segments, translated, self._context.codec) for segments in prepared.texts]
         if not self._context.in_background:
             time_answer(
                 self._context.model.metrics,
@@ -115,6 +122,27 @@ class Call:
             )
         return answer
 
+    async def _joined(
+        self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]
+    ) -> list[list[Hypothesis]]:
+        """Join the sentences of each text, and assess the texts if that is asked for."""
+        if not (self._has_markup or self._options.quality):
+            return [joined(segments, translated, self._context.codec) for segments in prepared.texts]
+        work = partial(self._written, prepared, translated)
+        return await asyncio.get_running_loop().run_in_executor(self._shared.tokenizing, work)
+
+    def _written(self, prepared: PreparedTexts, translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+        """Join the sentences, put tags between them, and assess the texts, as the call asks for."""
+        context, codec = self._context, self._context.codec
+        if self._has_markup:
+            answer = [with_markup(document, translated, codec) for document in prepared.documents]
+        else:
+            answer = [joined(segments, translated, codec) for segments in prepared.texts]
+        if not self._options.quality:
+            return answer
+        # Tags are in no language.
+        return assessed(prepared.texts, answer, context, None if self._has_markup else self._shared.detector)
+
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context
         if not context.in_background:
@@ -122,7 +150,13 @@ class Call:
             min_cost = self._min_cost(texts)
             shared.scheduler.require_admission(context.flow, min_cost, useful_until=context.useful_until)
         started = time.monotonic()
-        work = partial(prepare, texts, context=context, options=self._options, settings=shared.settings)
+        work = partial(
+            prepare,
+            texts,
+            context=context,
+            options=self._options,
+            settings=shared.settings,
+        )
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
             prepared = work()
         else:
@@ -137,6 +171,9 @@ class Call:
 
     def _min_cost(self, texts: Sequence[str]) -> int:
         """Return a number of predicted tokens that texts have at least."""
+        if self._has_markup:
+            # Tags have no tokens.
+            return 0
         characters = sum(len(text) for text in texts if not text.isspace())
         tokens = sum(2 for text in texts if text and not text.isspace())
         source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))
@@ -207,6 +244,9 @@ class Call:
         metrics = self._context.model.metrics
         metrics.request_source_tokens.observe(_source_tokens(prepared))
         metrics.request_sentences.observe(len(prepared.searches))
+        constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
+        if constrained:
+            metrics.constrained_sentences.inc(constrained)
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)
 

@@ -60,7 +60,8 @@ def _opening(options: SearchOptions) -> SearchOptions:
         coverage_penalty=0.0,
         sampling=None,
     )
-    return replace(options, decoding=decoding, max_target_length=len(options.prefix_ids) + 1)
+    # What a sentence must hold is left to the continuations.
+    return replace(options, decoding=decoding, max_target_length=len(options.prefix_ids) + 1, phrases=None)
 
 
 def continuations(

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
+from xuanzang.server.engine.calls.documents import SplitDocument, split_document
+from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
+from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.scheduling.load import predicted_cost
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import Segment
-from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,10 +28,16 @@ class PreparedTexts:
     """Segments of each text."""
     searches: list[PlannedSearch]
     """One for each segment with source ids."""
+    documents: list[SplitDocument]
+    """The texts as they were parsed; none of texts without markup."""
 
 
 def prepare(
-    texts: Sequence[str], *, context: CallContext, options: DecodingOptions, settings: EngineSettings
+    texts: Sequence[str],
+    *,
+    context: CallContext,
+    options: DecodingOptions,
+    settings: EngineSettings,
 ) -> PreparedTexts:
     """Split and tokenise the texts of a call.
 
@@ -43,20 +54,30 @@ def prepare(
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
     constraints, violations = _target_constraints(context.model, options)
-    prepared = PreparedTexts(texts=[], searches=[])
+    violations += _term_violations(context)
+    prepared = PreparedTexts(texts=[], searches=[], documents=[])
     cost, limit = 0, settings.max_queue_tokens // 2
     for index, text in enumerate(texts):
         field = f"contents[{index}]"
         if len(text) > settings.max_content_characters:
             violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
             continue
-        segments = context.codec.split(text, refuse_long=options.refuse_long_sentences)
+        try:
+            blocks = _blocks(text, context, options, prepared)
+        except MarkupError as error:
+            violations.append(FieldViolation(field=field, description=str(error)))
+            continue
+        segments = [segment for block in blocks for segment in block]
         violations += _segment_violations(field, segments, context.codec.max_source_length)
         violations += _sentence_violations(field, segments, options)
         if violations:
             # The other texts are checked, so that the error names all faults; nothing will be searched.
             continue
-        searches = _searches(segments, context, options, constraints)
+        try:
+            searches = [search for block in blocks for search in _searches(block, context, options, constraints)]
+        except InvalidInputError as error:
+            violations += error.violations
+            continue
         prepared.texts.append(segments)
         prepared.searches.extend(searches)
         cost += _searches_per_sentence(options) * sum(predicted_cost(search.sentence) for search in searches)
@@ -69,20 +90,84 @@ def prepare(
     return prepared
 
 
+def _blocks(
+    text: str,
+    context: CallContext,
+    options: DecodingOptions,
+    prepared: PreparedTexts,
+) -> Sequence[Sequence[Segment]]:
+    """Split a text, or each block of one with markup."""
+    if context.content_format is ContentFormat.TEXT:
+        return [context.codec.split(text, refuse_long=options.refuse_long_sentences)]
+    document = split_document(
+        text, context.codec, content_format=context.content_format, refuse_long=options.refuse_long_sentences
+    )
+    prepared.documents.append(document)
+    return document.blocks
+
+
 def _searches(
     segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
 ) -> list[PlannedSearch]:
     """Plan a search for each sentence of a text."""
-    sentences = [
-        context.model.sentence(segment.source_ids, options, constraints) for segment in segments if segment.source_ids
+    codec, sentences = context.codec, [segment for segment in segments if segment.source_ids]
+    terms = _terms(segments, context, options, constraints)
+    spans = codec.offsets(segments) if options.token_details else [()] * len(sentences)
+    renderers: Iterable[SentenceRenderer] = [
+        SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None)
+        for kept, span in zip(terms, spans, strict=True)
     ]
-    if not options.token_details:
-        renderer = SentenceRenderer(codec=context.codec)
-        return [PlannedSearch(sentence, renderer) for sentence in sentences]
+    if options.quality:
+        renderers = _assessing(renderers, sentences, context.model)
+    planned = [
+        context.model.sentence(
+            segment.source_ids, options, kept.added_to(constraints), language_ids=codec.target_prefix_ids
+        )
+        for segment, kept in zip(sentences, terms, strict=True)
+    ]
+    return [PlannedSearch(*each) for each in zip(planned, renderers, strict=True)]
+
+
+def _assessing(
+    renderers: Iterable[SentenceRenderer], sentences: Iterable[Segment], model: LoadedModel
+) -> list[SentenceRenderer]:
+    """Return renderers that assess their hypotheses, too."""
+    estimator = model.quality_estimator
+    if estimator is None:
+        raise ValueError(f"{model.name}/{model.version} has no quality head")
     return [
-        PlannedSearch(sentence, SentenceRenderer(codec=context.codec, source_spans=spans))
-        for sentence, spans in zip(sentences, context.codec.offsets(segments), strict=True)
+        replace(renderer, assessor=SentenceAssessor(estimator=estimator, source=segment.text))
+        for renderer, segment in zip(renderers, sentences, strict=True)
     ]
+
+
+def _terms(
+    segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
+) -> list[SentenceTerms]:
+    """Find the terms of each sentence of a text."""
+    if not context.terms.fields:
+        return [NO_SENTENCE_TERMS for segment in segments if segment.source_ids]
+    limit = options.max_target_length or context.model.bundle.manifest.dimensions.max_target_length
+    room = limit - len(constraints.prefix_ids) - 1
+    starts = accumulate((len(segment.text) for segment in segments), initial=0)
+    return [
+        plan_terms(
+            context.terms.find(segment.text, start),
+            context.codec,
+            suppressed_texts=options.suppressed_texts,
+            max_tokens=room,
+        )
+        for segment, start in zip(segments, starts, strict=False)
+        if segment.source_ids
+    ]
+
+
+def _term_violations(context: CallContext) -> list[FieldViolation]:
+    if not context.terms.fields or context.model.keeps_terms:
+        return []
+    model = f"{context.model.name}/{context.model.version}"
+    description = f"needs inspected_rows, which the decoder of {model} lacks; export the model again"
+    return [FieldViolation(field=field, description=description) for field in context.terms.fields]
 
 
 def _searches_per_sentence(options: DecodingOptions) -> int:

@@ -75,6 +75,9 @@ def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) 
     best = [hypotheses[0] for hypotheses in answer]
     reasons = {hypothesis.finish_reason for hypothesis in best}
     metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
+    for hypothesis in best:
+        for match in hypothesis.matches:
+            metrics.glossary_matches[match.outcome.value].inc()
     tokens = sum(hypothesis.token_count for hypothesis in best)
     metrics.request_target_tokens.observe(tokens)
     return tokens

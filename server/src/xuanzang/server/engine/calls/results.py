@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
+from xuanzang.server.engine.quality.assessment import combined
 from xuanzang.server.engine.text.codec import Segment, TextCodec
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
@@ -40,28 +42,53 @@ def joined(
     if len(segments) == 1 and segments[0].source_ids:
         # Most texts are one sentence, with nothing to join.
         return list(next(translated))
-    choices = [next(translated) if segment.source_ids else [_copied(segment.text)] for segment in segments]
-    width = max((len(choice) for choice in choices), default=0)
+    ranks = hypotheses_of(segments, translated)
+    return [_join(parts, codec) for parts in ranks] or [copied("".join(segment.text for segment in segments))]
+
+
+def hypotheses_of(segments: Sequence[Segment], translated: Iterator[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+    """Take the hypotheses of the sentences of a text.
+
+    Args:
+        segments: Segments of the text.
+        translated: Hypotheses of each of its sentences, best first; as many are taken as there are sentences.
+
+    Returns:
+        For each hypothesis of the text those of its segments; none if nothing is translated.
+    """
     if not any(segment.source_ids for segment in segments):
-        return [_copied("".join(segment.text for segment in segments))]
+        return []
+    choices = [next(translated) if segment.source_ids else [copied(segment.text)] for segment in segments]
     # Copied text is the same in every hypothesis.
-    return [_join([choice[min(rank, len(choice) - 1)] for choice in choices], codec) for rank in range(width)]
+    return [[choice[min(rank, len(choice) - 1)] for choice in choices] for rank in range(max(map(len, choices)))]
 
 
-def _copied(text: str) -> Hypothesis:
+def copied(text: str) -> Hypothesis:
+    """Return text that is its own translation."""
     return Hypothesis(text=text, score=0.0, token_count=0, finish_reason=FinishReason.COPIED)
 
 
 def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
+    joiner = codec.joiner()
+    return replace(merged(parts), text="".join(joiner.add(part.text) for part in parts))
+
+
+def merged(parts: Sequence[Hypothesis]) -> Hypothesis:
+    """Return a hypothesis of a text without the text itself.
+
+    Args:
+        parts: Hypotheses of its segments, some of them translated.
+    """
     sentences = [part for part in parts if part.finish_reason is not FinishReason.COPIED]
     token_count = sum(sentence.token_count for sentence in sentences)
     weighted = sum(sentence.score * sentence.token_count for sentence in sentences)
     unusual = (s.finish_reason for s in sentences if s.finish_reason is not FinishReason.END_OF_SENTENCE)
-    joiner = codec.joiner()
     return Hypothesis(
-        text="".join(joiner.add(part.text) for part in parts),
+        text="",
         score=sentences[0].score if len(sentences) == 1 else weighted / token_count,
         token_count=token_count,
         finish_reason=next(unusual, FinishReason.END_OF_SENTENCE),
         tokens=tuple(token for sentence in sentences for token in sentence.tokens),
+        matches=tuple(match for sentence in sentences for match in sentence.matches),
+        quality=combined(sentence.quality for sentence in sentences),
     )

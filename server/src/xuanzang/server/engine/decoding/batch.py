@@ -11,7 +11,9 @@ import numpy as np
 from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import no_edits
+from xuanzang.server.engine.decoding.required_phrases import Inspection
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
@@ -42,7 +44,8 @@ class BatchShape(NamedTuple):
         count = 2 * options.beam_size
         if options.sampling:
             count = max(count, options.sampling.top_k)
-        return cls(options.beam_size, count, options.token_details or options.coverage_penalty != 0)
+        detailed = options.token_details or options.quality or options.coverage_penalty != 0
+        return cls(options.beam_size, count, detailed)
 
 
 class Batch:
@@ -78,7 +81,8 @@ class Batch:
         self._no_edits = no_edits(0, beam)
         self._candidates = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: Floats = np.zeros((0, 0, 0), np.float32)
-        self._bound: tuple[object, ...] = (None,) * 6
+        self._inspected = InspectedRows(sessions, candidate_count=count)
+        self._bound: tuple[object, ...] = (None,) * 7
         self._sentences: list[Sentence | None] = []
         """Sentences by batch index; None where one has left and none has joined yet."""
 
@@ -108,8 +112,8 @@ class Batch:
             self._encoder.run()
             self._search.join(indices, [sentence.options for sentence in group])
             if self._shortlist:
-                prefixes = [sentence.options.prefix_ids for sentence in group]
-                self._shortlist.join(indices, self._sessions.suggest(ids), prefixes)
+                forced = [sentence.options.forced_ids for sentence in group]
+                self._shortlist.join(indices, self._sessions.suggest(ids), forced)
             for index, sentence in zip(indices.tolist(), group, strict=True):
                 self._sentences[index] = sentence
 
@@ -123,9 +127,10 @@ class Batch:
         self._close_gaps()
         search, cache = self._search, self._cache
         cache.advance(search.beams.parents)
-        self._bind()
+        inspection = self._inspected.fit(search.required, self._shortlist)
+        self._bind(inspection)
         self._decoder.run()
-        done = search.advance(self._candidates, self._attention)
+        done = search.advance(self._candidates, self._attention, inspection if len(search.required) else None)
         return [(self._leave(index), hypotheses) for index, hypotheses in done]
 
     def trim(self) -> None:
@@ -180,7 +185,7 @@ class Batch:
             self._shortlist.select(order)
         self._sentences = [self._sentences[index] for index in order]
 
-    def _bind(self) -> None:
+    def _bind(self, inspection: Inspection) -> None:
         """Bind the arrays that are new to the decoder graph."""
         self._fit_outputs()
         search, cache, shortlist = self._search, self._cache, self._shortlist
@@ -189,7 +194,7 @@ class Batch:
             edits = shortlist.translated(edits)
         choices = shortlist.inputs() if shortlist else None
         # Most steps work on the arrays of the step before.
-        owners = (search.beams, cache.decoder_tensors, choices, edits, self._candidates, self._attention)
+        owners = (search.beams, cache.decoder_tensors, choices, edits, self._candidates, self._attention, inspection)
         if all(map(operator.is_, owners, self._bound)):
             return
         self._bound = owners
@@ -200,10 +205,12 @@ class Batch:
             "candidate_count": self._candidate_count,
             **(edits or self._no_edits)._asdict(),
             **(choices or {}),
+            **self._inspected.inputs,
             **cache.decoder_tensors.inputs,
         }
         candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
-        self._decoder.bind(inputs, {"attention": self._attention, **candidates, **cache.decoder_tensors.outputs})
+        outputs = {"attention": self._attention, **candidates, **self._inspected.outputs}
+        self._decoder.bind(inputs, {**outputs, **cache.decoder_tensors.outputs})
 
     def _fit_outputs(self) -> None:
         """Replace the arrays of outputs, and of no edits, if they do not fit the batch any more."""

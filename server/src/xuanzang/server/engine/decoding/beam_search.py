@@ -24,6 +24,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
     rank,
 )
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
+from xuanzang.server.engine.decoding.required_phrases import Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.sampling import Sampler
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 
@@ -111,6 +112,8 @@ class BeamSearch:
         self.sentences: list[SentenceState] = []
         self.details = details
         self.beams = BeamArrays.empty(beam_size)
+        self.required = RequiredPhraseSearch(beam_size, eos_id=eos_id)
+        """What the search knows of the sentences that require phrases."""
         self._history = History(beam_size)
         self._step = 0
         # Bounds over all sentences: asking each of them at each step takes too long.
@@ -142,6 +145,7 @@ class BeamSearch:
         beams.scores[indices, 0] = 0.0  # all hypotheses are equal at first, so only one may have children
         beams.positions[indices] = 0
         beams.parents[indices] = np.arange(self.beam_size)
+        self.required.join(indices, [option.phrases for option in options])
         if self.details:
             self.details.join(indices)
 
@@ -154,15 +158,19 @@ class BeamSearch:
         self.sentences = [self.sentences[index] for index in order.tolist()]
         self.beams = self.beams.selected(order)
         self._history.select(order)
+        self.required.select(order)
         if self.details:
             self.details.select(order)
 
-    def advance(self, candidates: Candidates, attention: Floats) -> list[tuple[int, list[TargetHypothesis]]]:
+    def advance(
+        self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None
+    ) -> list[tuple[int, list[TargetHypothesis]]]:
         """Choose the hypotheses that live on.
 
         Args:
             candidates: Output of the decoder step.
             attention: Attention of each hypothesis' last token to each source position, [batch, beam, source].
+            inspection: Output of the step for the rows of `required`; None if no sentence requires phrases.
 
         Returns:
             Batch indices of the sentences that are done, with up to num_hypotheses hypotheses each, best first. What
@@ -172,15 +180,20 @@ class BeamSearch:
         if self.details:
             self.details.observe(attention)
         self._step += 1
+        required = set(self.required.indices.tolist()) if inspection else set()
+        before = self.beams.scores[self.required.indices] if inspection else self.beams.scores
         self._continue_best(candidates)
         scores, ids, parents = candidates
         done = [
             index
             for index in self._to_inspect()
-            if self._advance_sentence(
+            if index not in required
+            and self._advance_sentence(
                 index, list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True))
             )
         ]
+        if inspection:
+            done += self._advance_required(before, inspection)
         beams = self.beams
         self._history.add(beams.token_ids, beams.parents, beams.positions)
         if self.details:
@@ -227,6 +240,44 @@ class BeamSearch:
             return True
         self._survive(index, survivors)
         return False
+
+    def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
+        """Continue the sentences that require phrases; return those that are done."""
+        indices = self.required.indices.tolist()
+        limits = np.array([self.sentences[index].limit for index in indices])
+        choice = self.required.choose(scores, inspection, limits - self._step)
+        beams = self.beams
+        beams.scores[indices], beams.token_ids[indices] = choice.scores, choice.tokens
+        beams.parents[indices] = choice.parents
+        live = choice.scores.max(axis=1).tolist()
+        return [
+            index
+            for index, endings, best in zip(indices, choice.endings, live, strict=True)
+            # Of most sentences nothing ends in most steps.
+            if (endings or best < _DEAD or self._step >= self.sentences[index].limit or self._has_endings(index))
+            and self._finish_required(index, endings, best)
+        ]
+
+    def _has_endings(self, index: int) -> bool:
+        return bool(self.sentences[index].finished.endings)
+
+    def _finish_required(self, index: int, endings: Sequence[tuple[int, int, float]], best: float) -> bool:
+        """Keep the hypotheses of a sentence that have ended; return whether it is done.
+
+        Args:
+            index: Batch index.
+            endings: Parent, last token and score of each.
+            best: Greatest score of the hypotheses that live on, less than all where there is none.
+        """
+        state, beams = self.sentences[index], self.beams
+        cut = []
+        if self._step >= state.limit:
+            live = (array[index].tolist() for array in (beams.parents, beams.token_ids, beams.scores))
+            cut = [one for one in zip(*live, strict=True) if one[2] > _DEAD]
+        for parent, token, total in [*endings, *cut]:
+            state.finished.add(self._ending(index, parent, token, total), is_best=total > best)
+        outdone = best / (self._length(index) + 1) ** state.options.decoding.length_penalty
+        return bool(cut) or best < _DEAD or state.finished.is_settled(outdone)
 
     def _survive(self, index: int, survivors: Sequence[tuple[float, int, int]]) -> None:
         dead = (float(DEAD_SCORE), self._eos_id, 0)

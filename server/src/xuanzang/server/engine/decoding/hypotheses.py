@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
 from xuanzang.server.engine.types import DecodingOptions
 
 
@@ -21,6 +22,13 @@ class SearchOptions:
     """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences of tokens that no hypothesis may hold; none is empty."""
+    phrases: PhraseAutomaton | None = None
+    """Phrases that every hypothesis must hold; None for none."""
+
+    @property
+    def forced_ids(self) -> list[int]:
+        """Tokens that a hypothesis may get whatever the source suggests."""
+        return [*self.prefix_ids, *(self.phrases.token_ids if self.phrases else ())]
 
     @property
     def edited_tokens(self) -> int:
@@ -49,6 +57,8 @@ class TokenDetails(NamedTuple):
     """Source position with the greatest attention of each, averaged over the heads of the last layer."""
     coverage_loss: float
     """Σ log min(attention to a source position, 1) over all positions that got any."""
+    attention: Sequence[float] = ()
+    """Attention that each source position got from all tokens; zeros behind the last position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +136,19 @@ class FinishedHypotheses:
             return len(self.endings) >= self._options.beam_size
         # Sums only sink, so the first best continuation that ends cannot be beaten.
         return self._best_finished and len(self.endings) >= self._options.num_hypotheses
+
+    def is_settled(self, live: float) -> bool:
+        """Return whether the search of a sentence that requires phrases is over.
+
+        Its beam holds hypotheses that may not end yet, so that fewer end in a step than without phrases.
+
+        Args:
+            live: Score of the best hypothesis that goes on, as if it ended with the next token at no cost.
+        """
+        beam_size, wanted = self._options.beam_size, self._options.num_hypotheses
+        if len(self.endings) >= max(wanted, beam_size - beam_size // 4):
+            return True
+        return len(self.endings) >= wanted and live < max(ending.score for ending in self.endings)
 
     def best(self) -> list[Ending]:
         """Return the endings to return, best first."""

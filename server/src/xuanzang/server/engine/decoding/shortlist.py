@@ -78,17 +78,22 @@ class BatchShortlist:
         Args:
             edits: Edits of ids; those of pieces that a sentence may not choose become edits of no piece.
         """
-        if self._positions is None:
-            self._positions = self._find_positions()
+        known = self.positions()
         batch, beam, count = edits.edited_ids.shape
-        positions = np.take_along_axis(self._positions, edits.edited_ids.reshape(batch, -1), axis=1)
+        positions = np.take_along_axis(known, edits.edited_ids.reshape(batch, -1), axis=1)
         positions = positions.reshape(batch, beam, count)
         absent = positions < 0
         return LogitEdits(
-            np.where(absent, self._positions[:, self._no_piece, None, None], positions),
+            np.where(absent, known[:, self._no_piece, None, None], positions),
             np.where(absent, np.float32(1), edits.edit_penalties),
             np.where(absent, np.float32(0), edits.edit_biases),
         )
+
+    def positions(self) -> Ints:
+        """Return the position of each piece in each sentence, or -1, [batch, vocab + 1]; made once, as `inputs` is."""
+        if self._positions is None:
+            self._positions = self._find_positions()
+        return self._positions
 
     def _find_positions(self) -> Ints:
         """Return the position of each piece in each sentence, or -1, and last one of no piece, [batch, vocab + 1]."""

@@ -111,4 +111,5 @@ class TokenDetailRecorder:
     def _details(totals: list[float], alignment: list[int], coverage: Floats) -> TokenDetails:
         scores = np.diff(totals, prepend=0.0).tolist()
         covered = coverage[coverage > 0]
-        return TokenDetails(scores, alignment, float(np.log(np.minimum(covered, 1.0)).sum()))
+        coverage_loss = float(np.log(np.minimum(covered, 1.0)).sum())
+        return TokenDetails(scores, alignment, coverage_loss, coverage.tolist())

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.interface import inspects_rows
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+from xuanzang.server.engine.quality.head import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
@@ -28,6 +32,10 @@ class TargetConstraints:
     """Beginning of every hypothesis."""
     suppressed_sequences: tuple[tuple[int, ...], ...] = ()
     """Sequences that no hypothesis may hold."""
+    phrases: PhraseAutomaton | None = None
+    """Phrases that every hypothesis must hold."""
+    phrase_tokens: int = 0
+    """Tokens that these have at the least."""
 
 
 UNCONSTRAINED = TargetConstraints()
@@ -51,8 +59,8 @@ class LoadedModel:
         bundle = load_bundle(directory)
         self.bundle = bundle
         self.codec = TextCodec(bundle)
-        """Codec into the first of the target languages."""
-        self._codecs = {code: self.codec.into(code) for code in bundle.manifest.target_language_codes}
+        """Codec between the first of the languages."""
+        self._codecs = {("", ""): self.codec}
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
@@ -65,6 +73,8 @@ class LoadedModel:
         """Limits of its own, set by `open`."""
         self._weights_bytes = (directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None
+        self.quality_estimator: Estimator | None = self._open_quality_head()
+        """Estimator of how far to trust translations; None if the bundle has no quality head."""
         self._sessions: Sessions | None = None
         self._load_seconds = time.monotonic() - started
 
@@ -73,11 +83,27 @@ class LoadedModel:
         reasons = [
             f"the source ids of {sample.source!r} are not those of the certificate"
             for sample in self.bundle.samples
-            # A sample may be into any of the target languages; its ids tell which.
-            if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._codecs.values())
+            # A sample may be between any of the languages; its ids tell which.
+            if not any(tuple(codec.encode(sample.source)) == sample.source_ids for codec in self._framings())
         ]
         if reasons:
             raise BundleError(self.bundle.directory, reasons)
+
+    def _open_quality_head(self) -> QualityEstimator | None:
+        head = self.bundle.quality_head
+        if head is None:
+            return None
+        if unknown := unknown_features(head):
+            reason = f"the quality head needs {', '.join(unknown)}, which this server does not measure"
+            raise BundleError(self.bundle.directory, [reason])
+        return QualityEstimator(head)
+
+    def _framings(self) -> Iterator[TextCodec]:
+        """Return a codec for each way to name languages in the source, the first of all first."""
+        source_format = self.bundle.manifest.source_format
+        for source in source_format.source_language_ids or ("",):
+            for target in source_format.language_prefix_ids or ("",):
+                yield self.codec.between(source, target)
 
     def open(self, settings: EngineSettings) -> None:
         """Open the graphs, which all workers share.
@@ -143,19 +169,28 @@ class LoadedModel:
         """
         self._sessions = None
 
+    @property
+    def keeps_terms(self) -> bool:
+        """Whether its graphs can search for translations that hold required phrases."""
+        return inspects_rows(self.bundle.manifest)
+
     def new_decoder(self) -> Decoder:
         """Return an empty decoder over the open graphs, for one thread."""
         if self._sessions is None:
             raise RuntimeError("the graphs of the model are not open")
         return Decoder(self._sessions)
 
-    def codec_into(self, target_language: str) -> TextCodec:
-        """Return the codec for a target language.
+    def codec_between(self, source_language: str, target_language: str) -> TextCodec:
+        """Return the codec for two languages.
 
         Args:
-            target_language: Code as the manifest spells it, or empty for the first.
+            source_language: Code as the manifest spells it, or empty for the first.
+            target_language: The same for the target.
         """
-        return self._codecs[target_language] if target_language else self.codec
+        pair = source_language, target_language
+        if pair not in self._codecs:  # threads may make one twice, which are equal
+            self._codecs[pair] = self.codec.between(*pair)
+        return self._codecs[pair]
 
     def served(self, *, is_default: bool) -> ServedModel:
         """Describe the model to callers.
@@ -185,12 +220,22 @@ class LoadedModel:
             ),
             max_source_length=manifest.dimensions.max_source_length,
             max_target_length=manifest.dimensions.max_target_length,
-            needs_target_language=len(manifest.source_format.language_prefix_ids) > 1,
+            needs_source_language=len(manifest.source_format.source_language_ids) > 1,
+            needs_target_language=max(
+                len(manifest.source_format.language_prefix_ids), len(manifest.target_format.language_ids)
+            )
+            > 1,
             uses_shortlist=self._sessions is not None and self._sessions.has_shortlist,
+            has_quality_head=self.quality_estimator is not None,
         )
 
     def sentence(
-        self, source_ids: tuple[int, ...], options: DecodingOptions, constraints: TargetConstraints = UNCONSTRAINED
+        self,
+        source_ids: tuple[int, ...],
+        options: DecodingOptions,
+        constraints: TargetConstraints = UNCONSTRAINED,
+        *,
+        language_ids: tuple[int, ...] = (),
     ) -> Sentence:
         """Make a sentence for the decoder.
 
@@ -198,23 +243,28 @@ class LoadedModel:
             source_ids: Ids of the source, end token included.
             options: Options of the caller.
             constraints: Texts of these options, as ids.
+            language_ids: Ids before these texts that name the target language, for which the options leave room.
 
         Returns:
             The sentence with the options that hold for it.
         """
+        limit = options.max_target_length or self._target_limit(len(source_ids), options, constraints)
+        longest, named = self.bundle.manifest.dimensions.max_target_length, len(language_ids)
+        minimum = options.min_target_length + named if options.min_target_length else 0
         resolved = SearchOptions(
-            decoding=options,
-            max_target_length=options.max_target_length or self._target_limit(len(source_ids), options, constraints),
-            prefix_ids=constraints.prefix_ids,
+            decoding=replace(options, min_target_length=minimum) if named else options,
+            max_target_length=min(limit + named, longest),
+            prefix_ids=language_ids + constraints.prefix_ids,
             suppressed_sequences=constraints.suppressed_sequences,
+            phrases=constraints.phrases,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
 
     def _target_limit(self, source_tokens: int, options: DecodingOptions, constraints: TargetConstraints) -> int:
         manifest = self.bundle.manifest
         defaults = manifest.generation_defaults
-        limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset)
-        # The caller's minimum and prefix make room for themselves and the end token.
+        limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset) + constraints.phrase_tokens
+        # The caller's minimum, prefix and terms make room for themselves and the end token.
         minimum = max(options.min_target_length, len(constraints.prefix_ids) + 1) + 1
         return min(max(limit, minimum), manifest.dimensions.max_target_length)
 
@@ -227,4 +277,6 @@ class LoadedModel:
             min_target_length=0,
             max_target_length=None,
         )
-        return self.sentence(sample.source_ids, options)
+        # It may be into any of the target languages; its first id tells which.
+        named = 1 if self.bundle.manifest.target_format.language_ids else 0
+        return self.sentence(sample.source_ids, options, language_ids=sample.target_ids[:named])

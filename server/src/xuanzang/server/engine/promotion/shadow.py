@@ -16,7 +16,7 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.canary import Draw
 from xuanzang.server.engine.promotion.comparison import compare
 from xuanzang.server.engine.scheduling.request import CallContext
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics, ShadowMetrics
 
 _LOGGER = logging.getLogger(__name__)
@@ -64,7 +64,9 @@ class Shadow:
         if traffic is None or traffic.shadow is None or model is not catalog.live(model.name):
             return
         candidate = catalog.find(model.name, traffic.shadow.version)
-        if candidate is None or not _is_comparable(texts, answer, options) or self._draw() >= traffic.shadow.share:
+        if candidate is None or not _is_comparable(texts, answer, context, options):
+            return
+        if self._draw() >= traffic.shadow.share:
             return
         metrics = self._metrics.of_shadow((*model.labels, str(candidate.version)))
         if len(self._copies) >= _MAX_COPIES:
@@ -75,6 +77,7 @@ class Shadow:
             texts,
             model=candidate,
             options=_options_of(candidate, model, options),
+            source_language=context.source_language,
             target_language=context.target_language,
             caller="shadow",
         )
@@ -119,10 +122,12 @@ def _observe(shadow: Answer, answer: Answer, metrics: ShadowMetrics) -> None:
             metrics.score_gap.observe(ours.score - theirs.score)
 
 
-def _is_comparable(texts: Sequence[str], answer: Answer, options: DecodingOptions) -> bool:
+def _is_comparable(texts: Sequence[str], answer: Answer, context: CallContext, options: DecodingOptions) -> bool:
     is_cut = any(best.finish_reason is FinishReason.DEADLINE for best, *_ in answer)
     has_one_answer = not (options.sampling or options.return_alternatives or is_cut)
-    return has_one_answer and sum(map(len, texts)) <= _MAX_CHARACTERS
+    # Tags and required terms are no choice of the model.
+    is_plain = context.content_format is ContentFormat.TEXT and not context.terms.fields
+    return has_one_answer and is_plain and sum(map(len, texts)) <= _MAX_CHARACTERS
 
 
 def _options_of(candidate: LoadedModel, live: LoadedModel, options: DecodingOptions) -> DecodingOptions:

@@ -12,7 +12,7 @@ from onnxruntime import OrtValue
 
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.interface import page_slots
+from xuanzang.server.bundles.interface import inspects_rows, page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.runtime.kernels import choose_kernels
@@ -70,6 +70,8 @@ class Sessions:
         manifest = bundle.manifest
         self.dimensions, self.special_ids = manifest.dimensions, manifest.special_ids
         self.has_shortlist = shortlist
+        self.inspects_rows = inspects_rows(manifest)
+        """Whether the decoder scores continuations of single hypotheses."""
         if shortlist and not bundle.has_shortlist:
             raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder

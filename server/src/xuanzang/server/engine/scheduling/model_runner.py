@@ -177,7 +177,10 @@ class ModelRunner:
         """Return what was worked on a sentence that is given up."""
         queued, steps = running.queued, self._steps - running.first_step
         return DoneSentence(
-            queued, queued.cost_of(steps), seconds=now - running.taken_at, target_tokens=min(steps, queued.target_tokens)
+            queued,
+            queued.cost_of(steps),
+            seconds=now - running.taken_at,
+            target_tokens=min(steps, queued.target_tokens),
         )
 
     def _give_up(self, running: _RunningSentence) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
+from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.types import FinishReason, Hypothesis, TokenDetail
+from xuanzang.server.engine.types import FinishReason, GlossaryMatch, Hypothesis, TokenDetail
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,10 @@ class SentenceRenderer:
     codec: TextCodec
     source_spans: Sequence[Span] = ()
     """Characters of the text that each source token stands for; empty if token details are not wanted."""
+    matches: Callable[[str], tuple[GlossaryMatch, ...]] | None = None
+    """What became of the sentence's terms in a translation; None if it has none."""
+    assessor: SentenceAssessor | None = None
+    """Assessor of the hypotheses; None if their quality is not wanted."""
     opening: TargetHypothesis | None = None
     """Forced beginning of all hypotheses, found by an earlier search, whose score they lack."""
 
@@ -30,12 +35,15 @@ class SentenceRenderer:
             cut: Why it ended, if the model did not end it.
         """
         whole = found if self.opening is None else _with_opening(sentence, found, self.opening)
+        text = self.codec.decode(whole.target_ids)
         return Hypothesis(
-            text=self.codec.decode(whole.target_ids),
+            text=text,
             score=whole.score,
             token_count=whole.token_count,
             finish_reason=FinishReason.END_OF_SENTENCE if whole.finished else cut,
             tokens=self._token_details(whole, whole.details) if whole.details and self.source_spans else (),
+            matches=self.matches(text) if self.matches else (),
+            quality=self.assessor.assess(sentence, whole, text) if self.assessor else None,
         )
 
     def _token_details(self, hypothesis: TargetHypothesis, details: TokenDetails) -> tuple[TokenDetail, ...]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.text.repetitions import has_repetition
 
-# Words or a part of one four times in a row, or one character ten times. The space lets the last word be without one.
-_REPETITION = re.compile(r"(\S.{1,60}?)\1{3}|(\S)\2{9}", re.DOTALL)
 # A repetition has at least so many tokens that occur again.
 _MIN_REPEATED_TOKENS = 3
 
@@ -38,8 +36,3 @@ def retry_of(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
         return None
     limited = replace(options, decoding=replace(options.decoding, no_repeat_ngram_size=limit))
     return Sentence(source_ids=queued.sentence.source_ids, options=limited)
-
-
-def has_repetition(text: str) -> bool:
-    """Return whether a part of a text follows itself three times over."""
-    return _REPETITION.search(f"{text} ") is not None

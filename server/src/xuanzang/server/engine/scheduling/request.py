@@ -20,7 +20,8 @@ from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.types import FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
+from xuanzang.server.engine.types import ContentFormat, FinishReason, HoldSentences, Hypothesis
 
 Ts = TypeVarTuple("Ts")
 
@@ -131,12 +132,18 @@ class CallContext:
     model: LoadedModel
     caller: str = ""
     """Identity of the caller: callers take turns."""
-    target_language: str = ""
+    source_language: str = ""
     """One of the model's, or empty for its first."""
+    target_language: str = ""
+    """The same."""
     deadline: float = math.inf
     """On the clock of `time.monotonic`."""
     cutoff: float = math.inf
     """Time at which the best found so far is the answer, on the same clock."""
+    content_format: ContentFormat = ContentFormat.TEXT
+    """How the texts are written; with markup nothing is emitted before the end."""
+    terms: Terms = NO_TERMS
+    """What translations keep."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation."""
     in_background: bool = False
@@ -161,8 +168,8 @@ class CallContext:
 
     @property
     def codec(self) -> TextCodec:
-        """Codec into the target language."""
-        return self.model.codec_into(self.target_language)
+        """Codec between the languages."""
+        return self.model.codec_between(self.source_language, self.target_language)
 
 
 class Request:

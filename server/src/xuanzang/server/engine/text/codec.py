@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
+from xuanzang.server.engine.text.target_phrases import TargetPhrases
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
@@ -35,14 +37,22 @@ class TextCodec:
     """Splits, tokenises and joins text as one bundle asks for. Immutable, so threads may share it."""
 
     def __init__(
-        self, bundle: Bundle, *, target_language: str = "", tokenizers: tuple[Tokenizer, Tokenizer] | None = None
+        self,
+        bundle: Bundle,
+        *,
+        source_language: str = "",
+        target_language: str = "",
+        tokenizers: tuple[Tokenizer, Tokenizer] | None = None,
+        target_phrases: TargetPhrases | None = None,
     ) -> None:
-        """Make a codec into one of the target languages.
+        """Make a codec from one of the source languages into one of the target languages.
 
         Args:
             bundle: Bundle with the tokenisers.
-            target_language: Code as the manifest spells it, or empty for the first.
+            source_language: Code as the manifest spells it, or empty for the first.
+            target_language: The same for the target.
             tokenizers: Open tokenisers of source and target; None to open them.
+            target_phrases: Phrases in the tokens of this target; None to classify them.
 
         Raises:
             BundleError: The tokenisers cannot be read or do not fit the vocabularies.
@@ -50,22 +60,32 @@ class TextCodec:
         manifest = bundle.manifest
         language = target_language or manifest.target_language_codes[0]
         primary, *others = language.lower().split("-")
-        prefix_id = manifest.source_format.language_prefix_ids.get(language)
         self._bundle = bundle
         self._source, self._target = tokenizers or (open_source(bundle), open_target(bundle))
-        self._prefix_ids = () if prefix_id is None else (prefix_id,)
-        self._source_eos_id = manifest.special_ids.source_eos_id
+        vocab_size = manifest.dimensions.target_vocab_size
+        self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
+        """Tokenisations of phrases that translations must hold."""
+        self._before, self._after = _framing(manifest, source_language, language)
+        self.target_prefix_ids = _ids_of(manifest.target_format.language_ids, language)
+        """Ids with which every hypothesis begins: that of the target language, if it has one."""
         self._normalization = manifest.source_format.normalization
-        self._spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
+        self.is_spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
         self.max_source_length = manifest.dimensions.max_source_length
 
-    def into(self, target_language: str) -> TextCodec:
-        """Return a codec with the same tokenisers for another target language.
+    def between(self, source_language: str, target_language: str) -> TextCodec:
+        """Return a codec with the same tokenisers for other languages.
 
         Args:
-            target_language: Code as the manifest spells it.
+            source_language: Code as the manifest spells it, or empty for the first.
+            target_language: The same for the target.
         """
-        return TextCodec(self._bundle, target_language=target_language, tokenizers=(self._source, self._target))
+        return TextCodec(
+            self._bundle,
+            source_language=source_language,
+            target_language=target_language,
+            tokenizers=(self._source, self._target),
+            target_phrases=self.target_phrases,
+        )
 
     def split(self, text: str, *, refuse_long: bool = False) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them.
@@ -101,7 +121,7 @@ class TextCodec:
     @property
     def _added(self) -> int:
         """Number of ids of a sentence besides those of its text."""
-        return len(self._prefix_ids) + 1
+        return len(self._before) + len(self._after)
 
     def _segment(self, part: str) -> Segment:
         source_ids = () if is_copied(part) else tuple(self.encode(part))
@@ -114,9 +134,9 @@ class TextCodec:
             sentence: Sentence in the source language.
 
         Returns:
-            Source ids, with the id of the target language, if there is one, and the end token.
+            Source ids, with those of the languages, as far as the model asks for them, and the end token.
         """
-        return [*self._prefix_ids, *self._source.encode(self._normalized(sentence)), self._source_eos_id]
+        return [*self._before, *self._source.encode(self._normalized(sentence)), *self._after]
 
     def _normalized(self, sentence: str) -> str:
         return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
@@ -128,7 +148,7 @@ class TextCodec:
             segments: Segments of the text.
 
         Returns:
-            Spans in the text of the source ids of each sentence; empty ones of the target language and the end.
+            Spans in the text of the source ids of each sentence; empty ones of the languages and the end.
         """
         starts = accumulate((len(segment.text) for segment in segments), initial=0)
         return [
@@ -141,7 +161,7 @@ class TextCodec:
         spans = filled(self._source.offsets(self._normalized(sentence)))
         if self._normalization == "nfkc":
             spans = before_nfkc(sentence, spans)
-        return [*((0, 0) for _ in self._prefix_ids), *spans, (len(sentence), len(sentence))]
+        return [*((0, 0) for _ in self._before), *spans, *((len(sentence), len(sentence)) for _ in self._after)]
 
     def encode_target(self, text: str) -> list[int]:
         """Tokenise the beginning of a translation.
@@ -194,4 +214,20 @@ class TextCodec:
 
     def joiner(self) -> Joiner:
         """Return a joiner of translated sentences and white space for the target language."""
-        return Joiner(spaced=self._spaced)
+        return Joiner(spaced=self.is_spaced)
+
+
+def _framing(
+    manifest: manifest_pb2.Manifest, source_language: str, target_language: str
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids before a sentence, and those after it."""
+    source_format, end = manifest.source_format, (manifest.special_ids.source_eos_id,)
+    asked = _ids_of(source_format.language_prefix_ids, target_language)
+    named = _ids_of(source_format.source_language_ids, source_language or manifest.source_language_codes[0])
+    if source_format.source_language_place == manifest_pb2.SOURCE_LANGUAGE_PLACE_AFTER_END:
+        return asked, end + named
+    return asked + named, end
+
+
+def _ids_of(ids: Mapping[str, int], language: str) -> tuple[int, ...]:
+    return (ids[language],) if language in ids else ()

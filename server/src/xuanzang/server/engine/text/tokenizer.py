@@ -10,6 +10,7 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 from typing_extensions import override
 
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
@@ -73,11 +74,17 @@ class TableTokenizer(Tokenizer):
 
     Either may have pieces that the other lacks. A piece of the model that the table lacks is unknown. A piece that only
     the table has, perhaps of the other language, is still recognised where the model finds nothing in the text but
-    unknown characters, and is written as it is.
+    unknown characters, and is written as it is. Ids that are no text are decoded to nothing.
     """
 
     def __init__(
-        self, processor: SentencePieceProcessor, *, table: Sequence[str], unk_id: int, reserved: Collection[int]
+        self,
+        processor: SentencePieceProcessor,
+        *,
+        table: Sequence[str],
+        unk_id: int,
+        reserved: Collection[int],
+        silent: Collection[int] = (),
     ) -> None:
         """Wrap a model and a table.
 
@@ -86,10 +93,13 @@ class TableTokenizer(Tokenizer):
             table: Pieces in the order of their ids.
             unk_id: Id of pieces that the table lacks.
             reserved: Ids with a meaning of their own, which no text is encoded to.
+            silent: Ids that are no text; they are reserved, too.
         """
         super().__init__(processor)
         self._unk_id = unk_id
-        self._ids = {piece: token_id for token_id, piece in enumerate(table) if token_id not in reserved}
+        self._silent = frozenset(silent)
+        meant = self._silent.union(reserved)
+        self._ids = {piece: token_id for token_id, piece in enumerate(table) if token_id not in meant}
         own_pieces = processor.id_to_piece(list(range(processor.vocab_size())))
         self._from_own = [self._ids.get(piece, unk_id) for piece in own_pieces]
         self._pieces = list(table)
@@ -109,15 +119,17 @@ class TableTokenizer(Tokenizer):
 
     @override
     def decode(self, ids: Sequence[int]) -> str:
-        text: str = self._processor.decode(self._pieces_of(ids))
+        text: str = self._processor.decode(self._pieces_of(self._spoken(ids)))
         return _spaced(text).strip()
 
     @override
     def token_texts(self, ids: Sequence[int]) -> list[str]:
-        decoded: dict[str, Any] = self._processor.decode(self._pieces_of(ids), return_type="offset_mapping")
+        pieces = self._pieces_of(self._spoken(ids))
+        decoded: dict[str, Any] = self._processor.decode(pieces, return_type="offset_mapping")
         text = _spaced(decoded["text"])
         first, last = len(text) - len(text.lstrip()), len(text.rstrip())
-        return [text[max(start, first) : min(end, last)] for start, end in decoded["offsets"]]
+        texts = (text[max(start, first) : min(end, last)] for start, end in decoded["offsets"])
+        return ["" if token_id in self._silent else next(texts) for token_id in ids]
 
     @override
     def piece_of(self, token_id: int) -> str:
@@ -126,6 +138,9 @@ class TableTokenizer(Tokenizer):
     @override
     def id_of(self, piece: str) -> int:
         return self._ids.get(piece, self._unk_id)
+
+    def _spoken(self, ids: Sequence[int]) -> Sequence[int]:
+        return [token_id for token_id in ids if token_id not in self._silent] if self._silent else ids
 
     def _pieces_of(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces[token_id] for token_id in ids]
@@ -146,7 +161,8 @@ class _Side:
     table: Sequence[str]
     special_ids: Mapping[str, int]
     unk_id: int
-    prefix_ids: Collection[int] = ()
+    language_ids: Collection[int] = ()
+    silent_ids: Collection[int] = ()
 
 
 def open_source(bundle: Bundle) -> Tokenizer:
@@ -170,7 +186,11 @@ def open_source(bundle: Bundle) -> Tokenizer:
         table=bundle.source_vocabulary,
         special_ids={name: getattr(ids, name) for name in ("source_pad_id", "source_eos_id", "source_unk_id")},
         unk_id=ids.source_unk_id,
-        prefix_ids=manifest.source_format.language_prefix_ids.values(),
+        language_ids={
+            *manifest.source_format.language_prefix_ids.values(),
+            *manifest.source_format.source_language_ids.values(),
+        },
+        silent_ids=manifest.target_format.silent_ids if _is_shared(manifest) else (),
     )
     return _open(bundle.directory, side)
 
@@ -196,8 +216,15 @@ def open_target(bundle: Bundle) -> Tokenizer:
         table=bundle.target_vocabulary,
         special_ids={name: getattr(ids, name) for name in ("decoder_start_id", "eos_id", "unk_id")},
         unk_id=ids.unk_id,
+        language_ids=manifest.target_format.language_ids.values(),
+        silent_ids=manifest.target_format.silent_ids,
     )
     return _open(bundle.directory, side)
+
+
+def _is_shared(manifest: manifest_pb2.Manifest) -> bool:
+    """Return whether source and target have the same ids."""
+    return manifest.source_vocabulary == manifest.target_vocabulary
 
 
 def _open(directory: Path, side: _Side) -> Tokenizer:
@@ -213,8 +240,8 @@ def _open(directory: Path, side: _Side) -> Tokenizer:
         raise BundleError(directory, faults)
     if not side.table:
         return Tokenizer(processor)
-    reserved = {*side.special_ids.values(), *side.prefix_ids}
-    return TableTokenizer(processor, table=side.table, unk_id=side.unk_id, reserved=reserved)
+    reserved = {*side.special_ids.values(), *side.language_ids}
+    return TableTokenizer(processor, table=side.table, unk_id=side.unk_id, reserved=reserved, silent=side.silent_ids)
 
 
 def _faults(processor: SentencePieceProcessor, side: _Side) -> Iterator[str]:

@@ -1,0 +1,86 @@
+"""What a document is, whatever its format, and what is read of it at most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class DocumentError(ValueError):
+    """A file cannot be read as what its suffix says, is over a limit, or needs an argument."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a document; a larger one is refused before its texts are sent."""
+
+    file_bytes: int = 64 * 1024 * 1024
+    """Size of the file."""
+    expanded_bytes: int = 256 * 1024 * 1024
+    """Size of everything in a compressed file (.docx, .parquet), decompressed."""
+    archive_entries: int = 10_000
+    """Files in a .docx."""
+    depth: int = 200
+    """Elements or values inside one another, in XML and JSON."""
+    units: int = 1_000_000
+    """Texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """What a format is told beside the bytes."""
+
+    suffix: str
+    """Suffix in lower case with its dot, such as ".tsv"."""
+    encoding: str | None = None
+    """Name of the character encoding; None: the one that the file declares, else UTF-8."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns or keys whose texts are translated; None: all, where the format allows it."""
+    limits: Limits = Limits()
+    """Limits of the document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """One text to translate."""
+
+    text: str
+    """The text, without white space around it."""
+    where: str
+    """Place in the document, such as "line 12"."""
+
+
+class Document(Protocol):
+    """A file that has been read."""
+
+    guarded: bool
+    """Whether a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+
+    def units(self) -> Iterator[Unit]:
+        """Yield the texts to translate, in the order of the file; equal ones as often as they occur."""
+
+    def render(self, translations: Mapping[str, str]) -> bytes:
+        """Return the file with translations.
+
+        Args:
+            translations: Translations by text; a text without one stays as it is.
+
+        Raises:
+            DocumentError: The file's encoding lacks a character of a translation.
+        """
+
+
+class Format(Protocol):
+    """A module of `documents.formats`."""
+
+    def read(self, raw: bytes, settings: ReadSettings) -> Document:
+        """Read a file.
+
+        Args:
+            raw: Content of the file.
+            settings: Suffix, encoding, columns and limits.
+
+        Raises:
+            DocumentError: It is not of this format, is over a limit, or needs an argument.
+        """

@@ -1,0 +1,213 @@
+"""The translation of a document, apart from the calls: what is to be asked, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from xuanzang.client._errors import InvalidRequestError, TranslationError
+from xuanzang.client._output import replaced_file
+from xuanzang.client._types import FinishReason, Model, StreamedTranslation, Translation
+from xuanzang.client._usage import Usage
+from xuanzang.client.documents.document import DocumentError
+from xuanzang.client.documents.keys import answered_by, key_function
+from xuanzang.client.documents.memory import TranslationMemory
+from xuanzang.client.documents.opening import OpenDocument
+from xuanzang.client.documents.placeholders import changed_placeholders
+
+_SAVE_AFTER = 64  # translations
+
+OnProgress = Callable[[int, int], None]
+"""Receiver of the number of texts done and of all texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A text that has stayed as it was."""
+
+    where: str
+    """Place of its first occurrence in the document, such as "line 12"."""
+    message: str
+    """Reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentSummary:
+    """What was done for a document."""
+
+    units: int
+    """Texts in the document, equal ones counted as often as they occur."""
+    asked: int
+    """Different texts that the server was asked for."""
+    remembered: int
+    """Different texts found in the translation memory."""
+    characters: int
+    """Characters of the texts that the server was asked for."""
+    sentences: int
+    """Sentences of these texts, as the server counts them; 0 if it does not."""
+    refusals: tuple[Refusal, ...]
+    """Different texts without a translation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentTranslation:
+    """A translated document."""
+
+    content: bytes
+    """Content of the file."""
+    summary: DocumentSummary
+    """What was done."""
+
+    def write(self, path: str | Path) -> None:
+        """Write the file beside its place and move it there once it is whole.
+
+        Args:
+            path: File to write or replace.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        with replaced_file(Path(path), report=logging.getLogger("xuanzang.client").warning) as output:
+            output.buffer.write(self.content)
+
+
+class Job:
+    """The translation of one document.
+
+    Args:
+        opened: The document.
+        models: Models of the server; needed with a memory only.
+        options: Options of the translation.
+        memory: Memory to look in and to add to; None: none.
+        on_progress: Receiver of progress.
+
+    Raises:
+        ValueError: The memory is damaged.
+    """
+
+    def __init__(
+        self,
+        opened: OpenDocument,
+        models: Sequence[Model],
+        options: Mapping[str, object],
+        *,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._opened = opened
+        self._models, self._options = models, options
+        self._memory = memory
+        self._key = key_function(models, options) if memory else None
+        self._on_progress = on_progress
+        self._places: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        for unit in opened.document.units():
+            self._places.setdefault(unit.text, unit.where)
+            self._counts[unit.text] = self._counts.get(unit.text, 0) + 1
+        self._translations = self._remembered()
+        self._remembered_texts = len(self._translations)
+        self._unsaved: dict[bytes, str] = {}
+        self._refusals: list[Refusal] = []
+        self._sentences = 0
+        self._done = sum(self._counts[text] for text in self._translations)
+        self.pending = [text for text in self._places if text not in self._translations]
+        """Texts to ask for, each once, in the order of the document."""
+        self._report()
+
+    def count(self, usage: Usage) -> None:
+        """Count what a call has used."""
+        self._sentences += usage.sentences
+
+    def record(self, text: str, result: Translation | TranslationError) -> bool:
+        """Record the answer for a text.
+
+        Args:
+            text: Text.
+            result: Its translation, or the error instead.
+
+        Returns:
+            Whether `save` is to be called.
+        """
+        self._done += self._counts[text]
+        fault = result.message if isinstance(result, TranslationError) else self._fault(text, result)
+        if fault is not None:
+            self._refusals.append(Refusal(where=self._places[text], message=fault))
+        elif isinstance(result, Translation):
+            self._translations[text] = result.text
+            if self._key and self._may_be_kept(result):
+                self._unsaved[self._key(text)] = result.text
+        self._report()
+        return len(self._unsaved) >= _SAVE_AFTER
+
+    def save(self) -> None:
+        """Add to the memory what it lacks.
+
+        Raises:
+            ValueError: The memory is damaged.
+        """
+        if self._memory and self._unsaved:
+            self._memory.add(self._unsaved)
+            self._unsaved = {}
+
+    def finish(self) -> DocumentTranslation:
+        """Return the translated document.
+
+        Raises:
+            DocumentError: The file's encoding lacks a character of a translation.
+        """
+        summary = DocumentSummary(
+            units=sum(self._counts.values()),
+            asked=len(self.pending),
+            remembered=self._remembered_texts,
+            characters=sum(map(len, self.pending)),
+            sentences=self._sentences,
+            refusals=tuple(self._refusals),
+        )
+        with _named(self._opened.name):
+            return DocumentTranslation(content=self._opened.document.render(self._translations), summary=summary)
+
+    def _remembered(self) -> dict[str, str]:
+        if not (self._memory and self._key):
+            return {}
+        keys = {self._key(text): text for text in self._places}
+        return {keys[key]: translation for key, translation in self._memory.find(list(keys)).items()}
+
+    def _may_be_kept(self, translation: Translation) -> bool:
+        is_whole = all(each.finish_reason is not FinishReason.DEADLINE for each in translation.hypotheses)
+        return is_whole and answered_by(self._models, self._options, translation)
+
+    def _fault(self, text: str, translation: Translation) -> str | None:
+        if not translation.text.strip():
+            return "the translation is empty"
+        return changed_placeholders(text, translation.text) if self._opened.document.guarded else None
+
+    def _report(self) -> None:
+        if self._on_progress:
+            self._on_progress(self._done, sum(self._counts.values()))
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    try:
+        yield
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}") from error
+
+
+def needs_retry(item: StreamedTranslation) -> bool:
+    """Whether a text is to be asked for once more: gRPC retries only whole calls."""
+    return item.error is not None and item.error.retryable
+
+
+def refusal(error: TranslationError) -> TranslationError:
+    """Return the error of one text, which is left as it is; the others go on.
+
+    Raises:
+        TranslationError: It concerns the others as well.
+    """
+    if isinstance(error, InvalidRequestError) and all(each.field.startswith("content") for each in error.violations):
+        return error
+    raise error

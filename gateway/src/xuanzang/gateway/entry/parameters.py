@@ -1,0 +1,147 @@
+"""Parameters of a request: those of its address and those of its body, which is a form or JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterable
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request
+
+_MAX_FIELDS = 2048
+_FORM = "application/x-www-form-urlencoded"
+_MULTIPART = "multipart/form-data"
+
+
+class Parameters:
+    """Values by name; a name of a form may have several, a name in JSON has one of any type."""
+
+    def __init__(self, values: dict[str, list[Any]]) -> None:
+        """Hold values.
+
+        Args:
+            values: Values by name, at least one each.
+        """
+        self._values = values
+
+    @property
+    def names(self) -> set[str]:
+        """Names that are given."""
+        return set(self._values)
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a parameter; None if it is missing, null or empty.
+
+        Raises:
+            RefusedError: It is no text, or there are several.
+        """
+        values = self._values.get(name, [None])
+        if len(values) > 1:
+            raise bad_request(name, "must be given once")
+        if values[0] is None or isinstance(values[0], str):
+            return values[0] or None
+        raise bad_request(name, "must be a string")
+
+    def scalar(self, name: str) -> str | None:
+        """Return a parameter that JSON may give as a number or truth value, as text in the way of forms.
+
+        Raises:
+            RefusedError: It is neither text, number nor truth value, or there are several.
+        """
+        value = self._values.get(name, [None])[-1]
+        if isinstance(value, bool):
+            return str(int(value))
+        return str(value) if isinstance(value, int) else self.text(name)
+
+    def texts(self, name: str) -> list[str]:
+        """Return all values of a parameter, which JSON gives as a string or a list of strings.
+
+        Raises:
+            RefusedError: One of them is no text.
+        """
+        values = self._values.get(name, [])
+        listed = values[0] if len(values) == 1 and isinstance(values[0], list) else values
+        for index, value in enumerate(listed):
+            if not isinstance(value, str):
+                raise bad_request(f"{name}[{index}]", "must be a string")
+        return list(listed)
+
+    def is_list(self, name: str) -> bool:
+        """Whether a parameter is a list in JSON, or given several times in a form."""
+        values = self._values.get(name, [])
+        return len(values) > 1 or (bool(values) and isinstance(values[0], list))
+
+
+async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Parameters:
+    """Read the parameters of a request.
+
+    Args:
+        query: Query string of its address.
+        headers: Headers.
+        body: Body.
+
+    Raises:
+        RefusedError: The body is broken, or of another type.
+    """
+    values: dict[str, list[Any]] = {}
+    _add(values, _pairs(query))
+    if not body:
+        return Parameters(values)
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "application/json":
+        values.update({name: [value] for name, value in json_object(body).items()})
+    elif kind == _MULTIPART:
+        _add(values, await _multipart(headers, body))
+    elif kind in ("", _FORM):
+        _add(values, _pairs(body))
+    else:
+        message = f"the body must be application/json, {_FORM} or {_MULTIPART}"
+        raise RefusedError(Fault(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message=message))
+    return Parameters(values)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises:
+        RefusedError: The body is no JSON, or no object.
+    """
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body is not valid JSON")) from error
+    if not isinstance(value, dict):
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
+    return value
+
+
+def _pairs(encoded: bytes) -> list[tuple[str, str]]:
+    try:
+        text = encoded.decode("ascii")
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict")
+    except ValueError as error:
+        message = f"a form must be UTF-8, percent-encoded, with at most {_MAX_FIELDS} fields"
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
+
+
+async def _multipart(headers: Headers, body: bytes) -> list[tuple[str, str]]:
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    try:
+        parser = MultiPartParser(headers, chunks(), max_files=0, max_fields=_MAX_FIELDS, max_part_size=len(body))
+        form = await parser.parse()
+    except (MultiPartException, KeyError) as error:
+        message = f"multipart/form-data must be whole, without files, with at most {_MAX_FIELDS} fields"
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
+    return [(name, value) for name, value in form.multi_items() if isinstance(value, str)]
+
+
+def _add(values: dict[str, list[Any]], pairs: Iterable[tuple[str, str]]) -> None:
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)

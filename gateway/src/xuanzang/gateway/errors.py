@@ -1,0 +1,111 @@
+"""Refusals and failures as HTTP statuses, before an API gives them its own form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from types import MappingProxyType
+
+from xuanzang.client import FieldViolation, StatusCode, TranslationError
+
+_STATUSES: Mapping[StatusCode, HTTPStatus] = MappingProxyType(
+    {
+        StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
+        StatusCode.OUT_OF_RANGE: HTTPStatus.BAD_REQUEST,
+        StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
+        StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+        StatusCode.PERMISSION_DENIED: HTTPStatus.FORBIDDEN,
+        StatusCode.RESOURCE_EXHAUSTED: HTTPStatus.TOO_MANY_REQUESTS,
+        StatusCode.UNIMPLEMENTED: HTTPStatus.NOT_IMPLEMENTED,
+        StatusCode.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+        StatusCode.CANCELLED: HTTPStatus.SERVICE_UNAVAILABLE,
+        StatusCode.DEADLINE_EXCEEDED: HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+_UNAVAILABLE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """What is wrong with a request, or what went wrong with it."""
+
+    status: HTTPStatus
+    """Status of the answer."""
+    message: str
+    """Cause, for people; it holds no text of the caller."""
+    violations: tuple[FieldViolation, ...] = ()
+    """Faulty parameters."""
+    retry_after: float | None = None
+    """Seconds until another try makes sense; None: never, or unknown."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the answer."""
+        return {} if self.retry_after is None else {"retry-after": str(max(1, math.ceil(self.retry_after)))}
+
+    @property
+    def description(self) -> str:
+        """Faulty parameters with what is wrong about each or, if there are none, the message."""
+        return "; ".join(f"{each.field}: {each.description}" for each in self.violations) or self.message
+
+    def named(self, names: Mapping[str, str]) -> Fault:
+        """Return the same fault with the parameters' names of an API.
+
+        Args:
+            names: The API's names, by those of the gRPC service.
+        """
+        violations = tuple(
+            FieldViolation(field=_renamed(each.field, names), description=each.description) for each in self.violations
+        )
+        return replace(self, violations=violations)
+
+
+class RefusedError(Exception):
+    """A request is refused, or cannot be answered."""
+
+    def __init__(self, fault: Fault) -> None:
+        """Refuse a request.
+
+        Args:
+            fault: What is wrong with it.
+        """
+        super().__init__(fault.description)
+        self.fault = fault
+
+
+def bad_request(field: str, description: str) -> RefusedError:
+    """Return the refusal of one parameter.
+
+    Args:
+        field: Name of the parameter in the API.
+        description: What is wrong with it, and the limit.
+    """
+    violation = FieldViolation(field=field, description=description)
+    return RefusedError(
+        Fault(status=HTTPStatus.BAD_REQUEST, message="the request is not valid", violations=(violation,))
+    )
+
+
+def fault_of(error: TranslationError) -> Fault:
+    """Return what a failed call of the gRPC service is in HTTP.
+
+    Args:
+        error: Error of the SDK.
+    """
+    status = _STATUSES.get(error.code, HTTPStatus.BAD_GATEWAY)
+    retry_after = error.retry_after
+    if status is HTTPStatus.TOO_MANY_REQUESTS and retry_after is None:
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    if status is HTTPStatus.SERVICE_UNAVAILABLE:
+        # The SDK's words name the addresses of servers, which callers need not know.
+        message, retry_after = "no server can answer now", retry_after or _UNAVAILABLE_SECONDS
+        return Fault(status=status, message=message, retry_after=retry_after)
+    message = "the server failed" if status is HTTPStatus.BAD_GATEWAY else error.message
+    return Fault(status=status, message=message, violations=error.violations, retry_after=retry_after)
+
+
+def _renamed(field: str, names: Mapping[str, str]) -> str:
+    stem, bracket, rest = field.partition("[")
+    return names.get(stem, stem) + bracket + rest

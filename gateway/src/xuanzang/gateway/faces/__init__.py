@@ -1,0 +1,1 @@
+"""The APIs: each reads parameters in its own way, and says in its own way what went wrong."""

@@ -1,0 +1,188 @@
+"""DeepL's API, version 2: texts, languages, usage, glossaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, cast
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from xuanzang.client import ContentFormat, StoredGlossary, TranslateOptions
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.gateway.entry.parameters import Parameters
+from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.faces.texts import checked_texts
+from xuanzang.gateway.languages import base, name_of, targets_by_source
+from xuanzang.gateway.translation import Order, Translated, translate
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "contents": "text",
+        "source_language_code": "source_lang",
+        "target_language_code": "target_lang",
+        "content_format": "tag_handling",
+        "glossary": "glossary_id",
+    }
+)
+_READ = frozenset({"auth_key", "glossary_id", "source_lang", "tag_handling", "target_lang", "text"})
+# Parameters whose other values ask for what no server can do; these ask for what it does anyway.
+_FULFILLED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "enable_beta_languages": frozenset({"0", "false"}),
+        "formality": frozenset({"default", "prefer_less", "prefer_more"}),
+        "model_type": frozenset({"latency_optimized", "prefer_quality_optimized"}),
+        "outline_detection": frozenset({"1", "true"}),
+        "preserve_formatting": frozenset({"0", "1", "false", "true"}),
+        "show_billed_characters": frozenset({"0", "1", "false", "true"}),
+        "split_sentences": frozenset({"1"}),
+        "tag_handling_version": frozenset({"v1", "v2"}),
+    }
+)
+# Official clients refuse "EN" and "PT" as targets, so a model for them is listed as these.
+_VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType({"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")})
+
+
+def render(fault: Fault) -> Response:
+    """Return an error in DeepL's form.
+
+    Args:
+        fault: What is wrong.
+    """
+    status = fault.status
+    if status is HTTPStatus.UNAUTHORIZED:
+        status = HTTPStatus.FORBIDDEN
+    elif status is HTTPStatus.NOT_FOUND:
+        # A language or model that is not served; to its clients 404 is a wrong address or glossary.
+        status = HTTPStatus.BAD_REQUEST
+    return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
+
+
+class DeepL:
+    """Handlers of the API."""
+
+    def __init__(self, entrance: Entrance) -> None:
+        """Make the handlers.
+
+        Args:
+            entrance: What all endpoints share.
+        """
+        self._entrance = entrance
+        self._max_texts = entrance.settings.max_texts
+
+    @property
+    def routes(self) -> list[Route]:
+        """Addresses of the API."""
+        face = Face(render=render, key_parameter="auth_key")
+        calls = {"/v2/translate": self.translate, "/v2/languages": self.languages, "/v2/usage": self.usage}
+        calls |= {"/v2/glossaries": self.glossaries, "/v2/glossaries/{glossary_id}": self.glossary}
+        # Clients may send parameters of GET as a form, with POST.
+        routes = [
+            Route(path, Endpoint(handler, face, self._entrance), methods=["GET", "POST", "DELETE"])
+            for path, handler in calls.items()
+        ]
+        refusal = Endpoint(self.refuse, face, self._entrance)
+        return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
+
+    async def translate(self, request: Request) -> Response:
+        """Answer /v2/translate."""
+        parameters = request.parameters
+        _require_fulfilled(parameters)
+        texts = checked_texts(parameters.texts("text"), field="text", maximum=self._max_texts)
+        target = parameters.text("target_lang")
+        if target is None:
+            raise bad_request("target_lang", "must be given")
+        options = _options(parameters)
+        order = Order(texts=texts, source=parameters.text("source_lang"), target=target, options=options)
+        results = await translate(request.client, order, source_field="source_lang")
+        more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
+        translations = [_translation(*each) | more for each in zip(texts, results, strict=True)]
+        return JSONResponse({"translations": translations})
+
+    async def languages(self, request: Request) -> Response:
+        """Answer /v2/languages."""
+        kind = request.parameters.text("type") or "source"
+        if kind not in ("source", "target"):
+            raise bad_request("type", 'must be "source" or "target"')
+        pairs = targets_by_source(await request.client.list_models())
+        if kind == "source":
+            return JSONResponse([_language(code) for code in pairs])
+        targets = sorted({target for targets in pairs.values() for target in targets})
+        codes = [variant for code in targets for variant in _VARIANTS.get(code, (code,))]
+        return JSONResponse([_language(code) | {"supports_formality": False} for code in codes])
+
+    async def usage(self, request: Request) -> Response:
+        """Answer /v2/usage: nothing is counted by month, so it says no more than that the key is valid."""
+        await request.client.list_models()
+        return JSONResponse({})
+
+    async def glossaries(self, request: Request) -> Response:
+        """Answer /v2/glossaries: those that the server's operator has stored."""
+        if request.method != "GET":
+            return await self.refuse(request)
+        return JSONResponse({"glossaries": [_glossary(each) for each in await request.client.list_glossaries()]})
+
+    async def glossary(self, request: Request) -> Response:
+        """Answer /v2/glossaries/ID."""
+        if request.method != "GET":
+            return await self.refuse(request)
+        wanted = request.path["glossary_id"]
+        found = [each for each in await request.client.list_glossaries() if each.name == wanted]
+        if not found:
+            return JSONResponse({"message": "there is no such glossary"}, HTTPStatus.NOT_FOUND)
+        return JSONResponse(_glossary(found[0]))
+
+    async def refuse(self, request: Request) -> Response:  # noqa: ARG002 - as all handlers
+        """Answer what is not there."""
+        message = "this gateway has no such call of DeepL's API: docs/gateway.md lists those that it has"
+        return JSONResponse({"message": message}, HTTPStatus.NOT_FOUND)
+
+
+def _require_fulfilled(parameters: Parameters) -> None:
+    for name in sorted(parameters.names - _READ):
+        allowed = _FULFILLED.get(name)
+        value = parameters.scalar(name) if allowed else None
+        if allowed is None:
+            raise bad_request(name, "is not supported by this gateway")
+        if value is not None and value.lower() not in allowed:
+            raise bad_request(name, f"is supported only as {' or '.join(sorted(allowed))}")
+
+
+def _options(parameters: Parameters) -> TranslateOptions:
+    chosen: TranslateOptions = {}
+    tags = parameters.text("tag_handling")
+    if tags is not None:
+        if tags not in ("html", "xml"):
+            raise bad_request("tag_handling", 'must be "html" or "xml"')
+        chosen["content_format"] = cast("ContentFormat", tags)
+    glossary = parameters.text("glossary_id")
+    if glossary is not None:
+        chosen["glossary_name"] = glossary
+    return chosen
+
+
+def _translation(text: str, result: Translated) -> dict[str, Any]:
+    return {
+        "detected_source_language": base(result.source).upper(),
+        "text": result.text,
+        "billed_characters": len(text),
+    }
+
+
+def _language(code: str) -> dict[str, Any]:
+    return {"language": code.upper(), "name": name_of(code)}
+
+
+def _glossary(stored: StoredGlossary) -> dict[str, Any]:
+    return {
+        "glossary_id": stored.name,
+        "name": stored.name,
+        "ready": True,
+        "source_lang": stored.source_language,
+        "target_lang": stored.target_language,
+        # The server does not keep it, and official clients want one.
+        "creation_time": "1970-01-01T00:00:00.000000+00:00",
+        "entry_count": stored.entry_count,
+    }

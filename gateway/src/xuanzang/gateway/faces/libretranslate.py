@@ -1,0 +1,162 @@
+"""LibreTranslate's API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from xuanzang.client import TranslateOptions
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.faces.texts import checked_texts
+from xuanzang.gateway.languages import name_of, targets_by_source
+from xuanzang.gateway.translation import Order, Translated, translate
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "contents": "q",
+        "source_language_code": "source",
+        "target_language_code": "target",
+        "content_format": "format",
+        "options.num_hypotheses": "alternatives",
+    }
+)
+_PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key"})
+_MAX_ALTERNATIVES = 15
+
+
+def render(fault: Fault) -> Response:
+    """Return an error in LibreTranslate's form.
+
+    Args:
+        fault: What is wrong.
+    """
+    status = fault.status
+    if status is HTTPStatus.UNAUTHORIZED:
+        status = HTTPStatus.FORBIDDEN
+    elif status is HTTPStatus.NOT_FOUND:
+        # Its servers answer a language that they lack in this way.
+        status = HTTPStatus.BAD_REQUEST
+    return JSONResponse({"error": fault.named(_NAMES).description}, status, headers=fault.headers)
+
+
+class LibreTranslate:
+    """Handlers of the API."""
+
+    def __init__(self, entrance: Entrance) -> None:
+        """Make the handlers.
+
+        Args:
+            entrance: What all endpoints share.
+        """
+        self._entrance = entrance
+        self._settings = entrance.settings
+
+    @property
+    def routes(self) -> list[Route]:
+        """Addresses of the API."""
+        face = Face(render=render, key_parameter="api_key")
+        return [
+            Route("/translate", Endpoint(self.translate, face, self._entrance), methods=["POST"]),
+            Route("/detect", Endpoint(self.detect, face, self._entrance), methods=["POST"]),
+            Route("/languages", Endpoint(self.languages, face, self._entrance), methods=["GET"]),
+            Route("/frontend/settings", Endpoint(self.frontend_settings, face, self._entrance), methods=["GET"]),
+        ]
+
+    async def translate(self, request: Request) -> Response:
+        """Answer /translate."""
+        parameters = request.parameters
+        unknown = sorted(parameters.names - _PARAMETERS)
+        if unknown:
+            raise bad_request(unknown[0], "is not a parameter of this gateway")
+        texts = checked_texts(parameters.texts("q"), field="q", maximum=self._settings.max_texts)
+        source, target = parameters.text("source"), parameters.text("target")
+        for name, value in (("source", source), ("target", target)):
+            if value is None:
+                raise bad_request(name, "must be given")
+        alternatives = _alternatives(parameters.scalar("alternatives"))
+        options = _format(parameters.text("format")) | _search(alternatives)
+        automatic = source == "auto"
+        order = Order(texts=texts, source=None if automatic else source, target=target or "", options=options)
+        results = await translate(request.client, order, source_field="source")
+        is_list = parameters.is_list("q")
+        return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
+
+    async def detect(self, request: Request) -> Response:
+        """Answer /detect."""
+        texts = checked_texts(request.parameters.texts("q"), field="q", maximum=1)
+        (found,) = await request.client.detect_languages(texts)
+        return JSONResponse([_detected(each.code, each.confidence) for each in found])
+
+    async def languages(self, request: Request) -> Response:
+        """Answer /languages: source languages with their targets, then languages that are targets only."""
+        pairs = targets_by_source(await request.client.list_models())
+        others = {target: list[str]() for targets in pairs.values() for target in targets if target not in pairs}
+        listed = pairs | dict(sorted(others.items()))
+        return JSONResponse(
+            [{"code": code, "name": name_of(code), "targets": targets} for code, targets in listed.items()]
+        )
+
+    async def frontend_settings(self, request: Request) -> Response:
+        """Answer /frontend/settings with what the server translates."""
+        pairs = targets_by_source(await request.client.list_models())
+        source = next(iter(pairs), "")
+        target = next(iter(pairs.get(source, [])), "")
+        return JSONResponse(
+            {
+                "apiKeys": True,
+                "charLimit": -1,
+                "filesTranslation": False,
+                "frontendTimeout": 500,
+                "keyRequired": not self._settings.admits_anonymous,
+                "language": {
+                    "source": {"code": "auto", "name": "Auto Detect"},
+                    "target": {"code": target, "name": name_of(target)},
+                },
+                "suggestions": False,
+                "supportedFilesFormat": [],
+            }
+        )
+
+
+def _format(name: str | None) -> TranslateOptions:
+    if name in (None, "text"):
+        return {}
+    if name != "html":
+        raise bad_request("format", 'must be "text" or "html"')
+    return {"content_format": "html"}
+
+
+def _alternatives(given: str | None) -> int:
+    if given is None:
+        return 0
+    if not (given.isdecimal() and int(given) <= _MAX_ALTERNATIVES):
+        raise bad_request("alternatives", f"must be a whole number from 0 to {_MAX_ALTERNATIVES}")
+    return int(given)
+
+
+def _search(alternatives: int) -> TranslateOptions:
+    return {"num_hypotheses": alternatives + 1, "return_alternatives": True} if alternatives else {}
+
+
+def _answer(results: list[Translated], *, is_list: bool, automatic: bool, alternatives: bool) -> dict[str, Any]:
+    columns: dict[str, list[Any]] = {"translatedText": [each.text for each in results]}
+    if automatic:
+        columns["detectedLanguage"] = [_detected(each.source, each.confidence or 0.0) for each in results]
+    if alternatives:
+        columns["alternatives"] = [_others(each) for each in results]
+    return {name: values if is_list else values[0] for name, values in columns.items()}
+
+
+def _others(result: Translated) -> list[str]:
+    hypotheses = result.translation.hypotheses if result.translation else ()
+    return [each.text for each in hypotheses[1:]]
+
+
+def _detected(code: str, confidence: float) -> dict[str, Any]:
+    return {"confidence": round(100 * confidence, 1), "language": code}

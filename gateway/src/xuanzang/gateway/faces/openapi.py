@@ -1,0 +1,75 @@
+"""OpenAPI description of the gateway's own API."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+from xuanzang.gateway.faces.messages import schemas
+
+
+class _Call(NamedTuple):
+    method: str
+    path: str
+    summary: str
+    request: str | None
+    response: str
+    media_type: str = "application/json"
+
+
+_CALLS = (
+    _Call("post", "/v1/translate", "Translate texts, all or none", "TranslateRequest", "TranslateResponse"),
+    _Call(
+        "post",
+        "/v1/translate/stream",
+        "Translate a text: events part, then translation or error",
+        "StreamRequest",
+        "Part",
+        "text/event-stream",
+    ),
+    _Call("post", "/v1/detect", "Detect the languages of texts", "DetectRequest", "DetectResponse"),
+    _Call("get", "/v1/models", "List the models that the caller may use", None, "ModelsResponse"),
+    _Call("get", "/v1/glossaries", "List the glossaries that the server holds", None, "GlossariesResponse"),
+)
+
+
+def document() -> dict[str, Any]:
+    """Return the description."""
+    paths: dict[str, Any] = {}
+    for call in _CALLS:
+        paths.setdefault(call.path, {})[call.method] = _operation(call)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "xuanzang gateway", "version": _version()},
+        "security": [{"key": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "API key of the server."}},
+        },
+    }
+
+
+def _operation(call: _Call) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": "_".join([call.method, *call.path.strip("/").split("/")]),
+        "summary": call.summary,
+        "responses": {
+            "200": {"description": "The answer.", "content": _content(call.response, call.media_type)},
+            "default": {"description": "A problem.", "content": _content("Problem", "application/problem+json")},
+        },
+    }
+    if call.request:
+        operation["requestBody"] = {"required": True, "content": _content(call.request, "application/json")}
+    return operation
+
+
+def _content(name: str, media_type: str) -> dict[str, Any]:
+    return {media_type: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def _version() -> str:
+    try:
+        return version("xuanzang-gateway")
+    except PackageNotFoundError:  # run from its folder
+        return "0"

@@ -1,0 +1,214 @@
+"""The gateway's own API: JSON, with problems of RFC 9457 and a progressive translation as server-sent events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from xuanzang.client import FieldViolation, ProgressiveTranslation, SamplingOptions, TranslateOptions, TranslationError
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+from xuanzang.gateway.faces import messages
+from xuanzang.gateway.faces.openapi import document
+from xuanzang.gateway.faces.texts import checked_texts
+from xuanzang.gateway.translation import Order, Translated, source_of, translate
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "contents": "texts",
+        "content": "text",
+        "glossary_entries": "glossary",
+        "glossary": "glossary_name",
+        "source_language_code": "source_language",
+        "target_language_code": "target_language",
+    }
+)
+_TERMS_AND_FORMAT = {"model", "content_format", "glossary", "glossary_name", "protected_patterns"}
+Asked = TypeVar("Asked", bound=BaseModel)
+
+
+def render(fault: Fault) -> Response:
+    """Return an error as a problem of RFC 9457.
+
+    Args:
+        fault: What is wrong.
+    """
+    headers = fault.headers | {"content-type": "application/problem+json"}
+    return JSONResponse(_problem(fault), fault.status, headers=headers)
+
+
+class Own:
+    """Handlers of the API."""
+
+    def __init__(self, entrance: Entrance) -> None:
+        """Make the handlers.
+
+        Args:
+            entrance: What all endpoints share.
+        """
+        self._entrance = entrance
+        self._settings = entrance.settings
+        self._document = document()
+
+    @property
+    def routes(self) -> list[Route]:
+        """Addresses of the API."""
+        face = Face(render=render, reads_parameters=False)
+        calls = {
+            ("POST", "/v1/translate"): self.translate,
+            ("POST", "/v1/translate/stream"): self.stream,
+            ("POST", "/v1/detect"): self.detect,
+            ("GET", "/v1/models"): self.models,
+            ("GET", "/v1/glossaries"): self.glossaries,
+        }
+        return [
+            Route("/openapi.json", self.openapi, methods=["GET"]),
+            *(
+                Route(path, Endpoint(handler, face, self._entrance), methods=[method])
+                for (method, path), handler in calls.items()
+            ),
+        ]
+
+    async def translate(self, request: Request) -> Response:
+        """Answer /v1/translate."""
+        asked = _read(messages.TranslateRequest, request)
+        texts = checked_texts(asked.texts, field="texts", maximum=self._settings.max_texts)
+        order = Order(
+            texts=texts,
+            source=asked.source_language,
+            target=asked.target_language,
+            options=_options(asked),
+            timeout=self._seconds(asked.timeout_seconds),
+        )
+        results = await translate(request.client, order, source_field="source_language")
+        return JSONResponse({"translations": [_translation(each) for each in results]})
+
+    async def stream(self, request: Request) -> Response:
+        """Answer /v1/translate/stream; an error before the first part has a status of its own."""
+        asked = _read(messages.StreamRequest, request)
+        order = Order(texts=[asked.text], source=asked.source_language, target=asked.target_language, options={})
+        source = await source_of(request.client, order, source_field="source_language")
+        options = _options(asked) | {"source_language": source, "target_language": asked.target_language}
+        parts = request.client.translate_progressively(
+            asked.text, timeout=self._seconds(asked.timeout_seconds), **options
+        )
+        first = await anext(parts)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(_events(first, parts, source), media_type="text/event-stream", headers=headers)
+
+    async def detect(self, request: Request) -> Response:
+        """Answer /v1/detect."""
+        texts = checked_texts(
+            _read(messages.DetectRequest, request).texts, field="texts", maximum=self._settings.max_texts
+        )
+        found = await request.client.detect_languages(texts)
+        listed = [[{"language": each.code, "confidence": each.confidence} for each in some] for some in found]
+        return JSONResponse({"detections": listed})
+
+    async def models(self, request: Request) -> Response:
+        """Answer /v1/models."""
+        names = messages.Model.model_fields
+        models = [{name: getattr(each, name) for name in names} for each in await request.client.list_models()]
+        return JSONResponse({"models": models})
+
+    async def glossaries(self, request: Request) -> Response:
+        """Answer /v1/glossaries."""
+        names = messages.Glossary.model_fields
+        found = [{name: getattr(each, name) for name in names} for each in await request.client.list_glossaries()]
+        return JSONResponse({"glossaries": found})
+
+    async def openapi(self, _: object) -> Response:
+        """Answer /openapi.json."""
+        return JSONResponse(self._document)
+
+    def _seconds(self, asked: float | None) -> float:
+        limit = self._settings.request_timeout_seconds
+        return limit if asked is None else min(asked, limit)
+
+
+def _read(kind: type[Asked], request: Request) -> Asked:
+    try:
+        return kind.model_validate_json(request.body)
+    except ValidationError as error:
+        # Its messages name types and limits; the values stay out.
+        violations = tuple(
+            FieldViolation(field=_path(fault["loc"]), description=fault["msg"])
+            for fault in error.errors(include_url=False, include_input=False, include_context=False)
+        )
+        status, message = HTTPStatus.BAD_REQUEST, "the request is not valid"
+        raise RefusedError(Fault(status=status, message=message, violations=violations)) from error
+
+
+def _path(location: tuple[int | str, ...]) -> str:
+    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in location)
+    return path.removeprefix(".")
+
+
+def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:
+    given = asked.options.model_dump(exclude_none=True)
+    given |= asked.model_dump(include=_TERMS_AND_FORMAT, exclude_none=True)
+    if "sampling" in given:
+        given["sampling"] = SamplingOptions(**given["sampling"])
+    return cast("TranslateOptions", given)
+
+
+def _translation(result: Translated) -> dict[str, Any]:
+    made = result.translation
+    return {
+        "text": result.text,
+        "source_language": result.source,
+        "detection_confidence": result.confidence,
+        "model": made.model if made else None,
+        "model_version": made.model_version if made else None,
+        "hypotheses": [
+            {"text": each.text, "score": each.score, "finish_reason": each.finish_reason.name.lower()}
+            for each in (made.hypotheses if made else ())
+        ],
+    }
+
+
+def _problem(fault: Fault) -> dict[str, Any]:
+    named = fault.named(_NAMES)
+    problem: dict[str, Any] = {
+        "type": "about:blank",
+        "title": fault.status.phrase,
+        "status": fault.status.value,
+        "detail": named.message,
+    }
+    if named.violations:
+        problem["violations"] = [{"field": each.field, "description": each.description} for each in named.violations]
+    if fault.retry_after is not None:
+        problem["retry_after_seconds"] = fault.retry_after
+    return problem
+
+
+async def _events(
+    first: ProgressiveTranslation, parts: AsyncGenerator[ProgressiveTranslation, None], source: str
+) -> AsyncGenerator[str, None]:
+    """Yield the events of a translation: parts, then the whole or an error."""
+    part = first
+    try:
+        while True:
+            if part.text_delta:
+                yield _event("part", {"text_delta": part.text_delta})
+            if part.translation is not None:
+                whole = Translated(text=part.translation.text, source=source, translation=part.translation)
+                yield _event("translation", _translation(whole))
+            part = await anext(parts)
+    except StopAsyncIteration:
+        return
+    except TranslationError as error:
+        yield _event("error", _problem(fault_of(error)))
+    finally:
+        await parts.aclose()
+
+
+def _event(name: str, data: Mapping[str, Any]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"

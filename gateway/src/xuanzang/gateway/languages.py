@@ -1,0 +1,90 @@
+"""Languages: their English names, and the pairs that the server translates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from xuanzang.client import Model
+
+_TABLE = """
+af Afrikaans, am Amharic, ar Arabic, az Azerbaijani, be Belarusian, bg Bulgarian, bn Bengali, bs Bosnian, ca Catalan,
+cs Czech, cy Welsh, da Danish, de German, el Greek, en English, eo Esperanto, es Spanish, et Estonian, eu Basque,
+fa Persian, fi Finnish, fr French, ga Irish, gl Galician, gu Gujarati, he Hebrew, hi Hindi, hr Croatian, hu Hungarian,
+hy Armenian, id Indonesian, is Icelandic, it Italian, ja Japanese, ka Georgian, kk Kazakh, km Khmer, kn Kannada,
+ko Korean, ku Kurdish, ky Kyrgyz, la Latin, lb Luxembourgish, lo Lao, lt Lithuanian, lv Latvian, mg Malagasy,
+mk Macedonian, ml Malayalam, mn Mongolian, mr Marathi, ms Malay, mt Maltese, my Burmese, nb Norwegian Bokmål,
+ne Nepali, nl Dutch, nn Norwegian Nynorsk, no Norwegian, or Odia, pa Punjabi, pl Polish, ps Pashto, pt Portuguese,
+ro Romanian, ru Russian, sd Sindhi, si Sinhala, sk Slovak, sl Slovenian, so Somali, sq Albanian, sr Serbian,
+su Sundanese, sv Swedish, sw Swahili, ta Tamil, te Telugu, tg Tajik, th Thai, tl Tagalog, tr Turkish, tt Tatar,
+ug Uyghur, uk Ukrainian, ur Urdu, uz Uzbek, vi Vietnamese, xh Xhosa, yi Yiddish, yo Yoruba, yue Cantonese, zh Chinese,
+zu Zulu, en-gb English (British), en-us English (American), pt-br Portuguese (Brazilian), pt-pt Portuguese (European),
+zh-hans Chinese (simplified), zh-hant Chinese (traditional)
+"""
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {code: name for code, _, name in (row.strip().partition(" ") for row in _TABLE.replace("\n", " ").split(","))}
+)
+
+
+def name_of(code: str) -> str:
+    """Return the English name of a language, or its code if it is in no table.
+
+    Args:
+        code: BCP-47 code.
+    """
+    lower = code.lower()
+    return _NAMES.get(lower) or _NAMES.get(base(lower)) or code
+
+
+def base(code: str) -> str:
+    """Return the language of a code, in lower case and without region and script.
+
+    Args:
+        code: BCP-47 code such as "EN-GB".
+    """
+    return code.partition("-")[0].lower()
+
+
+def targets_by_source(models: Iterable[Model]) -> dict[str, list[str]]:
+    """Return the languages that each source language is translated into, both in order.
+
+    Args:
+        models: Models of the server.
+    """
+    pairs: dict[str, set[str]] = {}
+    for model in models:
+        for source in model.source_languages:
+            pairs.setdefault(source, set()).update(set(model.target_languages) - {source})
+    return {source: sorted(pairs[source]) for source in sorted(pairs)}
+
+
+def sources_into(target: str, models: Iterable[Model]) -> list[str]:
+    """Return the languages that are translated into another one, in order.
+
+    Args:
+        target: BCP-47 code; "en-GB" is found as "en", too.
+        models: Models of the server.
+    """
+    return [
+        source
+        for source, targets in targets_by_source(models).items()
+        if any(_is_part_of(target, each) for each in targets)
+    ]
+
+
+def _is_part_of(wanted: str, served: str) -> bool:
+    return f"{wanted.lower()}-".startswith(f"{served.lower()}-")
+
+
+def source_for(detected: str, sources: Iterable[str]) -> str | None:
+    """Return the source language that a detected one is, or None.
+
+    Args:
+        detected: BCP-47 code such as "zh-Hans".
+        sources: Languages to choose among; that of the same script is preferred.
+    """
+    offered = list(sources)
+    exact = [each for each in offered if _is_part_of(detected, each)]
+    # "zh" is what the detector says of characters that are the same in "zh-Hans" and "zh-Hant".
+    loose = [each for each in offered if base(each) == base(detected)]
+    return next(iter([*exact, *loose]), None)

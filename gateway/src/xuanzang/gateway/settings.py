@@ -1,0 +1,184 @@
+"""Settings of the gateway, each a flag and an environment variable.
+
+`--max-texts 16` and `XUANZANG_GATEWAY_MAX_TEXTS=16` are equivalent; the flag wins.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import sys
+from argparse import Action, ArgumentParser
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import AfterValidator, Field, FilePath, ValidationError, model_validator
+from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
+
+PROGRAM = "xuanzang-gateway"
+
+_PREFIX = "XUANZANG_GATEWAY_"
+_ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
+_VALUES_BY_NAME = {"address": "HOST:PORT", "server": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
+_VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
+
+
+class HostAndPort(NamedTuple):
+    """Parts of an address."""
+
+    host: str
+    """Host name or IP address, without the brackets of IPv6."""
+    port: int
+    """0 to 65535."""
+
+
+def split_address(address: str) -> HostAndPort:
+    """Split "host:port".
+
+    Args:
+        address: Address such as "127.0.0.1:8080" or "[::]:8080".
+
+    Raises:
+        ValueError: The address does not have that form.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match["port"]) > 65535:
+        raise ValueError("must be host:port, such as 127.0.0.1:8080 or [::]:8080")
+    return HostAndPort(match["host"].strip("[]"), int(match["port"]))
+
+
+def _checked_address(address: str) -> str:
+    split_address(address)
+    return address
+
+
+class Settings(BaseSettings):
+    """Answer HTTP with a xuanzang server. A flag is also an environment variable: --max-texts, XUANZANG_GATEWAY_MAX_TEXTS."""  # noqa: E501 - --help shows it as one paragraph
+
+    model_config = SettingsConfigDict(
+        env_prefix=_PREFIX,
+        frozen=True,
+        cli_prog_name=PROGRAM,
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+    )
+
+    server: str = Field(
+        default="127.0.0.1:50051",
+        min_length=1,
+        description="gRPC address of the server, or several as host:port,host:port.",
+    )
+    address: Annotated[str, AfterValidator(_checked_address)] = Field(
+        default="127.0.0.1:8080", description="Address to serve HTTP on; port 0: any free one."
+    )
+    anonymous: bool | None = Field(
+        default=None,
+        description="Whether requests without an API key are passed on; unset: if --address is a loopback address.",
+    )
+    allow_insecure_keys: bool = Field(
+        default=False, description="Send callers' API keys to a server on another machine without TLS, too."
+    )
+    server_tls: bool = Field(default=False, description="Connect to the server over TLS; implied by the next two.")
+    server_tls_ca: FilePath | None = Field(
+        default=None, description="PEM file of the authorities that sign the server's certificate; unset: public ones."
+    )
+    server_tls_name: str | None = Field(
+        default=None, description="Name in the server's certificate, if it is not the host."
+    )
+    tls_certificate: FilePath | None = Field(
+        default=None, description="PEM file of the certificate chain; turns HTTPS on, together with --tls-key."
+    )
+    tls_key: FilePath | None = Field(default=None, description="PEM file of the certificate's private key.")
+    cors_origins: str = Field(
+        default="",
+        description='Origins of pages that may call, such as "https://a.example,https://b.example"; "*": any.',
+    )
+    max_body_bytes: int = Field(
+        default=2**20, ge=1024, le=2**26, description="Maximum size of a request's body; larger ones are answered 413."
+    )
+    max_texts: int = Field(default=1024, ge=1, le=1024, description="Maximum number of texts in a request.")
+    max_concurrent_requests: int = Field(
+        default=256, ge=1, le=100_000, description="Maximum requests in progress; further ones are answered 503."
+    )
+    max_connections: int = Field(
+        default=1024, ge=1, le=100_000, description="Maximum connections; requests of further ones are answered 503."
+    )
+    request_timeout_seconds: float = Field(
+        default=60, gt=0, le=3600, description="Maximum seconds for a request's translation, retries included."
+    )
+    receive_timeout_seconds: float = Field(
+        default=10, gt=0, le=3600, description="Maximum seconds for the head of a request to arrive, and for its body."
+    )
+    keep_alive_seconds: int = Field(
+        default=75, ge=1, le=3600, description="Seconds after which a connection without requests is closed."
+    )
+    drain_timeout_seconds: int = Field(
+        default=30, ge=0, le=3600, description="Maximum seconds to finish accepted requests after SIGTERM."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is logged; lines of requests are info."
+    )
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ValueError("--tls-certificate and --tls-key must be given together")
+        return self
+
+    @model_validator(mode="after")
+    def _check_access(self) -> Self:
+        if self.anonymous is None and not self._is_loopback:
+            raise ValueError(
+                f"--address {self.address} is not a loopback address, so who may call must be said: --anonymous for "
+                "anyone whom the server answers, --no-anonymous for holders of API keys, which the server must know"
+            )
+        return self
+
+    @property
+    def admits_anonymous(self) -> bool:
+        """Whether requests without an API key are passed on."""
+        return self._is_loopback if self.anonymous is None else self.anonymous
+
+    @property
+    def _is_loopback(self) -> bool:
+        host = split_address(self.address).host
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host.lower() == "localhost"
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Read the settings from flags and the environment; exit if they are invalid.
+
+    Args:
+        arguments: Command-line arguments, without the program's name.
+
+    Raises:
+        SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
+    """
+    try:
+        source: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, add_argument_method=_add_argument)
+        return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=source)
+    except ValidationError as error:
+        for fault in error.errors():
+            sys.stderr.write(f"{PROGRAM}: error: {_fault_line(fault['loc'], fault['msg'], fault['input'])}\n")
+        raise SystemExit(2) from None
+
+
+def _add_argument(parser: ArgumentParser, *names: str, **options: Any) -> Action:
+    """Add a flag whose value is shown as N or PATH, where pydantic-settings gives Python's types."""
+    kind = options.get("metavar")
+    by_name = (word for ending, word in _VALUES_BY_NAME.items() if names[-1].endswith(ending))
+    if kind in _VALUES_BY_TYPE:
+        options["metavar"] = next(by_name, _VALUES_BY_TYPE[kind])
+    return parser.add_argument(*names, **options)
+
+
+def _fault_line(location: tuple[int | str, ...], message: str, value: object) -> str:
+    message = message.removeprefix("Value error, ")
+    if not location:
+        return message
+    name = str(location[0])
+    return f"--{name.replace('_', '-')} ({_PREFIX}{name.upper()}): {message}, got {str(value)!r}"

@@ -1,0 +1,148 @@
+"""The files of a model directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from xuanzang.model.importing.readme import Readme, parse_readme
+
+SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
+
+_LFS = b"version https://git-lfs"
+
+
+class DirectoryError(ValueError):
+    """A directory that cannot be imported; the message lists everything that is missing, unexpected or unsupported."""
+
+    def __init__(self, directory: Path, faults: list[str]) -> None:
+        super().__init__(f"{directory} cannot be imported: {'; '.join(faults)}")
+
+
+class Layout(NamedTuple):
+    """Names of the files that a family keeps its vocabulary in."""
+
+    models: tuple[str, ...]
+    """SentencePiece models: of source and target, or of both."""
+    vocabularies: tuple[str, ...]
+    """Ids by piece, as JSON: of source and target, or of both; none where ids follow from the SentencePiece model."""
+
+
+class Directory(NamedTuple):
+    """Contents of the small files of a directory that has the large ones as well."""
+
+    folder: Path
+    config: dict[str, Any]
+    generation: dict[str, Any]
+    """Settings that take precedence over `config`; may be empty."""
+    tokenizer: dict[str, Any]
+    """Contents of tokenizer_config.json; may be empty."""
+    weights: Path
+    layout: Layout
+    vocabularies: tuple[dict[str, int], ...]
+    """Contents of the files of the layout."""
+    readme: Readme
+
+    @property
+    def vocab_sizes(self) -> tuple[Any, Any]:
+        """Pieces of source and target, according to `config`."""
+        source = self.config.get("vocab_size")
+        if self.config.get("share_encoder_decoder_embeddings", True):
+            return source, source
+        return source, self.config.get("decoder_vocab_size") or source
+
+    def generation_setting(self, name: str) -> Any:
+        """Return a setting of generation, None if neither file has it."""
+        value = self.generation.get(name)
+        return self.config.get(name) if value is None else value
+
+    def special_token(self, name: str, default: str) -> str:
+        """Return a token such as "unk_token" of tokenizer_config.json, the default if that names none."""
+        token = self.tokenizer.get(name) or default
+        return str(token.get("content", default) if isinstance(token, dict) else token)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read config.json, which tells the family.
+
+    Raises:
+        DirectoryError: The folder or the file is missing or damaged.
+    """
+    faults: list[str] = []
+    if not folder.is_dir():
+        raise DirectoryError(folder, ["it is no directory"])
+    config = read_object(folder / "config.json", faults)
+    if faults:
+        raise DirectoryError(folder, faults)
+    return config
+
+
+def read_directory(folder: Path, config: dict[str, Any], layout: Layout) -> Directory:
+    """Read the small files and see that the large ones are there.
+
+    Args:
+        folder: Directory.
+        config: Contents of its config.json.
+        layout: Files of the vocabulary.
+
+    Raises:
+        DirectoryError: Files are missing or damaged.
+    """
+    faults: list[str] = []
+    tokenizer = read_object(folder / "tokenizer_config.json", faults, optional=True)
+    generation = read_object(folder / "generation_config.json", faults, optional=True)
+    weights = folder / (SAFETENSORS if (folder / SAFETENSORS).exists() else PICKLE)
+    if not weights.is_file():
+        faults.append(f"missing {SAFETENSORS} or {PICKLE}")
+    faults += _missing(folder, layout.models, weights)
+    vocabularies = tuple(read_object(folder / name, faults) for name in layout.vocabularies)
+    if faults:
+        raise DirectoryError(folder, faults)
+    return Directory(folder, config, generation, tokenizer, weights, layout, vocabularies, _readme(folder))
+
+
+def _missing(folder: Path, models: Sequence[str], weights: Path) -> list[str]:
+    faults = [f"missing {name}" for name in models if not (folder / name).is_file()]
+    return faults + [
+        f"{path.name} is not there yet, only what Git LFS knows it by: git lfs pull"
+        for path in (weights, *(folder / name for name in models))
+        if path.is_file() and _is_pointer(path)
+    ]
+
+
+def read_object(path: Path, faults: list[str], *, optional: bool = False) -> dict[str, Any]:
+    """Read a file that holds a JSON object.
+
+    Args:
+        path: File.
+        faults: List to which faults are added.
+        optional: Whether the file may be missing.
+
+    Returns:
+        The object; empty if the file is missing or damaged.
+    """
+    if not path.is_file():
+        if not optional:
+            faults.append(f"missing {path.name}")
+        return {}
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        faults.append(f"{path.name} is damaged: {error}")
+        return {}
+    if not isinstance(value, dict):
+        faults.append(f"{path.name} is no JSON object")
+        return {}
+    return value
+
+
+def _is_pointer(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_LFS)) == _LFS
+
+
+def _readme(folder: Path) -> Readme:
+    path = folder / "README.md"
+    return parse_readme(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "")

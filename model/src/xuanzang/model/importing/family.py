@@ -1,0 +1,75 @@
+"""What distinguishes the families of models, and what reading one yields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Protocol
+
+from xuanzang.model.config import Norm, Positions
+from xuanzang.model.importing.directory import Directory, Layout
+
+
+class Languages(NamedTuple):
+    """Languages of a model."""
+
+    sources: list[str]
+    """BCP-47 codes."""
+    targets: list[str]
+    """BCP-47 codes; the first is what an export measures unless told otherwise."""
+    prefix_ids: dict[str, int]
+    """Source id that asks for each target language; empty if none does."""
+    source_ids: Mapping[str, int] = MappingProxyType({})
+    """Source id that names each source language; empty if none does."""
+    source_place: Literal["before", "after_end"] = "before"
+    """Where that id stands: before the sentence, or after its end token."""
+    target_ids: Mapping[str, int] = MappingProxyType({})
+    """Target id with which translations into each language begin; empty if none does."""
+
+
+class Vocabularies(NamedTuple):
+    """Pieces of both sides."""
+
+    source: list[str]
+    """Pieces by id."""
+    target: list[str]
+    """Pieces by id."""
+    unk_id: int
+    """Id of pieces outside a table, on both sides."""
+    silent_ids: Sequence[int] = ()
+    """Ids that are no text, besides end and padding."""
+
+
+class ReadText(Protocol):
+    """Reader of the vocabularies and the languages of a family."""
+
+    def __call__(
+        self, directory: Directory, faults: list[str], *, sources: Sequence[str], targets: Sequence[str]
+    ) -> tuple[Vocabularies, Languages]:
+        """Read them.
+
+        Args:
+            directory: Model directory.
+            faults: List to which faults are added.
+            sources: BCP-47 codes of the wanted source languages, none for all; CODE=NAME gives a code to the language
+                that the vocabulary calls NAME.
+            targets: The same for the target.
+        """
+
+
+class Family(NamedTuple):
+    """A family of models: what its network is, and how its text is read."""
+
+    architecture: str
+    """Name of the class in transformers, as in config.json."""
+    layout: Callable[[Path, dict[str, Any]], Layout]
+    """Files of the vocabulary in a folder, whose tokenizer_config.json holds what is given."""
+    read_text: ReadText
+    norm: Norm
+    positions: Positions
+    embedding_norm: bool
+    fixed: dict[str, object]
+    """Settings of config.json that must have these values if they are there."""
+    unsupported: tuple[str, ...]
+    """Settings of generation that can be expressed neither by the network nor by the options of a request."""

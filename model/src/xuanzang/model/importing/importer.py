@@ -1,0 +1,159 @@
+"""The import of a model directory as a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from xuanzang.model.checkpoint import ORIGIN_FILE, save_checkpoint
+from xuanzang.model.config import TransformerConfig
+from xuanzang.model.data.dataset import (
+    METADATA_FILE,
+    SOURCE_TABLE_FILE,
+    SOURCE_TOKENIZER_FILE,
+    TARGET_TABLE_FILE,
+    TARGET_TOKENIZER_FILE,
+    PreparedMetadata,
+)
+from xuanzang.model.importing.directory import Directory, DirectoryError, read_config, read_directory, read_object
+from xuanzang.model.importing.family import Family, Languages, Vocabularies
+from xuanzang.model.importing.generation import ignored_settings
+from xuanzang.model.importing.m2m_100 import M2M_100
+from xuanzang.model.importing.marian import MARIAN
+from xuanzang.model.importing.mbart import MBART
+from xuanzang.model.importing.network import network_config
+from xuanzang.model.importing.weights import network_weights, read_weights
+from xuanzang.model.tokenizer import write_table
+
+logger = logging.getLogger(__name__)
+
+_FAMILIES: dict[object, Family] = {"marian": MARIAN, "m2m_100": M2M_100, "mbart": MBART}
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def import_model(
+    folder: Path, output: Path, *, source_languages: Sequence[str] = (), target_languages: Sequence[str] = ()
+) -> Languages:
+    """Write a checkpoint that translates as a model directory does.
+
+    Args:
+        folder: Directory in the layout of Hugging Face's models, of the family that its config.json names.
+        output: Checkpoint to write; must not exist yet.
+        source_languages: BCP-47 codes; none takes those that the directory names. CODE=NAME gives a code to the
+            language that the vocabulary of a model of several languages calls NAME; the others are then left out.
+        target_languages: The same.
+
+    Returns:
+        Languages of the checkpoint.
+
+    Raises:
+        DirectoryError: The directory cannot be imported; nothing is written.
+    """
+    family, directory = _read(folder)
+    faults = [f"{output} exists"] if output.exists() else []
+    vocabularies, languages = family.read_text(
+        directory, faults, sources=list(source_languages), targets=list(target_languages)
+    )
+    network = _network(directory, family, vocabularies.unk_id, faults)
+    if faults or not network:
+        raise DirectoryError(folder, faults)
+    config, weights = network
+    metadata = _metadata(config, languages, vocabularies, shared=len(directory.layout.models) == 1)
+    with tempfile.TemporaryDirectory() as temporary:
+        _write_tokenizers(Path(temporary), directory, vocabularies, metadata)
+        save_checkpoint(output, weights, config, Path(temporary), {"step": 0, "imported": _origin(directory)})
+    for note in ignored_settings(directory):
+        logger.warning("%s", note)
+    return languages
+
+
+def _read(folder: Path) -> tuple[Family, Directory]:
+    config = read_config(folder)
+    family = _family(folder, config)
+    tokenizer = read_object(folder / "tokenizer_config.json", [], optional=True)
+    return family, read_directory(folder, config, family.layout(folder, tokenizer))
+
+
+def _family(folder: Path, config: dict[str, Any]) -> Family:
+    """Return the family of a model.
+
+    Raises:
+        DirectoryError: It is none of those that can be read.
+    """
+    architectures = config.get("architectures")
+    names = {family.architecture: family for family in _FAMILIES.values()}
+    if not architectures and (family := _FAMILIES.get(str(config.get("model_type", "marian")))):
+        return family
+    if isinstance(architectures, list) and len(architectures) == 1 and (family := names.get(str(architectures[0]))):
+        return family
+    listed = ", ".join(sorted(names))
+    shown = ", ".join(map(str, architectures)) if isinstance(architectures, list) else config.get("model_type")
+    raise DirectoryError(folder, [f"config.json: the architecture is {shown}, none of {listed}"])
+
+
+def _network(
+    directory: Directory, family: Family, unk_id: int, faults: list[str]
+) -> tuple[TransformerConfig, dict[str, Tensor]] | None:
+    config = network_config(directory, family, unk_id, faults)
+    tensors = read_weights(directory.weights, faults)
+    if config is None or tensors is None:
+        return None
+    return network_weights(
+        tensors,
+        config,
+        faults,
+        tied=directory.config.get("tie_word_embeddings", True),
+        renormalized=bool(directory.generation_setting("renormalize_logits")),
+    )
+
+
+def _write_tokenizers(folder: Path, directory: Directory, tables: Vocabularies, metadata: PreparedMetadata) -> None:
+    (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    models = directory.layout.models
+    shutil.copyfile(directory.folder / models[0], folder / SOURCE_TOKENIZER_FILE)
+    shutil.copyfile(directory.folder / models[-1], folder / TARGET_TOKENIZER_FILE)
+    write_table(folder / SOURCE_TABLE_FILE, tables.source)
+    write_table(folder / TARGET_TABLE_FILE, tables.target)
+    if directory.readme.text:
+        (folder / ORIGIN_FILE).write_text(directory.readme.text + "\n", encoding="utf-8")
+
+
+def _metadata(
+    config: TransformerConfig, languages: Languages, vocabularies: Vocabularies, *, shared: bool
+) -> PreparedMetadata:
+    """Return a description of data that others have prepared."""
+    return PreparedMetadata(
+        source_language=languages.sources[0],
+        target_language=languages.targets[0],
+        source_normalization="none",
+        share_vocabulary=shared,
+        source_vocab_size=config.source_vocab_size,
+        target_vocab_size=config.target_vocab_size,
+        corpora=[],
+        weights=[],
+        train_pairs=0,
+        valid_pairs=0,
+        filter_counts={},
+        data_sha256="",
+        other_source_languages=languages.sources[1:],
+        language_prefix_ids=languages.prefix_ids,
+        source_language_ids=dict(languages.source_ids),
+        source_language_place=languages.source_place,
+        target_language_ids=dict(languages.target_ids),
+        silent_ids=list(vocabularies.silent_ids),
+    )
+
+
+def _origin(directory: Directory) -> dict[str, str]:
+    name = directory.config.get("_name_or_path") or ""
+    return {
+        "name": name if _HUB_NAME.fullmatch(name) else directory.folder.resolve().name,
+        "licence": directory.readme.licence,
+    }

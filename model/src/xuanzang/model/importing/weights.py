@@ -1,0 +1,204 @@
+"""The tensors of a model directory, under the names of this package's network."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from tqdm import tqdm
+
+from xuanzang.model.config import TransformerConfig
+from xuanzang.model.importing.directory import SAFETENSORS
+from xuanzang.model.positions import fixed_positions
+from xuanzang.model.transformer import Transformer
+
+_NEVER = -1.0e9
+"""Bias on the logit of a piece that is never chosen and whose probability goes to the others."""
+
+# From our names to theirs, one after the other.
+_RENAMED = (
+    ("source_embedding_norm.", "model.encoder.layernorm_embedding."),
+    ("target_embedding_norm.", "model.decoder.layernorm_embedding."),
+    ("source_positions.table", "model.encoder.embed_positions.weight"),
+    ("target_positions.table", "model.decoder.embed_positions.weight"),
+    ("encoder_norm.", "model.encoder.layer_norm."),
+    ("decoder_norm.", "model.decoder.layer_norm."),
+    ("encoder_layers.", "model.encoder.layers."),
+    ("decoder_layers.", "model.decoder.layers."),
+    ("cross_attention_residual.norm", "encoder_attn_layer_norm"),
+    ("self_attention_residual.norm", "self_attn_layer_norm"),
+    ("feed_forward_residual.norm", "final_layer_norm"),
+    ("feed_forward.inner", "fc1"),
+    ("feed_forward.outer", "fc2"),
+    ("cross_attention.", "encoder_attn."),
+    ("self_attention.", "self_attn."),
+    ("query_projection", "q_proj"),
+    ("key_projection", "k_proj"),
+    ("value_projection", "v_proj"),
+    ("attn.output_projection", "attn.out_proj"),
+)
+_SHARED, _SOURCE, _TARGET, _OUTPUT = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+_BIAS = "final_logits_bias"
+# The second spelling is that of M2M-100's files.
+_POSITIONS = tuple(
+    f"model.{side}.embed_positions.{name}" for side in ("encoder", "decoder") for name in ("weight", "weights")
+)
+_POSITION_OFFSET = 2
+"""Rows of a table of positions, learned or fairseq's, before that of the first token."""
+
+
+def read_weights(path: Path, faults: list[str]) -> dict[str, Tensor] | None:
+    """Read all tensors of a file under their own names, without running anything that it may hold.
+
+    Args:
+        path: model.safetensors or pytorch_model.bin.
+        faults: List to which faults are added.
+
+    Returns:
+        Tensors by name, None if they cannot be read.
+    """
+    try:
+        return _read_safetensors(path) if path.name == SAFETENSORS else _read_pickle(path)
+    except pickle.UnpicklingError:
+        faults.append(f"{path.name} holds more than tensors, which is not read because it could be made to run code")
+    except (SafetensorError, OSError, EOFError, RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        faults.append(f"{path.name} is damaged: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
+    return None
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in tqdm(file.keys(), desc="reading weights", file=sys.stderr)}
+
+
+def _read_pickle(path: Path) -> dict[str, Tensor]:
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(state, Mapping) or not all(isinstance(tensor, Tensor) for tensor in state.values()):
+        raise ValueError("it is no table of tensors")
+    return {str(name): tensor for name, tensor in state.items()}
+
+
+def network_weights(
+    tensors: Mapping[str, Tensor], config: TransformerConfig, faults: list[str], *, tied: bool, renormalized: bool
+) -> tuple[TransformerConfig, dict[str, Tensor]]:
+    """Find the network's parameters among the tensors.
+
+    Args:
+        tensors: Tensors of the file, by name.
+        config: Configuration; sharing, tying and the bias of the output are found from the tensors.
+        faults: List to which missing, unexpected and misshapen tensors are added.
+        tied: Whether the output projection has to be the target embedding.
+        renormalized: Whether the probability of banned pieces goes to the others.
+
+    Returns:
+        The complete configuration, and the parameters by our names.
+    """
+    tables = _tables(tensors, config, renormalized=renormalized)
+    source, target, output, bias = tables.values()
+    config = dataclasses.replace(
+        config,
+        share_embeddings=config.share_embeddings and _equal(source, target),
+        tie_output=_equal(output, target),
+        output_bias=bias is not None,
+        banned_ids=() if renormalized else config.banned_ids,
+    )
+    if tied and not config.tie_output:
+        faults.append(f"{_OUTPUT} is not the target embedding, though config.json ties them")
+    with torch.device("meta"):  # shapes without memory
+        shapes = {name: parameter.shape for name, parameter in Transformer(config).named_parameters()}
+    found = {name: tables[name] if name in tables else _tensor(tensors, name) for name in shapes}
+    # A tensor under two names would be refused when it is written.
+    weights = {
+        name: tensor.float().clone() if name in tables else tensor.float()
+        for name, tensor in found.items()
+        if tensor is not None
+    }
+    faults += [*_misfits(weights, shapes), *_unexpected(tensors, shapes), *_wrong_positions(tensors, config)]
+    return config, weights
+
+
+def _tensor(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
+    tensor = tensors.get(_theirs(name))
+    return tensor[_POSITION_OFFSET:] if tensor is not None and name.endswith("_positions.table") else tensor
+
+
+def _tables(
+    tensors: Mapping[str, Tensor], config: TransformerConfig, *, renormalized: bool
+) -> dict[str, Tensor | None]:
+    """Return embeddings and output, by our names; files leave out what is shared or tied, or repeat it."""
+    target = tensors.get(_TARGET, tensors.get(_SHARED))
+    return {
+        "source_embedding.weight": tensors.get(_SOURCE, tensors.get(_SHARED)),
+        "target_embedding.weight": target,
+        "output_projection.weight": tensors.get(_OUTPUT, target),
+        "output_projection.bias": _output_bias(tensors, config, renormalized=renormalized),
+    }
+
+
+def _misfits(weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> Iterator[str]:
+    for name, shape in shapes.items():
+        if name not in weights:
+            yield f"missing {_theirs(name)}"
+        elif weights[name].shape != shape:
+            yield f"{_theirs(name)} has shape {list(weights[name].shape)}, expected {list(shape)}"
+
+
+def _theirs(name: str) -> str:
+    known = {
+        "source_embedding.weight": _SOURCE,
+        "target_embedding.weight": _TARGET,
+        "output_projection.weight": _OUTPUT,
+        "output_projection.bias": _BIAS,
+    }
+    for ours, theirs in _RENAMED:
+        name = name.replace(ours, theirs)
+    return known.get(name, name)
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one is other or torch.equal(one, other)
+
+
+def _output_bias(tensors: Mapping[str, Tensor], config: TransformerConfig, *, renormalized: bool) -> Tensor | None:
+    """Return the bias of the logits, None if it is 0."""
+    bias = tensors.get(_BIAS, torch.zeros(1, config.target_vocab_size)).flatten().float()
+    if renormalized and config.banned_ids and len(bias) == config.target_vocab_size:
+        bias = bias.index_fill(0, torch.tensor(config.banned_ids), _NEVER)
+    return bias if bias.any() else None
+
+
+def _unexpected(tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> list[str]:
+    known = {*map(_theirs, shapes), _SHARED, _SOURCE, _TARGET, _OUTPUT, _BIAS, *_POSITIONS}
+    return [f"unexpected {name}" for name in tensors if name not in known]
+
+
+def _wrong_positions(tensors: Mapping[str, Tensor], config: TransformerConfig) -> list[str]:
+    """Old files hold the table of positions, which must be the one that the network computes."""
+    if config.positions == "learned":
+        return []
+    table = fixed_positions(config)
+    first = _POSITION_OFFSET if config.positions == "sinusoidal_fairseq" else 0
+    return [
+        f"unsupported: {name} is not the table of sines and cosines"
+        for name in _POSITIONS
+        if name in tensors
+        and not (tensors[name].shape == (len(table) + first, table.size(1)) and _is_near(tensors[name][first:], table))
+    ]
+
+
+def _is_near(table: Tensor, expected: Tensor) -> bool:
+    # In single precision, angles of some thousand radians are exact to some ten-thousandths.
+    return torch.allclose(table.float(), expected, atol=1e-3)

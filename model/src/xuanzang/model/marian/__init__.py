@@ -1,1 +1,0 @@
-"""Checkpoints of MarianMT, such as those of OPUS-MT, in the layout of Hugging Face."""

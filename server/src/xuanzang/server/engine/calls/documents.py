@@ -1,0 +1,125 @@
+"""Contents with markup: cut into the sentences of their blocks, and written again around their translations."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice
+
+from xuanzang.server.engine.calls.results import copied, hypotheses_of, merged
+from xuanzang.server.engine.markup.alignment import Alignment, Stretch, aligned_words
+from xuanzang.server.engine.markup.document import Block, Document, Inline
+from xuanzang.server.engine.markup.parsing import parse
+from xuanzang.server.engine.markup.placement import placed
+from xuanzang.server.engine.markup.rendering import rendered
+from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.server.engine.types import ContentFormat, Hypothesis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitDocument:
+    """A document whose blocks are split into sentences."""
+
+    document: Document
+    blocks: tuple[tuple[Segment, ...], ...]
+    """Segments of each block."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        """Segments of all blocks."""
+        return [segment for block in self.blocks for segment in block]
+
+
+def split_document(
+    content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool
+) -> SplitDocument:
+    """Cut content with markup into sentences.
+
+    Args:
+        content: HTML or XML.
+        codec: Codec of the call.
+        content_format: Which of them.
+        refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
+
+    Returns:
+        The document with its sentences.
+
+    Raises:
+        MarkupError: The content cannot be read, or is over a limit.
+    """
+    document = parse(content, content_format)
+    blocks = tuple(tuple(codec.split(block.text, refuse_long=refuse_long)) for block in document.blocks)
+    return SplitDocument(document=document, blocks=blocks)
+
+
+def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]], codec: TextCodec) -> list[Hypothesis]:
+    """Put the tags of a document into its translation.
+
+    Args:
+        split: Document with its sentences.
+        translated: Hypotheses of each of its sentences, with token details, best first; as many are taken as there are
+            sentences.
+        codec: Codec into the target language.
+
+    Returns:
+        Hypotheses of the document, best first, without token details.
+    """
+    segments = split.segments
+    ranks = hypotheses_of(segments, translated)
+    if not ranks:
+        return [copied(_written(split, [copied(segment.text) for segment in segments], codec))]
+    return [replace(merged(parts), text=_written(split, parts, codec), tokens=()) for parts in ranks]
+
+
+def _written(split: SplitDocument, parts: Sequence[Hypothesis], codec: TextCodec) -> str:
+    """Write a document with one hypothesis of each segment."""
+    remaining = iter(parts)
+    blocks = iter(split.blocks)
+    pieces: list[str] = []
+    for part in split.document.parts:
+        if isinstance(part, str):
+            pieces.append(part)
+        else:
+            segments = next(blocks)
+            pieces.append(_written_block(part, segments, list(islice(remaining, len(segments))), codec))
+    return "".join(pieces)
+
+
+def _written_block(block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], codec: TextCodec) -> str:
+    joiner = codec.joiner()
+    added = [joiner.add(part.text) for part in parts]
+    text = "".join(added)
+    alignment = Alignment(block.text, text, list(_stretches(block, segments, parts, added)))
+    inlines = placed(block.inlines, alignment, (0, len(text)))
+    return rendered(text, inlines, block, spaced=codec.is_spaced)
+
+
+def _stretches(
+    block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], added: Sequence[str]
+) -> Iterator[Stretch]:
+    """Align each segment of a block with its translation."""
+    sources = accumulate((len(segment.text) for segment in segments), initial=0)
+    ends = accumulate(map(len, added))
+    verbatim = sorted(_verbatim(block.inlines))
+    for segment, part, source_start, end in zip(segments, parts, sources, ends, strict=False):
+        start, source_end = end - len(part.text), source_start + len(segment.text)
+        words = None
+        if segment.source_ids:
+            first, last = (bisect_left(verbatim, (place, 0)) for place in (source_start, source_end))
+            words = aligned_words(
+                part.tokens,
+                part.text,
+                start,
+                source=block.text,
+                sentence=(source_start, source_end),
+                verbatim=verbatim[first:last],
+            )
+        yield Stretch(source_start=source_start, source_end=source_end, start=start, end=end, words=words)
+
+
+def _verbatim(inlines: Sequence[Inline]) -> Iterator[tuple[int, int]]:
+    for inline in inlines:
+        if inline.is_verbatim:
+            yield inline.start, inline.end
+        yield from _verbatim(inline.children)

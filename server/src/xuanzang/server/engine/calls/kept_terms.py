@@ -1,0 +1,128 @@
+"""Terms of a sentence: the phrases that its search requires, and what became of them in a translation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.models.loaded import TargetConstraints
+from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.terms import FoundTerm
+from xuanzang.server.engine.text.words import find_whole
+from xuanzang.server.engine.types import GlossaryMatch, TermOutcome
+from xuanzang.server.engine.variants import Variant
+
+MAX_PHRASES = 64
+"""Terms that one sentence may have to keep."""
+MAX_PHRASE_TOKENS = 256
+"""Tokens of all of them together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceTerms:
+    """Terms of one sentence, and what its search requires of them."""
+
+    found: tuple[tuple[FoundTerm, TermOutcome | None], ...] = ()
+    """Each term, with the reason why the search does not require it; spans are those in the whole text."""
+    phrases: PhraseAutomaton | None = None
+    """What the search requires; None for nothing."""
+    tokens: int = 0
+    """Target tokens that the required phrases have at the least."""
+
+    def added_to(self, constraints: TargetConstraints) -> TargetConstraints:
+        """Return constraints that hold for the sentence, too."""
+        return replace(constraints, phrases=self.phrases, phrase_tokens=self.tokens) if self.phrases else constraints
+
+    def matches(self, text: str) -> tuple[GlossaryMatch, ...]:
+        """Say what became of each term in a translation.
+
+        Args:
+            text: Translation of the sentence.
+        """
+        places = _Places(text)
+        return tuple(_match(term, places.take(term.targets), reason) for term, reason in self.found)
+
+
+NO_SENTENCE_TERMS = SentenceTerms()
+"""Terms of a sentence that has none."""
+
+
+def plan_terms(
+    found: Sequence[FoundTerm], codec: TextCodec, *, suppressed_texts: Sequence[str], max_tokens: int
+) -> SentenceTerms:
+    """Plan what a search requires so that the terms of its sentence are kept.
+
+    Args:
+        found: Terms of the sentence.
+        codec: Codec into the target language.
+        suppressed_texts: Texts that no translation may hold.
+        max_tokens: Target tokens that the phrases may have together.
+
+    Returns:
+        The terms; those that cannot be required with the reason.
+
+    Raises:
+        InvalidInputError: The suppressed texts exclude all translations of a term.
+    """
+    if not found:
+        return NO_SENTENCE_TERMS
+    budget = min(max_tokens, MAX_PHRASE_TOKENS)
+    required: Counter[tuple[Variant, ...]] = Counter()
+    judged: list[tuple[FoundTerm, TermOutcome | None]] = []
+    tokens = 0
+    for term in found:
+        variants = _variants(term, codec, suppressed_texts)
+        shortest = min((len(variant.ids) for variant in variants), default=0)
+        fits = tokens + shortest <= budget and required.total() < MAX_PHRASES
+        if variants and fits:
+            required[variants] += 1
+            tokens += shortest
+        judged.append((term, None if variants and fits else _refusal(variants)))
+    phrases = [RequiredPhrase(variants=variants, count=count) for variants, count in required.items()]
+    automaton = compile_phrases(phrases, codec.target_phrases.classes) if phrases else None
+    return SentenceTerms(found=tuple(judged), phrases=automaton, tokens=tokens)
+
+
+def _variants(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> tuple[Variant, ...]:
+    """Return the ways to write the translations of a term that hold no suppressed text."""
+    targets = [target for target in term.targets if not any(text in target for text in suppressed)]
+    if not targets:
+        description = "excludes every translation of a term that is to be kept"
+        raise InvalidInputError([FieldViolation(field="options.suppressed_texts", description=description)])
+    return tuple(variant for target in targets for variant in codec.target_phrases.variants(target))
+
+
+def _refusal(variants: Sequence[Variant]) -> TermOutcome:
+    return TermOutcome.NO_ROOM if variants else TermOutcome.NOT_WRITABLE
+
+
+class _Places:
+    """Places of a translation, each of which keeps one term."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._from: dict[str, int] = {}
+
+    def take(self, targets: Sequence[str]) -> str:
+        """Return the first of some texts that occurs once more; empty if none does."""
+        for target in targets:
+            place = find_whole(self._text, target, self._from.get(target, 0))
+            if place >= 0:
+                self._from[target] = place + len(target)
+                return target
+        return ""
+
+
+def _match(term: FoundTerm, target: str, reason: TermOutcome | None) -> GlossaryMatch:
+    missed = reason or TermOutcome.NOT_REACHED
+    return GlossaryMatch(
+        source=term.source,
+        source_start=term.start,
+        source_end=term.end,
+        target=target,
+        outcome=TermOutcome.HONOURED if target else missed,
+        pattern=term.pattern,
+    )

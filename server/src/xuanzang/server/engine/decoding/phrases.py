@@ -1,0 +1,232 @@
+"""Phrases that a translation must hold, compiled to an automaton in plain arrays.
+
+Every token of a hypothesis moves it to another state, so that its phrases are known without a look at its tokens. A
+phrase may have several tokenisations and several texts, and overlap others; all are followed at once, as the subsets of
+a nondeterministic automaton (Rabin and Scott 1959).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
+
+_CLASSES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredPhrase:
+    """A phrase that a translation must hold, in any of its variants."""
+
+    variants: tuple[Variant, ...]
+    count: int = 1
+    """Times that it must occur, 1 or greater."""
+
+    @property
+    def min_tokens(self) -> int:
+        """Tokens of the shortest variant that may be written anywhere."""
+        anywhere = [len(variant.ids) for variant in self.variants if not variant.guards_start]
+        return min(anywhere or [len(variant.ids) for variant in self.variants])
+
+
+class StateTables(NamedTuple):
+    """What is known in each state of an automaton."""
+
+    pending: npt.NDArray[np.int16]
+    """Phrases that are complete unless their last word goes on, [state, phrase]."""
+    begun: npt.NDArray[np.bool_]
+    """Phrases of which a variant has begun and is not complete, [state, phrase]."""
+    rest: npt.NDArray[np.int16]
+    """Tokens that each phrase lacks at the least, [state, phrase]."""
+    wanted_ids: npt.NDArray[np.int64]
+    """Tokens that bring phrases further, those furthest on first, [state, wanted]."""
+    wanted_for: npt.NDArray[np.bool_]
+    """Phrases that each of them brings further; none for padding, [state, wanted, phrase]."""
+    chains: npt.NDArray[np.int64]
+    """The states from each, itself included, to the end of the phrase that it is within, -1 for padding, [state, …]."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PhraseAutomaton:
+    """The phrases of one sentence. State 0 is that of an empty hypothesis."""
+
+    required: npt.NDArray[np.int16]
+    """Times that each phrase must occur, [phrase]."""
+    min_tokens: npt.NDArray[np.int16]
+    """Tokens of the shortest variant, [phrase]."""
+    symbols: npt.NDArray[np.int16]
+    """Symbol of each token, [vocab]."""
+    next_states: npt.NDArray[np.int16]
+    """State after each symbol, [state, symbol]."""
+    gained: npt.NDArray[np.int16]
+    """Row of `gains` for each symbol, [state, symbol]."""
+    gains: npt.NDArray[np.int16]
+    """Phrases that are complete for good, [gain, phrase]; row 0 has none."""
+    states: StateTables
+    """What is known in each state."""
+
+    @property
+    def token_ids(self) -> list[int]:
+        """All tokens of the phrases."""
+        wanted = self.states.wanted_ids[self.states.wanted_for.any(axis=2)]
+        found: list[int] = np.unique(wanted).tolist()
+        return found
+
+
+_Item: TypeAlias = tuple[int, int]
+"""Number of a variant, and tokens of it that the hypothesis ends in."""
+
+
+class _State(NamedTuple):
+    items: frozenset[_Item]
+    is_open: bool
+    """Whether a word may begin here without a space."""
+
+
+class _Way(NamedTuple):
+    """A variant, and the number of the phrase that it writes."""
+
+    ids: tuple[int, ...]
+    guards_start: bool
+    guards_end: bool
+    phrase: int
+
+
+def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.int8]) -> PhraseAutomaton:
+    """Compile the phrases of a sentence.
+
+    Args:
+        phrases: Phrases, at least one; none is another's twin.
+        classes: CONTINUES and OPENS of each token, [vocab].
+
+    Returns:
+        The automaton.
+    """
+    ways = [_Way(*variant, number) for number, phrase in enumerate(phrases) for variant in phrase.variants]
+    tokens = sorted({token for way in ways for token in way.ids})
+    symbols = classes.astype(np.int16)
+    symbols[tokens] = np.arange(_CLASSES, _CLASSES + len(tokens))
+    token_classes = [*range(_CLASSES), *classes[tokens].tolist()]
+    states = _Explorer(ways, dict(zip(tokens, range(_CLASSES, len(token_classes)), strict=True)), token_classes)
+    states.explore()
+    min_tokens = np.array([phrase.min_tokens for phrase in phrases], np.int16)
+    return PhraseAutomaton(
+        required=np.array([phrase.count for phrase in phrases], np.int16),
+        min_tokens=min_tokens,
+        symbols=symbols,
+        next_states=np.array(states.next_states, np.int16),
+        gained=np.array(states.gained, np.int16),
+        gains=np.array([_counts(found, len(phrases)) for found in states.gains], np.int16),
+        states=_state_tables(list(states.numbers), ways, min_tokens, states.chains()),
+    )
+
+
+class _Explorer:
+    """Finds the states that hypotheses can reach."""
+
+    def __init__(self, ways: Sequence[_Way], symbols: Mapping[int, int], classes: Sequence[int]) -> None:
+        self._ways, self._symbols, self._classes = ways, symbols, classes
+        self._starts = {way.ids[0] for way in ways}
+        self.numbers: dict[_State, int] = {_State(frozenset(), is_open=True): 0}
+        self.gains: dict[frozenset[int], int] = {frozenset(): 0}
+        self.next_states: list[list[int]] = []
+        self.gained: list[list[int]] = []
+
+    def explore(self) -> None:
+        """Follow every symbol from every state."""
+        found = list(self.numbers)
+        for state in found:
+            by_class = [self._moved(state, None, number) for number in range(_CLASSES)]
+            row = [by_class[number] for number in self._classes]
+            expected = {self._ways[way].ids[done] for way, done in state.items if done < len(self._ways[way].ids)}
+            for token in self._starts | expected:
+                symbol = self._symbols[token]
+                row[symbol] = self._moved(state, token, self._classes[symbol])
+            self.next_states.append([number for number, _ in row])
+            self.gained.append([gain for _, gain in row])
+            found += list(self.numbers)[len(found) :]
+
+    def chains(self) -> list[list[int]]:
+        """Return, for each state within a phrase, the states until its end; of several phrases the one furthest on."""
+        found: list[list[int]] = []
+        for number, state in enumerate(self.numbers):
+            within = [(done, way) for way, done in state.items if done < len(self._ways[way].ids)]
+            chain, at = [], number
+            if within:
+                done, way = max(within)
+                for token in self._ways[way].ids[done:]:
+                    chain.append(at)
+                    at = self.next_states[at][self._symbols[token]]
+            found.append(chain)
+        return found
+
+    def _moved(self, state: _State, token: int | None, token_class: int) -> tuple[int, int]:
+        """Return the numbers of the state after a token and of what it completes."""
+        reached: set[_Item] = set()
+        complete: set[int] = set()
+        for way, done in state.items:
+            ids = self._ways[way].ids
+            if done == len(ids):
+                complete |= set() if token_class & CONTINUES else {self._ways[way].phrase}
+            elif ids[done] == token:
+                reached.add((way, done + 1))
+        for number, begun in enumerate(self._ways if token in self._starts else ()):
+            if begun.ids[0] == token and (state.is_open or not begun.guards_start):
+                reached.add((number, 1))
+        ended = {item for item in reached if item[1] == len(self._ways[item[0]].ids)}
+        final = {item for item in ended if not self._ways[item[0]].guards_end}
+        complete |= {self._ways[number].phrase for number, _ in final}
+        after = _State(frozenset(reached - final), is_open=bool(token_class & OPENS))
+        return (
+            self.numbers.setdefault(after, len(self.numbers)),
+            self.gains.setdefault(frozenset(complete), len(self.gains)),
+        )
+
+
+def _counts(phrases: Iterable[int], size: int) -> list[int]:
+    found = set(phrases)
+    return [int(number in found) for number in range(size)]
+
+
+def _state_tables(
+    states: Sequence[_State], ways: Sequence[_Way], min_tokens: npt.NDArray[np.int16], chains: Sequence[list[int]]
+) -> StateTables:
+    """Return what is known in each of some states."""
+    size = len(min_tokens)
+    wanted = [_wanted(state, ways) for state in states]
+    shape = (len(states), max(map(len, wanted)))
+    tables = StateTables(
+        pending=np.zeros((len(states), size), np.int16),
+        begun=np.zeros((len(states), size), np.bool_),
+        rest=np.repeat(min_tokens[None], len(states), axis=0),
+        wanted_ids=np.full(shape, ways[0].ids[0], np.int64),
+        wanted_for=np.zeros((*shape, size), np.bool_),
+        chains=np.full((len(states), max(1, *map(len, chains))), -1, np.int64),
+    )
+    for number, state in enumerate(states):
+        tables.chains[number, : len(chains[number])] = chains[number]
+        for way, done in state.items:
+            phrase, left = ways[way].phrase, len(ways[way].ids) - done
+            (tables.begun if left else tables.pending)[number, phrase] = True
+            tables.rest[number, phrase] = min(tables.rest[number, phrase], left or min_tokens[phrase])
+        for column, (token, phrases) in enumerate(wanted[number].items()):
+            tables.wanted_ids[number, column] = token
+            tables.wanted_for[number, column, list(phrases)] = True
+    return tables
+
+
+def _wanted(state: _State, ways: Sequence[_Way]) -> dict[int, set[int]]:
+    """Return the tokens that bring phrases further, with these phrases; those furthest on first."""
+    found: dict[int, set[int]] = {}
+    for number, done in sorted(state.items, key=lambda item: (-item[1], -item[0])):
+        if done < len(ways[number].ids):
+            found.setdefault(ways[number].ids[done], set()).add(ways[number].phrase)
+    for way in ways:
+        if state.is_open or not way.guards_start:
+            found.setdefault(way.ids[0], set()).add(way.phrase)
+    return found

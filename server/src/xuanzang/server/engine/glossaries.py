@@ -1,0 +1,180 @@
+"""Glossaries of the server: files glossaries/NAME.tsv beside the models, read again when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.text.terms import GlossaryEntry, TermIndex
+
+FOLDER = "glossaries"
+MAX_SOURCE_CHARACTERS = 100
+MAX_TARGETS = 8
+MAX_TARGET_CHARACTERS = 200
+MAX_FILE_BYTES = 16 * 2**20
+MAX_FILE_ENTRIES = 100_000
+MAX_FILES = 1000
+
+_LOGGER = logging.getLogger(__name__)
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
+_MAX_FAULTS = 3
+_LOOK_SECONDS = 1.0
+
+
+class GlossaryError(Exception):
+    """A file is no glossary."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Glossary:
+    """A glossary of the server."""
+
+    name: str
+    source_language: str
+    """BCP-47 code."""
+    target_language: str
+    """BCP-47 code."""
+    version: str
+    """What its author has written; may be empty."""
+    entry_count: int
+    sha256: str
+    """Digest of the file, lower-case hexadecimal."""
+    index: TermIndex
+    """Its entries."""
+
+
+class GlossaryFolder:
+    """The glossaries of a folder. Belongs to one event loop; files are read in a thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._glossaries: dict[str, Glossary] = {}
+
+    @property
+    def glossaries(self) -> list[Glossary]:
+        """All glossaries, by name."""
+        return [self._glossaries[name] for name in sorted(self._glossaries)]
+
+    def find(self, name: str) -> Glossary:
+        """Return a glossary.
+
+        Raises:
+            InvalidInputError: There is none of this name.
+        """
+        if name not in self._glossaries:
+            description = "is not a glossary of this server; ListGlossaries names them"
+            raise InvalidInputError([FieldViolation(field="glossary", description=description)])
+        return self._glossaries[name]
+
+    async def follow(self) -> None:
+        """Take over changes of the folder, until cancelled."""
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await self.reload_if_changed()
+            except Exception:  # the watch must live on
+                _LOGGER.exception("the folder of the glossaries cannot be followed")
+
+    async def reload_if_changed(self) -> None:
+        """Read new and changed files; keep what there is of those that are not valid."""
+        states = self._look()
+        changed = [path for path, state in states.items() if self._seen.get(path) != state]
+        gone = {path.stem for path in self._seen} - {path.stem for path in states}
+        self._seen = states
+        for name in gone:
+            self._glossaries.pop(name, None)
+        for path in changed:
+            try:
+                self._glossaries[path.stem] = await asyncio.to_thread(read_glossary, path)
+            except GlossaryError as error:
+                _LOGGER.warning("glossary refused", extra={"file": str(path), "reason": str(error)})
+            else:
+                _LOGGER.info("glossary loaded", extra={"glossary": path.stem})
+
+    def _look(self) -> dict[Path, tuple[int, int, int]]:
+        try:
+            paths = sorted(path for path in self._folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
+            found = [(path, path.stat()) for path in paths]
+        except OSError:
+            # Most servers have no such folder.
+            return {}
+        return {path: (status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found}
+
+
+def read_glossary(path: Path) -> Glossary:
+    """Read a glossary: lines `# source_language: zh`, `# target_language: en` and `# version: 3`, then its entries.
+
+    Args:
+        path: File NAME.tsv of lines with a source and one or more targets, with tabs between them, in UTF-8.
+
+    Returns:
+        The glossary.
+
+    Raises:
+        GlossaryError: The file cannot be read, or a line is no entry; the message names the first lines.
+    """
+    if not _NAME.fullmatch(path.stem):
+        raise GlossaryError("its name must be lower-case letters, digits, '-', '_' and '.'")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise GlossaryError(f"it has more than {MAX_FILE_BYTES} bytes")
+        lines = content.decode("utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise GlossaryError(str(error)) from error
+    headers = {match[1]: match[2] for line in lines if (match := _HEADER.fullmatch(line))}
+    entries = [_entry(line) for line in lines if line.strip() and not line.startswith("#")]
+    faults = list(_faults(headers, entries))
+    if faults:
+        raise GlossaryError("; ".join(faults[:_MAX_FAULTS]))
+    return Glossary(
+        name=path.stem,
+        source_language=headers["source_language"],
+        target_language=headers["target_language"],
+        version=headers.get("version", ""),
+        entry_count=len(entries),
+        sha256=hashlib.sha256(content).hexdigest(),
+        index=TermIndex(entries),
+    )
+
+
+def _entry(line: str) -> GlossaryEntry:
+    source, *targets = (part.strip() for part in line.split("\t"))
+    return GlossaryEntry(source=source, targets=tuple(targets))
+
+
+def _faults(headers: dict[str, str], entries: list[GlossaryEntry]) -> Iterator[str]:
+    for name in ("source_language", "target_language"):
+        if name not in headers:
+            yield f"it has no line '# {name}: CODE'"
+    if len(entries) > MAX_FILE_ENTRIES:
+        yield f"it has {len(entries)} entries; at most {MAX_FILE_ENTRIES} are allowed"
+    for number, entry in enumerate(entries, start=1):
+        yield from (f"entry {number}: {fault}" for _, fault in entry_faults(entry))
+
+
+def entry_faults(entry: GlossaryEntry) -> Iterator[tuple[str, str]]:
+    """Find what is wrong with an entry.
+
+    Args:
+        entry: Entry without white space at the ends of its texts.
+
+    Yields:
+        Field and fault.
+    """
+    if not 1 <= len(entry.source) <= MAX_SOURCE_CHARACTERS:
+        yield "source", f"must have 1 to {MAX_SOURCE_CHARACTERS} characters, has {len(entry.source)}"
+    if not 1 <= len(entry.targets) <= MAX_TARGETS:
+        yield "targets", f"must have 1 to {MAX_TARGETS} elements, has {len(entry.targets)}"
+    for number, target in enumerate(entry.targets):
+        if not 1 <= len(target) <= MAX_TARGET_CHARACTERS:
+            yield f"targets[{number}]", f"must have 1 to {MAX_TARGET_CHARACTERS} characters, has {len(target)}"

@@ -1,0 +1,53 @@
+"""Documents: blocks of plain text with the places of their tags, and the markup between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inline:
+    """An element within a block, or a part of one; a tag without content; or content that is not translated."""
+
+    start: int
+    """First character of the block's text that it is around."""
+    end: int
+    """Character after the last one; `start` of what is around nothing."""
+    opening: str
+    """Characters before its content; all of what is not translated."""
+    closing: str = ""
+    """Characters after its content."""
+    children: tuple[Inline, ...] = ()
+    """Elements within it, in their order."""
+    is_verbatim: bool = False
+    """Whether the translation of its text is replaced by `opening`."""
+    reaches_start: bool = False
+    """Whether it began in a block before, so that it is around all that comes before its end."""
+    reaches_end: bool = False
+    """Whether it ends in a block behind, so that it is around all that comes after its start."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Text of which sentences are made, and the tags in it."""
+
+    text: str
+    """Text without tags, with characters instead of references."""
+    inlines: tuple[Inline, ...]
+    """Elements in their order."""
+    spellings: Mapping[str, Sequence[str]]
+    """References, in their order, for each character that is written so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """Parsed content."""
+
+    parts: tuple[str | Block, ...]
+    """Blocks, and what is between them and stays as it is."""
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Blocks in their order."""
+        return [part for part in self.parts if isinstance(part, Block)]

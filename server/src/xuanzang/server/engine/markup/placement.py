@@ -1,0 +1,179 @@
+"""Places of a block's tags in its translation.
+
+An element goes around the contiguous words that come from its text: those whose shares in it have the greatest sum,
+where words that come from elsewhere count against. A tag without content, and the borders of an element around several
+sentences, go where the fewest words are on the wrong side. Elements are placed within their parents and beside their
+siblings, so that whatever the words are, every tag is there once and none cross.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, Word
+from xuanzang.server.engine.markup.document import Inline
+from xuanzang.server.engine.markup.free_space import FreeSpace
+
+# What a word counts that comes from nothing in particular: the fewer the better.
+_UNKNOWN = -0.05
+# Attention to and from punctuation says less than that of words, and that of short words less than that of long ones.
+_PUNCTUATION_WEIGHT = 0.3
+_LONG = 4
+_MIN_WEIGHT = 0.6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """An element at its place in the translation."""
+
+    start: int
+    end: int
+    inline: Inline
+    children: tuple[Placed, ...]
+    """Elements within it, in the order of the translation."""
+
+
+class _Turn(IntEnum):
+    """Order in which siblings choose their places."""
+
+    FROM_BEFORE = 0
+    TO_BEHIND = 1
+    SENTENCES = 2
+    VERBATIM = 3
+    WORDS = 4
+    NOTHING = 5
+
+
+def placed(inlines: Sequence[Inline], alignment: Alignment, within: Span) -> tuple[Placed, ...]:
+    """Place the elements of a block or of an element.
+
+    Args:
+        inlines: Elements in their order.
+        alignment: Alignment of the block with its translation.
+        within: Characters of the translation that the elements are among.
+
+    Returns:
+        Elements in the order of the translation.
+    """
+    space = FreeSpace(within)
+    places: dict[int, Span] = {}
+    for _, index in sorted((_turn(inline, alignment), index) for index, inline in enumerate(inlines)):
+        place = _place(inlines[index], alignment, space)
+        if place:
+            places[index] = place
+            space.take(place)
+    for index, inline in enumerate(inlines):
+        if index not in places:
+            places[index] = _fallback(inline, alignment, space)
+            space.take(places[index])
+    ordered = sorted(places.items(), key=lambda item: (item[1], item[0]))
+    return tuple(
+        Placed(
+            start=place[0], end=place[1], inline=inlines[index], children=_children(inlines[index], alignment, place)
+        )
+        for index, place in ordered
+    )
+
+
+def _fallback(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span:
+    """Return the place of an element that no word comes from: the nearest free word if it is around any."""
+    border = space.nearest(_border(inline.start, alignment))
+    nothing = (border, border)
+    if inline.is_verbatim or inline.start == inline.end or not alignment.has_words(inline.start, inline.end):
+        return nothing
+    words = alignment.at(alignment.trimmed(inline.start, inline.end)[0]).words or ()
+    free = [(w.start, w.end) for w in words if not w.is_punctuation and space.gap_of(w.start, w.end)]
+    return min(free, key=lambda word: abs(word[0] + word[1] - 2 * border), default=nothing)
+
+
+def _children(inline: Inline, alignment: Alignment, place: Span) -> tuple[Placed, ...]:
+    return placed(inline.children, alignment, place) if inline.children else ()
+
+
+def _turn(inline: Inline, alignment: Alignment) -> _Turn:
+    if inline.reaches_start:
+        return _Turn.FROM_BEFORE
+    if inline.reaches_end:
+        return _Turn.TO_BEHIND
+    if inline.start == inline.end:
+        return _Turn.NOTHING
+    if inline.is_verbatim:
+        return _Turn.VERBATIM
+    start, end = alignment.trimmed(inline.start, inline.end)
+    return _Turn.WORDS if alignment.at(start) is alignment.at(end - 1) else _Turn.SENTENCES
+
+
+def _place(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span | None:
+    """Return the place of an element, or None if no word comes from it."""
+    if inline.reaches_start:
+        return space.start, space.nearest(_border(inline.end, alignment))
+    if inline.reaches_end:
+        return space.nearest(_border(inline.start, alignment)), space.end
+    if inline.start == inline.end:
+        return None
+    start, end = alignment.trimmed(inline.start, inline.end)
+    first, last = alignment.at(start), alignment.at(end - 1)
+    if first is not last:
+        place = space.widest(_border(start, alignment), _border(end, alignment, is_end=True))
+    elif first.words is None:
+        place = space.widest(first.start + start - first.source_start, first.start + end - first.source_start)
+    else:
+        place = _best_words(first, (start, end), alignment, space)
+    return place and alignment.without_space(place)
+
+
+def _best_words(sentence: Stretch, source: Span, alignment: Alignment, space: FreeSpace) -> Span | None:
+    """Return the neighbouring free words that come from some characters, and from others the least."""
+    best, place = 0.0, None
+    total, start, gap = 0.0, 0, None
+    for word in sentence.words or ():
+        if gap is None or word.end > gap[1]:
+            gap, total = space.gap_of(word.start, word.end), 0.0
+        if gap is None:
+            continue
+        if total <= 0:
+            total, start = 0.0, word.start
+        total += _value(word, source, alignment)
+        if total > best:
+            best, place = total, (start, word.end)
+    return place
+
+
+def _value(word: Word, source: Span, alignment: Alignment) -> float:
+    if not word.sources:
+        return _UNKNOWN
+    return word.share_in(*source) * _weight(word, alignment)
+
+
+def _weight(word: Word, alignment: Alignment) -> float:
+    if word.is_punctuation:
+        return _PUNCTUATION_WEIGHT
+    is_short = word.end - word.start < _LONG and alignment.is_latin(word.start)
+    return max(_MIN_WEIGHT, (word.end - word.start) / _LONG) if is_short else 1.0
+
+
+def _border(place: int, alignment: Alignment, *, is_end: bool = False) -> int:
+    """Return the place in the translation of a place between two characters of the text."""
+    stretch = alignment.at(place - 1 if is_end else place)
+    if stretch.words is None:
+        return min(stretch.start + place - stretch.source_start, stretch.end)
+    if place in (stretch.source_start, stretch.source_end):
+        return stretch.start if place == stretch.source_start else stretch.end
+    before = _words_before(stretch.words, place)
+    if before in (0, len(stretch.words)):
+        return stretch.end if before else stretch.start
+    return stretch.words[before].start if alignment.follows_space(place) else stretch.words[before - 1].end
+
+
+def _words_before(words: Sequence[Word], place: int) -> int:
+    """Return how many words a border has before it, so that the fewest are on the wrong side."""
+    wrong = fewest = sum(1 for word in words if word.sources and word.middle < place)
+    best = 0
+    for number, word in enumerate(words, start=1):
+        if word.sources:
+            wrong += 1 if word.middle >= place else -1
+        if wrong < fewest:
+            fewest, best = wrong, number
+    return best

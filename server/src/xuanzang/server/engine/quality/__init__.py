@@ -1,0 +1,1 @@
+"""How far to trust a translation: features of a search, a probability, and flags."""

@@ -1,0 +1,127 @@
+"""Terms and protected texts in a source text: the longest at each place, none over another."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from xuanzang.server.engine.text.offsets import before_nfkc
+from xuanzang.server.engine.text.patterns import PATTERNS
+from xuanzang.server.engine.text.words import is_boundary
+from xuanzang.server.engine.types import ProtectedPattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlossaryEntry:
+    """A term and its translations."""
+
+    source: str
+    """Term as it is written in the source language."""
+    targets: tuple[str, ...]
+    """Translations, at least one, any of which will do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundTerm:
+    """A term or protected text in a text."""
+
+    start: int
+    """Its first character."""
+    end: int
+    """The character after its last one."""
+    source: str
+    """The text there."""
+    targets: tuple[str, ...]
+    """Texts any of which a translation must hold."""
+    pattern: ProtectedPattern | None = None
+    """Pattern that found it; None for an entry."""
+
+
+class TermIndex:
+    """Entries by their source. Immutable, so threads may share it."""
+
+    def __init__(self, entries: Iterable[GlossaryEntry]) -> None:
+        """Index entries.
+
+        Args:
+            entries: Entries; of several with one source the first counts.
+        """
+        self._entries: dict[str, GlossaryEntry] = {}
+        lengths: dict[str, set[int]] = {}
+        for entry in entries:
+            source = normalized(entry.source)
+            self._entries.setdefault(source, entry)
+            lengths.setdefault(source[0], set()).add(len(source))
+        # Longest first. A text is compared with all sources of one length and first character at once.
+        self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
+
+    def find(self, text: str) -> Iterator[tuple[int, int, GlossaryEntry]]:
+        """Find the longest entry at each place of a normalised text; yield its span, too."""
+        for start, first in enumerate(text):
+            for length in self._lengths.get(first, ()):
+                entry = self._entries.get(text[start : start + length])
+                if entry and is_boundary(text, start) and is_boundary(text, start + length):
+                    yield start, start + length, entry
+                    break
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a request wants kept."""
+
+    indices: tuple[TermIndex, ...] = ()
+    """Entries; those of earlier indices come first."""
+    patterns: tuple[ProtectedPattern, ...] = ()
+    fields: tuple[str, ...] = ()
+    """Fields of the request that say so."""
+
+    def find(self, text: str, offset: int = 0) -> list[FoundTerm]:
+        """Find terms and protected texts.
+
+        Args:
+            text: Text in the source language.
+            offset: Number that is added to the spans found.
+
+        Returns:
+            What is to be kept, in the order of the text; where two overlap, the longer one.
+        """
+        plain = normalized(text)
+        entries = [found for index in self.indices for found in index.find(plain)]
+        spans = [(start, end) for start, end, _ in entries]
+        if plain != text:
+            spans = before_nfkc(text, spans)
+        found = [
+            FoundTerm(start=start, end=end, source=text[start:end], targets=entry.targets)
+            for (start, end), (*_, entry) in zip(spans, entries, strict=True)
+        ]
+        kept = _longest([*found, *_protected(text, self.patterns)])
+        return [replace(term, start=term.start + offset, end=term.end + offset) for term in kept]
+
+
+NO_TERMS = Terms()
+"""Terms of requests that want nothing kept."""
+
+
+def normalized(text: str) -> str:
+    """Return a text in the form in which terms are compared."""
+    return unicodedata.normalize("NFKC", text)
+
+
+def _protected(text: str, patterns: Sequence[ProtectedPattern]) -> Iterator[FoundTerm]:
+    for pattern in patterns:
+        for match in PATTERNS[pattern].finditer(text):
+            source = match.group()
+            targets = tuple(dict.fromkeys((source, normalized(source))))
+            yield FoundTerm(start=match.start(), end=match.end(), source=source, targets=targets, pattern=pattern)
+
+
+def _longest(found: Sequence[FoundTerm]) -> list[FoundTerm]:
+    taken: list[FoundTerm] = []
+    covered: set[int] = set()
+    # Of equally long ones the first: entries before patterns, those of the request before those of a glossary.
+    for term in sorted(found, key=lambda term: term.start - term.end):
+        if covered.isdisjoint(range(term.start, term.end)):
+            covered.update(range(term.start, term.end))
+            taken.append(term)
+    return sorted(taken, key=lambda term: term.start)

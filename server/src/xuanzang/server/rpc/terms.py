@@ -1,0 +1,138 @@
+"""Terms of requests: entries, stored glossaries and protected patterns, checked and read; and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.glossaries import GlossaryFolder, entry_faults
+from xuanzang.server.engine.text.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
+from xuanzang.server.engine.types import DecodingOptions, GlossaryMatch, ProtectedPattern, Route, TermOutcome
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+MAX_ENTRIES = 1000
+MIN_BEAM_SIZE = 2
+"""With a beam of 1 no hypothesis without a term can be kept beside one that has it."""
+
+_FIELDS = ("glossary_entries", "glossary", "protected_patterns")
+
+_PATTERNS: Mapping[int, ProtectedPattern] = MappingProxyType(
+    {
+        pb.PROTECTED_PATTERN_URL: ProtectedPattern.URL,
+        pb.PROTECTED_PATTERN_EMAIL: ProtectedPattern.EMAIL,
+        pb.PROTECTED_PATTERN_CODE: ProtectedPattern.CODE,
+        pb.PROTECTED_PATTERN_PLACEHOLDER: ProtectedPattern.PLACEHOLDER,
+        pb.PROTECTED_PATTERN_NUMBER: ProtectedPattern.NUMBER,
+        pb.PROTECTED_PATTERN_TAG: ProtectedPattern.TAG,
+    }
+)
+_PATTERN_NUMBERS: Mapping[ProtectedPattern, pb.ProtectedPattern.ValueType] = MappingProxyType(
+    {pattern: pb.ProtectedPattern.Value(f"PROTECTED_PATTERN_{pattern.name}") for pattern in ProtectedPattern}
+)
+_OUTCOMES: Mapping[TermOutcome, pb.GlossaryOutcome.ValueType] = MappingProxyType(
+    {outcome: pb.GlossaryOutcome.Value(f"GLOSSARY_OUTCOME_{outcome.name}") for outcome in TermOutcome}
+)
+
+Request = pb.TranslateTextRequest | pb.StreamTranslateTextRequest | pb.TranslateTextProgressivelyRequest
+
+
+def term_violations(request: Request) -> Iterator[FieldViolation]:
+    """Find entries and patterns that are over a limit or unknown.
+
+    Args:
+        request: Request as the caller sent it.
+
+    Yields:
+        One violation per fault.
+    """
+    if len(request.glossary_entries) > MAX_ENTRIES:
+        description = f"must have at most {MAX_ENTRIES} elements, has {len(request.glossary_entries)}"
+        yield FieldViolation(field="glossary_entries", description=description)
+        return
+    for number, entry in enumerate(request.glossary_entries):
+        for name, fault in entry_faults(_entry(entry)):
+            yield FieldViolation(field=f"glossary_entries[{number}].{name}", description=fault)
+    for number, pattern in enumerate(request.protected_patterns):
+        if pattern not in _PATTERNS:
+            yield FieldViolation(field=f"protected_patterns[{number}]", description=f"is no known pattern: {pattern}")
+
+
+def search_violations(request: Request, options: DecodingOptions) -> Iterable[FieldViolation]:
+    """Find options with which no search can keep the terms of a request.
+
+    Args:
+        request: Request as the caller sent it.
+        options: Completed options.
+
+    Returns:
+        One violation per option.
+    """
+    fields = ", ".join(_fields(request))
+    if not fields:
+        return []
+    if options.sampling:
+        return [FieldViolation(field="options.sampling", description=f"cannot be together with {fields}")]
+    if options.beam_size < MIN_BEAM_SIZE:
+        description = f"must be at least {MIN_BEAM_SIZE} together with {fields}, is {options.beam_size}"
+        return [FieldViolation(field="options.beam_size", description=description)]
+    return []
+
+
+def read_terms(request: Request, route: Route, glossaries: GlossaryFolder) -> Terms:
+    """Read what a request wants kept.
+
+    Args:
+        request: Request without faults in its entries and patterns.
+        route: Model and target language.
+        glossaries: Glossaries that requests may name.
+
+    Returns:
+        Its terms.
+
+    Raises:
+        InvalidInputError: There is no such glossary, or it is for other languages.
+    """
+    fields = _fields(request)
+    if not fields:
+        return NO_TERMS
+    indices = [TermIndex(map(_entry, request.glossary_entries))] if request.glossary_entries else []
+    if request.glossary:
+        glossary = glossaries.find(request.glossary)
+        pair = (glossary.source_language, glossary.target_language)
+        if not _serves(route, *pair):
+            description = f"is from {pair[0]} to {pair[1]}, which is not what the model translates"
+            raise InvalidInputError([FieldViolation(field="glossary", description=description)])
+        indices.append(glossary.index)
+    patterns = tuple(_PATTERNS[pattern] for pattern in request.protected_patterns if pattern in _PATTERNS)
+    return Terms(indices=tuple(indices), patterns=patterns, fields=fields)
+
+
+def _serves(route: Route, source: str, target: str) -> bool:
+    """Return whether a model translates between two languages, regions and scripts left out."""
+    sources = {_primary(code) for code in route.model.source_languages}
+    return _primary(source) in sources and _primary(target) == _primary(route.target_language)
+
+
+def _primary(code: str) -> str:
+    return code.lower().split("-")[0]
+
+
+def _fields(request: Request) -> tuple[str, ...]:
+    return tuple(name for name in _FIELDS if getattr(request, name))
+
+
+def _entry(entry: pb.GlossaryEntry) -> GlossaryEntry:
+    return GlossaryEntry(source=entry.source.strip(), targets=tuple(target.strip() for target in entry.targets))
+
+
+def glossary_match(match: GlossaryMatch) -> pb.GlossaryMatch:
+    """Return the message for a term and what became of it."""
+    return pb.GlossaryMatch(
+        source=match.source,
+        source_start=match.source_start,
+        source_end=match.source_end,
+        target=match.target,
+        outcome=_OUTCOMES[match.outcome],
+        pattern=_PATTERN_NUMBERS[match.pattern] if match.pattern else pb.PROTECTED_PATTERN_UNSPECIFIED,
+    )

@@ -1,0 +1,190 @@
+"""What required terms do to translations, and what they cost.
+
+    python tests/benchmark/glossary.py server/models/zh-en/2 valid.tsv.gz
+
+Terms are taken from the references: words that a free search left out, one or two a sentence. Printed are the share of
+them that translations hold, BLEU with and without them on the same sentences, and processor time: of sentences with
+terms against the same without, and of sentences without terms in a batch with others that have terms against one
+without. Both runs of a comparison take turns, batch by batch. Made requests require texts that no translation
+of theirs would hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import random
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import sacrebleu
+
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.decoding.phrases import RequiredPhrase, compile_phrases
+from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.words import find_whole
+from xuanzang.server.engine.types import DecodingOptions
+
+BATCH = 16
+MADE_REQUESTS = 500
+_WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}(?: [A-Z][a-z]+)*")
+_MADE = (
+    *("Zephyrix {n}", "v{n}.2.1", "https://example.org/{n}", "Kowalczyk-{n} GmbH"),
+    *("max_size_{n}", "ann{n}@example.org"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """A sentence with its reference and its terms."""
+
+    source: str
+    reference: str
+    terms: tuple[str, ...] = ()
+
+
+class Bench:
+    """A model, and what it is asked."""
+
+    def __init__(self, directory: Path) -> None:
+        bundle = load_bundle(directory)
+        defaults = bundle.manifest.generation_defaults
+        self.codec = TextCodec(bundle)
+        self._sessions = Sessions(bundle, provider="cpu", intra_op_threads=1)
+        self._options = DecodingOptions(
+            beam_size=defaults.beam_size,
+            num_hypotheses=1,
+            length_penalty=defaults.length_penalty,
+            min_target_length=1,
+            max_target_length=None,
+        )
+
+    def translate(self, items: Sequence[Item]) -> tuple[list[str], float]:
+        """Return the translations of one batch, and its processor time in seconds."""
+        started = time.process_time()
+        decoder, sentences = Decoder(self._sessions), [self._sentence(item) for item in items]
+        decoder.admit(sentences)
+        found: dict[Sentence, str] = {}
+        while len(decoder):
+            found |= {sentence: self.codec.decode(best[0].target_ids) for sentence, best in decoder.step()}
+        return [found[sentence] for sentence in sentences], time.process_time() - started
+
+    def _sentence(self, item: Item) -> Sentence:
+        ids, target = self.codec.encode(item.source), self.codec.target_phrases
+        phrases = [RequiredPhrase(variants=target.variants(term)) for term in dict.fromkeys(item.terms)]
+        options = SearchOptions(
+            decoding=self._options,
+            max_target_length=2 * len(ids) + 20 + sum(phrase.min_tokens for phrase in phrases),
+            phrases=compile_phrases(phrases, target.classes) if phrases else None,
+        )
+        return Sentence(source_ids=ids, options=options)
+
+    def compare(self, these: Sequence[Item], those: Sequence[Item]) -> tuple[list[str], list[str], float]:
+        """Translate both, batch by batch in turns; return the translations and the ratio of their processor times."""
+        texts: tuple[list[str], list[str]] = ([], [])
+        seconds = [0.0, 0.0]
+        for start in range(0, len(these), BATCH):
+            for side, items in enumerate((these, those)):
+                found, spent = self.translate(items[start : start + BATCH])
+                texts[side].extend(found)
+                seconds[side] += spent
+        return *texts, seconds[0] / seconds[1]
+
+
+def read(path: Path, count: int) -> list[Item]:
+    """Return the first pairs that are long enough to leave words out."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        pairs = [line.rstrip("\n").split("\t")[:2] for line in file]
+    return [Item(source=source, reference=target) for source, target in pairs if 15 < len(target) < 200][:count]
+
+
+def with_missed_words(bench: Bench, items: Sequence[Item], count: int) -> list[Item]:
+    """Give each item words of its reference that a free search leaves out; items without enough are left out."""
+    chosen, found = random.Random(1), []
+    for start in range(0, len(items), BATCH):
+        batch = items[start : start + BATCH]
+        for item, text in zip(batch, bench.translate(batch)[0], strict=True):
+            words = [match.group() for match in _WORD.finditer(item.reference) if match.start()]
+            missed = [word for word in dict.fromkeys(words) if word.lower() not in text.lower()]
+            missed = [word for word in missed if bench.codec.target_phrases.variants(word)]
+            if len(missed) >= count:
+                found.append(replace(item, terms=tuple(chosen.sample(missed, count))))
+    return found
+
+
+def made(bench: Bench, items: Sequence[Item]) -> list[Item]:
+    """Give items terms that no translation of theirs would hold."""
+    requests = []
+    for number in range(MADE_REQUESTS):
+        terms = [_MADE[(number + more) % len(_MADE)].format(n=number) for more in range(1 + number % 3)]
+        writable = tuple(term for term in terms if bench.codec.target_phrases.variants(term))
+        if writable:
+            requests.append(replace(items[number % len(items)], terms=writable))
+    return requests
+
+
+def honoured(items: Sequence[Item], texts: Sequence[str]) -> float:
+    """Return the share of terms that the translations hold."""
+    held = [find_whole(text, term) >= 0 for item, text in zip(items, texts, strict=True) for term in item.terms]
+    return sum(held) / len(held)
+
+
+def bleu(items: Sequence[Item], texts: Sequence[str]) -> float:
+    """Return the BLEU of translations."""
+    return float(sacrebleu.corpus_bleu(list(texts), [[item.reference for item in items]]).score)
+
+
+def neighbours_cost(bench: Bench, free: Sequence[Item], bound: Sequence[Item]) -> float:
+    """Return the cost of free sentences beside constrained ones, against their cost beside free ones.
+
+    Half of each batch are the free sentences. Were they to cost the same in both batches, the mixed batch would cost
+    the mean of a free and a constrained batch of the same sentences.
+    """
+    plain = [replace(item, terms=()) for item in bound]
+    seconds = dict.fromkeys(("mixed", "free", "bound", "plain"), 0.0)
+    half = BATCH // 2
+    for start in range(0, min(len(free), len(bound)) - half + 1, half):
+        place = slice(start, start + half)
+        batches = {
+            "mixed": [*free[place], *bound[place]],
+            "free": [*free[place], *plain[place]],
+            "bound": [*bound[place], *bound[place]],
+            "plain": [*plain[place], *plain[place]],
+        }
+        for name, batch in batches.items():
+            seconds[name] += bench.translate(batch)[1]
+    added = (seconds["bound"] - seconds["plain"]) / 2
+    return 1 + (seconds["mixed"] - seconds["free"] - added) / (seconds["free"] / 2)
+
+
+def main() -> None:
+    """Print the figures."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("bundle", type=Path)
+    arguments.add_argument("valid", type=Path, help="pairs, source<TAB>reference, gzip")
+    arguments.add_argument("--pairs", type=int, default=1000)
+    parsed = arguments.parse_args()
+    bench, items = Bench(parsed.bundle), read(parsed.valid, parsed.pairs)
+    bench.translate(items[:BATCH])
+    for count in (1, 2):
+        bound = with_missed_words(bench, items, count)
+        held, free, ratio = bench.compare(bound, [replace(item, terms=()) for item in bound])
+        print(
+            f"{count} term(s) a sentence, {len(bound)} sentences: honoured {honoured(bound, held):.2%}, "
+            f"BLEU {bleu(bound, held):.2f} against {bleu(bound, free):.2f}, cost {ratio:.2f}"
+        )
+    requests = made(bench, items)
+    held, _, ratio = bench.compare(requests, [replace(item, terms=()) for item in requests])
+    print(f"{len(requests)} made requests: honoured {honoured(requests, held):.2%}, cost {ratio:.2f}")
+    bound = with_missed_words(bench, items[:300], 1)
+    print(f"cost of sentences without terms beside others with one: {neighbours_cost(bench, items, bound):.3f}")
+
+
+if __name__ == "__main__":
+    main()

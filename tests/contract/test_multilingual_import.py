@@ -1,0 +1,158 @@
+"""Imported models of many languages against transformers on the same weights: network and search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from multilingual_directories import EOS, Model, write_m2m, write_mbart, write_nllb
+from search_options import search_options
+
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.data.dataset import pad_sentences
+from xuanzang.model.importing.importer import import_model
+from xuanzang.model.search import beam_search
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import Sentence
+from xuanzang.server.engine.runtime.sessions import Sessions
+
+LIMIT = 30
+TARGET = "en"
+Write = Callable[..., Model]
+KINDS: dict[str, tuple[Write, dict[str, Any]]] = {
+    "NLLB-200": (write_nllb, {}),
+    "NLLB-200, legacy, deep, not scaled": (
+        write_nllb,
+        {"encoder_layers": 5, "decoder_layers": 3, "scale_embedding": False, "legacy": True},
+    ),
+    "M2M-100, untied": (write_m2m, {"tie_word_embeddings": False, "d_model": 48, "activation_function": "gelu"}),
+    "SMaLL-100": (write_m2m, {"small": True, "encoder_layers": 3}),
+    "mBART-50": (write_mbart, {"activation_function": "gelu", "decoder_layers": 3}),
+    "mBART": (write_mbart, {"tokenizer_class": "MBartTokenizer", "scale_embedding": False}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """The same model in transformers and in this project."""
+
+    theirs: Model
+    ours: Checkpoint
+
+    def sentences(self, count: int) -> list[list[int]]:
+        """Return random sentences with the ids that name the languages."""
+        generator = torch.Generator().manual_seed(7)
+        lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
+        words = [torch.randint(4, 100, (length,), generator=generator).tolist() for length in lengths]
+        before, after = self._framing()
+        return [[*before, *ids, *after] for ids in words]
+
+    def _framing(self) -> tuple[list[int], list[int]]:
+        framed = self.ours.source_ids("")
+        end = framed.index(EOS)
+        return framed[:end], framed[end:]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def peers(request: pytest.FixtureRequest, shared_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Peers:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("multilingual")
+    write, settings = KINDS[request.param]
+    theirs = write(shared_tokenizer, folder / "directory", **settings)
+    import_model(folder / "directory", folder / "checkpoint")
+    return Peers(theirs=theirs, ours=load_checkpoint(folder / "checkpoint").between("fr", TARGET))
+
+
+@torch.inference_mode()
+def test_logits_are_those_of_transformers(peers: Peers) -> None:
+    model = peers.ours.model
+    source, mask = pad_sentences(peers.sentences(12), model.config.pad_id)
+    target = torch.randint(4, 100, (12, 15), generator=torch.Generator().manual_seed(1))
+    target[:, 0] = model.config.bos_id
+    expected = peers.theirs(input_ids=source, attention_mask=mask.long(), decoder_input_ids=target)
+    memory = model.encode(source, mask)
+    torch.testing.assert_close(memory[mask], expected.encoder_last_hidden_state[mask], atol=1e-4, rtol=0)
+    torch.testing.assert_close(model.decode(target, memory, mask), expected.logits, atol=1e-4, rtol=0)
+    cache = model.start(memory, mask)
+    for position in range(15):
+        logits, cache = model.step(target[:, position], cache)
+        torch.testing.assert_close(logits, expected.logits[:, position], atol=1e-4, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def runtime(
+    peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
+) -> Sessions:
+    settings = ExportSettings(
+        checkpoint=peers.ours.folder,
+        repository=tmp_path_factory.mktemp("models"),
+        model="many",
+        precision="float32",
+        valid=toy_files[1],
+        source_language="fr",
+        target_language=TARGET,
+        parity_sentences=3,
+        evaluation_sentences=4,
+    )
+    return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
+
+
+def served(peers: Peers, runtime: Sessions, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
+    options = search_options(
+        beam_size=beam_size,
+        length_penalty=1.0,
+        max_target_length=LIMIT,
+        prefix_ids=tuple(peers.ours.target_prefix_ids),
+    )
+    tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
+    decoder = Decoder(runtime)
+    decoder.admit(tasks)
+    found: dict[Sentence, list[int]] = {}
+    while len(decoder):
+        found.update((task, hypotheses[0].target_ids) for task, hypotheses in decoder.step())
+    return [found[task] for task in tasks]
+
+
+def searched(peers: Peers, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
+    source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
+    prefix_ids = peers.ours.target_prefix_ids
+    found = beam_search(
+        peers.ours.model, source, mask, beam_size=beam_size, max_target_length=LIMIT, prefix_ids=prefix_ids
+    )
+    return [hypotheses[0].target_ids for hypotheses in found]
+
+
+def generated(peers: Peers, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
+    """Return the translations of transformers under the rules of our search."""
+    source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
+    rules: dict[str, Any] = {"length_penalty": 1.0, "early_stopping": True} if beam_size > 1 else {}
+    if forced := peers.ours.target_prefix_ids:
+        rules["forced_bos_token_id"] = forced[0]
+    sequences = peers.theirs.generate(
+        input_ids=source,
+        attention_mask=mask.long(),
+        max_new_tokens=LIMIT,
+        num_beams=beam_size,
+        do_sample=False,
+        **rules,
+    )
+    rows = [row[1:].tolist() for row in sequences]
+    return [row[: row.index(EOS)] if EOS in row else row for row in rows]
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_tokens_are_those_of_transformers(peers: Peers, runtime: Sessions, beam_size: int) -> None:
+    sentences = peers.sentences(200)
+    expected = generated(peers, sentences, beam_size)
+    assert len({*map(tuple, expected)}) > 50
+    ended = sum(len(ids) < LIMIT for ids in expected)
+    assert ended >= 20
+    for found in (searched(peers, sentences, beam_size), served(peers, runtime, sentences, beam_size)):
+        assert sum(mine != theirs for mine, theirs in zip(found, expected, strict=True)) <= 2

@@ -1,0 +1,64 @@
+"""Documents through a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from document_texts import word, word_body
+
+from xuanzang.client import AsyncTranslationClient, TranslationClient
+from xuanzang.client.documents import TranslationMemory
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import RunningServer
+
+CAT, DOG, FISH = "我有一只猫。", "你有两只狗。", "他们有三只鱼。"
+MARKDOWN = f"# {CAT}\n\n- {DOG}\n- `code`\n\n```\n{FISH}\n```\n"
+WORD = (
+    f"<w:p><w:r><w:t>{CAT[:3]}</w:t></w:r><w:r><w:t>{CAT[3:]}</w:t></w:r></w:p><w:p><w:r><w:t>{DOG}</w:t></w:r></w:p>"
+)
+
+
+async def test_texts_get_the_translations_that_they_get_alone(client: AsyncTranslationClient) -> None:
+    cat, dog = [each.text for each in await client.translate([CAT, DOG])]
+    found = await client.translate_document(MARKDOWN.encode(), suffix=".md")
+    assert found.summary.refusals == ()
+    assert found.content.decode() == MARKDOWN.replace(CAT, cat).replace(DOG, dog)
+    body = word_body((await client.translate_document(word(WORD), suffix=".docx")).content)
+    assert [unescape(text) for text in re.findall("<w:t[^>]*>([^<]+)", body)] == [cat, dog]
+    values = await client.translate_document(json.dumps({"a": CAT, "b": [DOG, 1]}).encode(), suffix=".json")
+    assert json.loads(values.content) == {"a": cat, "b": [dog, 1]}
+
+
+async def test_a_second_run_asks_the_server_only_for_what_changed(
+    client: AsyncTranslationClient, running: RunningServer, tmp_path: Path
+) -> None:
+    with TranslationMemory(tmp_path / "memory") as memory:
+        first = await client.translate_document(MARKDOWN.encode(), suffix=".md", memory=memory)
+        before = (await running.scrape()).value("nmt_sentences_total")
+        changed = MARKDOWN.replace(DOG, FISH).encode()
+        second = await client.translate_document(changed, suffix=".md", memory=memory)
+        after = (await running.scrape()).value("nmt_sentences_total")
+    assert (first.summary.asked, first.summary.sentences) == (2, 2)
+    assert (second.summary.asked, second.summary.remembered, second.summary.sentences) == (1, 1, 1)
+    assert after - before == 1
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".srt"])
+async def test_the_blocking_client_gives_the_same(
+    client: AsyncTranslationClient, running: RunningServer, suffix: str
+) -> None:
+    content = f"1\n00:00:01,000 --> 00:00:02,000\n{CAT}\n\n".encode()
+
+    def translate() -> bytes:
+        with TranslationClient(running.address) as blocking:
+            return blocking.translate_document(content, suffix=suffix).content
+
+    ours, theirs = await asyncio.to_thread(translate), await client.translate_document(content, suffix=suffix)
+    assert ours == theirs.content != content

@@ -1,0 +1,142 @@
+"""The gateway's own API against a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from gateways import RunningGateway, running_gateway
+
+from xuanzang.client import AsyncTranslationClient
+
+TEXTS = ["我有一只猫。", "他们有三只狗。老师有两只马。"]
+PAIR = {"source_language": "zh", "target_language": "en"}
+LONG = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
+
+
+@pytest.fixture
+async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(running.address, max_texts=100) as started:
+        yield started
+
+
+def events(body: bytes) -> list[tuple[str, Any]]:
+    """Read server-sent events."""
+    blocks = [block.split("\n") for block in body.decode().split("\n\n") if block]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]
+
+
+async def test_texts_are_translated_as_the_sdk_translates_them(
+    gateway: RunningGateway, client: AsyncTranslationClient
+) -> None:
+    options: Any = {"beam_size": 3, "num_hypotheses": 2, "return_scores": True}
+    expected = await client.translate(TEXTS[:1], **PAIR, **options)
+    answer = await gateway.post("/v1/translate", json={"texts": TEXTS[:1], **PAIR, "options": options})
+    assert answer.status == 200
+    (translation,) = answer.json["translations"]
+    assert [(each["text"], each["score"]) for each in translation["hypotheses"]] == [
+        (each.text, each.score) for each in expected[0].hypotheses
+    ]
+    assert (translation["model"], translation["model_version"]) == ("tiny", "1")
+
+
+async def test_languages_are_detected_where_none_is_given(gateway: RunningGateway) -> None:
+    answer = await gateway.post("/v1/translate", json={"texts": TEXTS, "target_language": "en"})
+    assert [each["source_language"] for each in answer.json["translations"]] == ["zh", "zh"]
+    assert all(each["detection_confidence"] > 0.5 for each in answer.json["translations"])
+    found = await gateway.post("/v1/detect", json={"texts": [TEXTS[1], "42"]})
+    likeliest = [some[0]["language"] if some else None for some in found.json["detections"]]
+    assert likeliest in (["zh", None], ["zh-Hans", None])
+
+
+async def test_a_stream_has_parts_and_then_the_whole(gateway: RunningGateway) -> None:
+    whole = await gateway.post("/v1/translate", json={"texts": TEXTS[1:], **PAIR})
+    answer = await gateway.post("/v1/translate/stream", json={"text": TEXTS[1], **PAIR})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    *parts, (last, translation) = events(answer.body)
+    assert {name for name, _ in parts} == {"part"}
+    assert last == "translation"
+    assert "".join(part["text_delta"] for _, part in parts) == translation["text"]
+    assert translation["text"] == whole.json["translations"][0]["text"]
+
+
+async def test_a_stream_that_cannot_begin_has_the_status_of_its_error(gateway: RunningGateway) -> None:
+    answer = await gateway.post("/v1/translate/stream", json={"text": "猫", **PAIR, "target_language": "fr"})
+    assert answer.status == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_models_are_listed(gateway: RunningGateway) -> None:
+    (model,) = (await gateway.get("/v1/models")).json["models"]
+    assert model["name"] == "tiny"
+    assert (model["source_languages"], model["target_languages"]) == (["zh"], ["en"])
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"texts": []}, "texts"),
+        ({"texts": ["猫"] * 101}, "texts"),
+        ({"texts": "猫"}, "texts"),
+        ({"texts": ["猫", 1]}, "texts[1]"),
+        ({"target_language": None}, "target_language"),
+        ({"colour": "red"}, "colour"),
+        ({"options": {"beam_size": 99}}, "options.beam_size"),
+        ({"options": {"beam_size": "four"}}, "options.beam_size"),
+        ({"options": {"sampling": {"top_p": 7}}}, "options.sampling.top_p"),
+        ({"timeout_seconds": -1}, "timeout_seconds"),
+    ],
+)
+async def test_a_problem_names_the_faulty_field(gateway: RunningGateway, change: Any, field: str) -> None:
+    answer = await gateway.post("/v1/translate", json={"texts": ["猫"], **PAIR} | change)
+    assert (answer.status, answer.json["status"]) == (400, 400)
+    assert [each["field"] for each in answer.json["violations"]] == [field]
+    assert answer.json.keys() >= {"type", "title", "detail"}
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'{"texts": ["\xff"]}', b""])
+async def test_what_is_no_json_is_refused(gateway: RunningGateway, body: bytes) -> None:
+    answer = await gateway.post("/v1/translate", data=body)
+    assert answer.status == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_call_that_runs_out_of_time_is_a_gateway_timeout(gateway: RunningGateway) -> None:
+    body = {"texts": TEXTS * 40, **PAIR, "options": LONG, "timeout_seconds": 0.05}
+    answer = await gateway.post("/v1/translate", json=body)
+    assert (answer.status, answer.json["title"]) == (504, "Gateway Timeout")
+
+
+async def test_the_description_covers_every_call_and_option(gateway: RunningGateway) -> None:
+    from xuanzang.client import TranslateOptions
+    from xuanzang.gateway.faces.messages import Options
+
+    document = (await gateway.get("/openapi.json")).json
+    assert document["openapi"] == "3.1.0"
+    for path, operations in document["paths"].items():
+        for method in operations:
+            answer = await (gateway.get(path) if method == "get" else gateway.post(path, data=b"{}"))
+            assert answer.status in (200, 400), path
+    references = {each for each in json.dumps(document).split('"') if each.startswith("#/components/schemas/")}
+    assert {each.rpartition("/")[2] for each in references} <= document["components"]["schemas"].keys()
+    assert set(Options.model_fields) <= TranslateOptions.__optional_keys__
+
+
+async def test_a_caller_that_hangs_up_ends_the_work(gateway: RunningGateway, running: Any) -> None:
+    body = json.dumps({"texts": TEXTS * 40, **PAIR, "options": LONG}).encode()
+    _, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+    head = f"POST /v1/translate HTTP/1.1\r\nhost: a\r\ncontent-length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await writer.drain()
+    while (await running.scrape()).value("nmt_requests_running") == 0:
+        assert running.server
+    writer.close()
+    await writer.wait_closed()
+    while (await running.scrape()).value("nmt_requests_running") > 0:
+        assert running.server
+    await running.server.rpc.join()
+    handled = (await running.scrape()).value("grpc_server_handled_total", grpc_code="CANCELLED")
+    assert handled == 1

@@ -1,0 +1,217 @@
+"""DeepL's and LibreTranslate's own clients against a gateway and a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+from gateways import RunningGateway, running_gateway
+from libretranslatepy import LibreTranslateAPI
+
+from xuanzang.client import AsyncTranslationClient
+
+TEXTS = ["我有一只猫。", "他们有三只狗。老师有两只马。"]
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(running.address) as started:
+        yield started
+
+
+@pytest.fixture
+async def expected(client: AsyncTranslationClient) -> list[str]:
+    """What the server itself answers."""
+    return [each.text for each in await client.translate(TEXTS, source_language="zh", target_language="en")]
+
+
+def official(gateway: RunningGateway) -> deepl.DeepLClient:
+    return deepl.DeepLClient("key", server_url=gateway.url)
+
+
+async def failed(call: Ask, *arguments: Any, **options: Any) -> deepl.DeepLException:
+    with pytest.raises(deepl.DeepLException) as caught:
+        await asyncio.to_thread(call, *arguments, **options)
+    return caught.value
+
+
+async def test_deepl_translates_texts_and_a_text(gateway: RunningGateway, expected: list[str]) -> None:
+    client = official(gateway)
+    several = await asyncio.to_thread(client.translate_text, TEXTS, source_lang="ZH", target_lang="EN-GB")
+    one = await asyncio.to_thread(client.translate_text, TEXTS[0], source_lang="zh", target_lang="EN-US")
+    assert isinstance(several, list)
+    assert isinstance(one, deepl.TextResult)
+    assert [each.text for each in several] == expected
+    assert [each.billed_characters for each in several] == [len(text) for text in TEXTS]
+    assert (one.text, one.detected_source_lang) == (expected[0], "ZH")
+
+
+async def test_deepl_detects_the_language_of_each_text(gateway: RunningGateway, expected: list[str]) -> None:
+    texts = [TEXTS[0], "This is plainly an English sentence about the weather.", TEXTS[1], "42"]
+    found = await asyncio.to_thread(official(gateway).translate_text, texts, target_lang="EN-US")
+    assert isinstance(found, list)
+    assert [each.text for each in found[:3]] == [expected[0], texts[1], expected[1]]
+    assert [each.detected_source_lang for each in found] == ["ZH", "EN", "ZH", "ZH"]
+
+
+async def test_deepl_lists_languages_that_it_accepts(gateway: RunningGateway) -> None:
+    client = official(gateway)
+    sources = await asyncio.to_thread(client.get_source_languages)
+    targets = await asyncio.to_thread(client.get_target_languages)
+    assert [(each.code, each.name) for each in sources] == [("ZH", "Chinese")]
+    assert [(each.code, each.supports_formality) for each in targets] == [("EN-GB", False), ("EN-US", False)]
+    for target in targets:
+        await asyncio.to_thread(client.translate_text, "猫", source_lang=sources[0], target_lang=target)
+    assert not (await asyncio.to_thread(client.get_usage)).any_limit_reached
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"formality": "more"}, "formality: is supported only as default or prefer_less or prefer_more"),
+        ({"context": "weather"}, "context: is not supported by this gateway"),
+        ({"split_sentences": "0"}, "split_sentences: is supported only as 1"),
+        ({"ignore_tags": "x"}, "ignore_tags: is not supported by this gateway"),
+        ({"custom_instructions": ["be brief"]}, "custom_instructions: is not supported by this gateway"),
+        ({"style_rule": "one"}, "style_id: is not supported by this gateway"),
+        ({"model_type": "quality_optimized"}, "model_type: is supported only as latency_optimized or prefer_"),
+        ({"tag_handling": "markdown"}, 'tag_handling: must be "html" or "xml"'),
+        ({"source_lang": "JA"}, "no model translates JA to EN-GB"),
+        ({"target_lang": "FR"}, "no model translates ZH to FR"),
+    ],
+)
+async def test_deepl_is_told_what_is_not_supported(gateway: RunningGateway, options: Any, message: str) -> None:
+    given = {"source_lang": "ZH", "target_lang": "EN-GB"} | options
+    error = await failed(official(gateway).translate_text, "猫", **given)
+    assert error.http_status_code == 400
+    assert message in str(error)
+
+
+async def test_deepl_accepts_options_that_are_fulfilled_anyway(gateway: RunningGateway, expected: list[str]) -> None:
+    found = await asyncio.to_thread(
+        official(gateway).translate_text,
+        TEXTS[0],
+        source_lang="ZH",
+        target_lang="EN-GB",
+        formality="prefer_more",
+        model_type="prefer_quality_optimized",
+        preserve_formatting=True,
+        split_sentences="1",
+        outline_detection=True,
+    )
+    assert isinstance(found, deepl.TextResult)
+    assert (found.text, found.model_type_used) == (expected[0], "latency_optimized")
+
+
+async def test_deepl_is_told_that_there_are_no_documents(gateway: RunningGateway) -> None:
+    client = official(gateway)
+    error = await failed(client.translate_document_upload, b"text", target_lang="EN-GB", filename="a.txt")
+    assert error.http_status_code in (400, 404)
+    created = await failed(client.create_glossary, "terms", "ZH", "EN", {"猫": "cat"})
+    assert (created.http_status_code, "no such call" in str(created)) == (404, True)
+
+
+async def test_tags_stay_around_what_they_mark(gateway: RunningGateway, client: AsyncTranslationClient) -> None:
+    marked = '<p title="x">我有<b>一只猫</b>。</p>'
+    (whole,) = await client.translate([marked], source_language="zh", target_language="en", content_format="html")
+    for tags in ("html", "xml"):
+        found = await asyncio.to_thread(
+            official(gateway).translate_text, marked, source_lang="ZH", target_lang="EN-GB", tag_handling=tags
+        )
+        assert isinstance(found, deepl.TextResult)
+        assert found.text == whole.text
+    body = {"q": [marked], "source": "zh", "target": "en", "format": "html"}
+    assert (await gateway.post("/translate", json=body)).json == {"translatedText": [whole.text]}
+    assert whole.text.startswith('<p title="x">')
+
+
+async def test_glossaries_of_the_server_are_listed_and_used(
+    start_server: Any, tiny_bundle_repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "tiny").symlink_to(tiny_bundle_repository / "tiny")
+    (tmp_path / "glossaries").mkdir()
+    head = "# source_language: zh\n# target_language: en\n"
+    (tmp_path / "glossaries" / "animals.tsv").write_text(f"{head}猫\ttiger\n", encoding="utf-8")
+    async with start_server(models=tmp_path) as running, running_gateway(running.address) as gateway:
+        client = official(gateway)
+        (listed,) = await asyncio.to_thread(client.list_glossaries)
+        assert (listed.source_lang, listed.target_lang, listed.entry_count) == ("ZH", "EN", 1)
+        got = await asyncio.to_thread(client.get_glossary, listed.glossary_id)
+        assert got.name == listed.name
+        found = await asyncio.to_thread(client.translate_text_with_glossary, "我有一只猫。", got)
+        assert "tiger" in found.text
+        (own,) = (await gateway.get("/v1/glossaries")).json["glossaries"]
+        assert own["name"] == listed.name
+        with pytest.raises(deepl.GlossaryNotFoundException):
+            await asyncio.to_thread(client.get_glossary, "none")
+
+
+async def test_forms_of_deepl_are_answered_as_json_is(gateway: RunningGateway, expected: list[str]) -> None:
+    form = [("text", TEXTS[0]), ("text", TEXTS[1]), ("source_lang", "zh"), ("target_lang", "en"), ("auth_key", "any")]
+    answer = await gateway.post("/v2/translate", form=form)
+    assert answer.status == 200
+    assert [each["text"] for each in answer.json["translations"]] == expected
+
+
+async def test_libretranslate_translates_detects_and_lists(gateway: RunningGateway, expected: list[str]) -> None:
+    client = LibreTranslateAPI(gateway.url, api_key="key")
+    assert await asyncio.to_thread(client.translate, TEXTS[0], "zh", "en") == expected[0]
+    assert await asyncio.to_thread(client.translate, TEXTS[1], "auto", "en") == expected[1]
+    (detected, *_) = await asyncio.to_thread(client.detect, "今天天气很好，我们去公园吧。")
+    assert detected["language"] == "zh-Hans"
+    assert 50 < detected["confidence"] <= 100
+    assert await asyncio.to_thread(client.languages) == [
+        {"code": "zh", "name": "Chinese", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": []},
+    ]
+
+
+async def test_libretranslate_explains_a_refusal(gateway: RunningGateway) -> None:
+    client = LibreTranslateAPI(gateway.url)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        await asyncio.to_thread(client.translate, "猫", "zh", "fr")
+    with caught.value as answer:
+        assert answer.code == 400
+        assert json.load(answer)["error"].startswith("no model translates zh to fr")
+
+
+async def test_the_calls_of_mastodon_and_discourse_are_answered(gateway: RunningGateway, expected: list[str]) -> None:
+    body = {"q": TEXTS, "source": "auto", "target": "en", "format": "text", "api_key": ""}
+    answer = await gateway.post("/translate", json=body)
+    assert answer.json["translatedText"] == expected
+    assert [each["language"] for each in answer.json["detectedLanguage"]] == ["zh", "zh"]
+    assert (await gateway.get("/frontend/settings")).json["language"]["target"] == {"code": "en", "name": "English"}
+    multipart = await gateway.post("/translate", multipart={"q": TEXTS[0], "source": "zh", "target": "en"})
+    assert multipart.json == {"translatedText": expected[0]}
+
+
+async def test_libretranslate_gives_alternatives(gateway: RunningGateway, expected: list[str]) -> None:
+    body = {"q": TEXTS[0], "source": "zh", "target": "en", "alternatives": 2}
+    answer = await gateway.post("/translate", json=body)
+    assert len({answer.json["translatedText"], *answer.json["alternatives"]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"source": "zh", "target": "en"}, "q: must be given"),
+        ({"q": "猫", "target": "en"}, "source: must be given"),
+        ({"q": ["猫", 1], "source": "zh", "target": "en"}, "q[1]: must be a string"),
+        ({"q": "猫", "source": "zh", "target": "en", "format": "pdf"}, 'format: must be "text" or "html"'),
+        ({"q": "猫", "source": "zh", "target": "en", "alternatives": 99}, "alternatives: must be a whole number"),
+        ({"q": "猫", "source": "zh", "target": "en", "colour": "red"}, "colour: is not a parameter"),
+        ({"q": "猫狗。猫狗。", "source": "zh", "target": "en", "alternatives": 2}, "alternatives: "),
+    ],
+)
+async def test_libretranslate_names_the_faulty_parameter(gateway: RunningGateway, body: Any, message: str) -> None:
+    answer = await gateway.post("/translate", json=body)
+    assert answer.status == 400
+    assert message in answer.json["error"]

@@ -1,0 +1,189 @@
+"""Keys, limits, health and the end of a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+from gateways import RunningGateway, running_gateway
+from tests.integration.test_access import keys
+
+ASK = {"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}
+LONG = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
+
+
+async def raw(port: int, *pieces: bytes) -> bytes:
+    """Send bytes and return everything that is answered until the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+async def test_keys_reach_the_server_whatever_the_api(start_server: Any, tmp_path: Path) -> None:
+    key = keys(tmp_path / "keys.json", "add", "holder")
+    small = keys(tmp_path / "keys.json", "add", "small", "--characters-per-minute=6")
+    async with (
+        start_server(keys_file=tmp_path / "keys.json", anonymous=False) as running,
+        running_gateway(running.address) as gateway,
+    ):
+        form = {"q": "猫", "source": "zh", "target": "en"}
+        assert (await gateway.post("/v1/translate", json=ASK, authorization=f"Bearer {key}")).status == 200
+        assert (await gateway.post("/translate", json=form | {"api_key": key})).status == 200
+        client = deepl.Translator(key, server_url=gateway.url)
+        await asyncio.to_thread(client.translate_text, "猫", source_lang="ZH", target_lang="EN-GB")
+        await asyncio.to_thread(client.get_usage)
+        for path, body, status in (("/v1/translate", ASK, 401), ("/translate", form, 403)):
+            assert (await gateway.post(path, json=body)).status == status
+        wrong = deepl.Translator("wrong", server_url=gateway.url)
+        with pytest.raises(deepl.AuthorizationException):
+            await asyncio.to_thread(wrong.get_usage)
+        assert (await gateway.post("/v1/translate", json=ASK, authorization=f"Bearer {small}")).status == 200
+        refused = await gateway.post("/v1/translate", json=ASK, authorization=f"Bearer {small}")
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) >= refused.json["retry_after_seconds"] > 0
+        assert (await gateway.get("/health")).json == {"status": "ok"}
+
+
+async def test_a_gateway_without_anonymous_callers_asks_for_a_key(running: Any) -> None:
+    async with running_gateway(running.address, anonymous=False) as gateway:
+        assert (await gateway.post("/v1/translate", json=ASK)).status == 401
+        assert (await gateway.post("/v1/translate", json=ASK, authorization="Bearer key")).status == 200
+        assert (await gateway.post("/v1/translate", json=ASK, authorization="Basic key")).status == 401
+
+
+async def test_a_request_keeps_its_id_down_to_the_server(start_process: Any) -> None:
+    async with start_process("--log-level=debug", "--access-log") as server:
+        await server.until("serving")
+        async with running_gateway(server.address) as gateway:
+            chosen = await gateway.post("/v1/translate", json=ASK, x_request_id="mine-1")
+            made = await gateway.post("/v1/translate", json=ASK, x_request_id="no good id")
+        assert await server.stop() == 0
+        assert chosen.headers["x-request-id"] == "mine-1"
+        assert len(made.headers["x-request-id"]) == 32
+        assert "mine-1" in json.dumps(server.events)
+
+
+async def test_bodies_are_limited_in_size_and_time(running: Any) -> None:
+    async with running_gateway(running.address, max_body_bytes=1024, receive_timeout_seconds=0.2) as gateway:
+        large = await gateway.post("/v1/translate", data=b"x" * 1025)
+        assert (large.status, large.json["detail"]) == (413, "the body must have at most 1024 bytes")
+        chunked = b"POST /v1/translate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        assert b" 413 " in await raw(gateway.port, chunked, b"401\r\n" + b"x" * 1025 + b"\r\n")
+        begun = b"POST /translate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\nq="
+        assert b" 408 " in await raw(gateway.port, begun)
+        # A head that does not end, and none at all.
+        assert await raw(gateway.port, b"GET /v1/models HTTP/1.1\r\nhost: ") == b""
+        assert await raw(gateway.port) == b""
+        assert (await gateway.get("/v1/models")).status == 200
+
+
+async def test_an_endless_head_is_cut(running: Any) -> None:
+    async with running_gateway(running.address) as gateway:
+        head = b"GET /v1/models HTTP/1.1\r\nhost: a\r\nx: "
+        try:
+            answer = await raw(gateway.port, head, *[b"x" * 16_384] * 8)
+        except ConnectionError:
+            answer = b""
+        assert b" 200 " not in answer
+        assert (await gateway.get("/v1/models")).status == 200
+
+
+async def test_requests_in_progress_are_limited(running: Any) -> None:
+    async with running_gateway(running.address, max_concurrent_requests=1) as gateway:
+        body = ASK | {"texts": ASK["texts"] * 40, "options": LONG}
+        answers = await asyncio.gather(*(gateway.post("/v1/translate", json=body) for _ in range(4)))
+    found = sorted(answer.status for answer in answers)
+    assert found[0] == 200
+    assert found[-1] == 503
+    refused = next(answer for answer in answers if answer.status == 503)
+    assert refused.headers["retry-after"] == "1"
+
+
+async def test_a_server_that_is_gone_is_unavailable_without_its_address(unused_address: str) -> None:
+    async with running_gateway(unused_address, request_timeout_seconds=0.5) as gateway:
+        answer = await gateway.post("/v1/translate", json=ASK)
+        health = await gateway.get("/health")
+        assert (await gateway.get("/livez")).status == 200
+    assert answer.status in (503, 504)
+    assert unused_address not in answer.body.decode()
+    assert (health.status, health.json) == (503, {"status": "unavailable"})
+
+
+async def test_pages_of_other_origins_may_call_only_if_listed(running: Any) -> None:
+    async with running_gateway(running.address, cors_origins="https://a.example") as gateway:
+        listed = await gateway.get("/v1/models", origin="https://a.example")
+        other = await gateway.get("/v1/models", origin="https://b.example")
+    assert listed.headers["access-control-allow-origin"] == "https://a.example"
+    assert "access-control-allow-origin" not in other.headers
+
+
+async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(running: Any) -> None:
+    async with gateway_process(f"--server={running.address}") as (process, gateway):
+        body = ASK | {"texts": ASK["texts"] * 40, "options": LONG}
+        answering = asyncio.create_task(gateway.post("/v1/translate?note=secret", json=body))
+        while (await running.scrape()).value("nmt_requests_running") == 0:
+            assert process.returncode is None
+        process.send_signal(signal.SIGTERM)
+        assert (await answering).status == 200
+        assert process.stderr is not None
+        log = (await process.stderr.read()).decode()
+        assert await process.wait() == 0
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert [line["status"] for line in lines if line["event"] == "request"] == [200]
+    assert lines[-1]["event"] == "stopped"
+    assert "猫" not in log
+    assert "secret" not in log
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--address=0.0.0.0:0"], "who may call must be said"),
+        (["--address=here"], "--address (XUANZANG_GATEWAY_ADDRESS): must be host:port"),
+        (["--max-texts=0"], "--max-texts (XUANZANG_GATEWAY_MAX_TEXTS)"),
+        (["--tls-key=" + __file__], "must be given together"),
+    ],
+)
+async def test_wrong_settings_are_explained(flags: list[str], message: str) -> None:
+    process = await started(*flags)
+    _, errors = await process.communicate()
+    assert process.returncode == 2
+    assert message in errors.decode()
+
+
+@pytest.fixture
+def unused_address() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+async def started(*flags: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", "xuanzang.gateway", *flags, stderr=pipe)
+
+
+@asynccontextmanager
+async def gateway_process(*flags: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, RunningGateway]]:
+    process = await started("--address=127.0.0.1:0", *flags)
+    try:
+        assert process.stderr is not None
+        port = json.loads(await process.stderr.readline())["port"]
+        yield process, RunningGateway(port=port)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -1,0 +1,51 @@
+"""Documents read, translated by functions, and compared."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+from xuanzang.client.documents.opening import open_document
+
+Translate = Callable[[str], str]
+
+
+def read(suffix: str, content: str | bytes, **settings: Any) -> Any:
+    raw = content.encode() if isinstance(content, str) else content
+    return open_document(raw, suffix=suffix, **settings).document
+
+
+def texts(suffix: str, content: str | bytes, **settings: Any) -> list[str]:
+    """Return the texts of a document."""
+    return [unit.text for unit in read(suffix, content, **settings).units()]
+
+
+def translated(suffix: str, content: str | bytes, translate: Translate = str.upper, **settings: Any) -> bytes:
+    """Return a document with translations."""
+    document = read(suffix, content, **settings)
+    result: bytes = document.render({unit.text: translate(unit.text) for unit in document.units()})
+    return result
+
+
+def word(body: str, **parts: str | bytes) -> bytes:
+    """Return a .docx with a body, and further parts by their names without folder and suffix."""
+    namespace = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    declaration = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
+    output = io.BytesIO()
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr(
+            "word/document.xml", f"{declaration}<w:document {namespace}><w:body>{body}</w:body></w:document>"
+        )
+        for name, part in parts.items():
+            archive.writestr(f"word/{name}.xml", part)
+    return output.getvalue()
+
+
+def word_body(raw: bytes) -> str:
+    """Return what is in the body of a .docx."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        content = archive.read("word/document.xml").decode()
+    return content.partition("<w:body>")[2].partition("</w:body>")[0]

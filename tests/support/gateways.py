@@ -1,0 +1,138 @@
+"""Gateways for tests: in a thread with an event loop of its own, on a free port."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_module
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from email.message import Message
+from typing import Any
+from urllib.parse import urlencode
+
+import uvicorn
+
+from xuanzang.gateway.serving import configuration, listener
+from xuanzang.gateway.settings import Settings
+
+_BOUNDARY = "xuanzang-boundary"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Answer of a gateway."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body."""
+        return json_module.loads(self.body)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningGateway:
+    """A gateway that serves."""
+
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Address without a path."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def get(self, path: str, **headers: str) -> Answer:
+        """Send GET; in names of headers _ stands for -."""
+        return await asyncio.to_thread(self._send, "GET", path, None, _named(headers))
+
+    async def post(
+        self,
+        path: str,
+        *,
+        json: Any = None,
+        form: Sequence[tuple[str, str]] = (),
+        multipart: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+        **headers: str,
+    ) -> Answer:
+        """Send POST with one kind of body; in names of headers _ stands for -."""
+        if json is not None:
+            data, kind = json_module.dumps(json).encode(), "application/json"
+        elif multipart is not None:
+            data, kind = _multipart(multipart), f"multipart/form-data; boundary={_BOUNDARY}"
+        else:
+            data, kind = data if data is not None else urlencode(form).encode(), "application/x-www-form-urlencoded"
+        sent = {"content-type": kind} | _named(headers)
+        return await asyncio.to_thread(self._send, "POST", path, data, sent)
+
+    def _send(self, method: str, path: str, data: bytes | None, headers: Mapping[str, str]) -> Answer:
+        request = urllib.request.Request(self.url + path, data=data, headers=dict(headers), method=method)
+        try:
+            with urllib.request.urlopen(request) as response:
+                return _answer(response.status, response.headers, response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return _answer(error.code, error.headers, error.read())
+
+
+@asynccontextmanager
+async def running_gateway(server: str, **settings: Any) -> AsyncIterator[RunningGateway]:
+    """Run a gateway in a thread, as the clients of the tests block theirs.
+
+    Args:
+        server: Address of the server.
+        settings: Settings by name.
+    """
+    chosen = Settings(server=server, address="127.0.0.1:0", **settings)
+    started = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    stop: list[uvicorn.Server] = []
+    with listener(chosen.address) as listening:
+
+        async def run() -> None:
+            server = _Server(configuration(chosen), lambda: loop.call_soon_threadsafe(started.set_result, None))
+            stop.append(server)
+            await server.serve(sockets=[listening])
+
+        thread = threading.Thread(target=asyncio.run, args=(run(),))
+        thread.start()
+        await started
+        try:
+            yield RunningGateway(port=listening.getsockname()[1])
+        finally:
+            stop[0].should_exit = True
+            await asyncio.to_thread(thread.join)
+
+
+class _Server(uvicorn.Server):
+    """Server that reports that it has started."""
+
+    def __init__(self, config: uvicorn.Config, report: Any) -> None:
+        super().__init__(config)
+        self._report = report
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets=sockets)
+        self._report()
+
+
+def _answer(status: int, headers: Message, body: bytes) -> Answer:
+    return Answer(status=status, headers={name.lower(): value for name, value in headers.items()}, body=body)
+
+
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+def _multipart(fields: Mapping[str, str]) -> bytes:
+    parts = [
+        f'--{_BOUNDARY}\r\ncontent-disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    ]
+    return ("".join(parts) + f"--{_BOUNDARY}--\r\n").encode()

@@ -1,0 +1,203 @@
+"""What is translated in each format, compared with the library that programs read it with."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+
+import pytest
+from document_texts import texts, translated, word, word_body
+from sample_documents import HTML, JSON, MARKDOWN, SRT, VTT, WORD
+
+
+def test_markdown_is_translated_by_block_and_between_inline_markup() -> None:
+    assert texts(".md", MARKDOWN) == [
+        *("Head", "em", "First line second", "line with", "a link", "and", ". Hard break", "after it * & so"),
+        *("quote one two lazy", "item a more", "2 * 3 [nolink]", "strong", "text", "first", "a b", "b a", "b a"),
+        *("b", "a", "html text", "Set ext"),
+    ]
+
+
+def test_markdown_of_a_translation_is_the_same_blocks_with_other_text() -> None:
+    from markdown_it import MarkdownIt
+
+    source = "# A\n\n> b\n\n- c\n\n[d](x)\n"
+    hostile = ["# no heading", "1. no list", "<b>no tag</b> & &amp;", "*no* `code` [no](link) _it_ snake_case ~~n~~"]
+    answers = dict(zip("Abcd", hostile, strict=True))
+    result = translated(".md", source, answers.__getitem__).decode()
+    parser = MarkdownIt("commonmark").enable("strikethrough")
+    ours, theirs = parser.parse(result), parser.parse(source)
+    assert [token.type for token in ours] == [token.type for token in theirs]
+    contents = ["".join(child.content for child in token.children or ()) for token in ours if token.type == "inline"]
+    assert contents == hostile
+
+
+def test_a_chinese_line_that_is_broken_is_joined_without_a_space() -> None:
+    assert texts(".md", "今天天气\n很好。\nIt is\n> fine") == ["今天天气很好。 It is", "fine"]
+
+
+def test_html_gives_the_text_of_blocks_titles_and_attributes() -> None:
+    assert texts(".html", HTML) == [
+        *("T & t", "tip it", "Hello", "big", ", wide world !", "yes more", "x AT&T <", "e", "a cat", "end"),
+        "unclosed &",
+    ]
+
+
+def test_html_of_a_translation_has_the_same_elements() -> None:
+    from html.parser import HTMLParser
+
+    def tags(content: str) -> list[tuple[str, str]]:
+        seen: list[tuple[str, str]] = []
+
+        class Tags(HTMLParser):
+            def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+                seen.append((tag, ",".join(name for name, _ in attrs)))
+
+        Tags().feed(content)
+        return seen
+
+    result = translated(".html", HTML, lambda _: "<b>\"x\" 'y' &amp; </p>").decode()
+    assert tags(result) == tags(HTML)
+    assert "&lt;b&gt;" in result
+
+
+def test_html_in_a_declared_encoding_gets_references_for_what_that_lacks() -> None:
+    raw = '<meta charset="gb2312"><p>今天'.encode("gb18030")
+    assert texts(".html", raw) == ["今天"]
+    latin = b'<meta charset="iso-8859-1"><p>caf\xe9'
+    assert translated(".html", latin, lambda _: "\u732b\xe9") == b'<meta charset="iso-8859-1"><p>&#29483;\xe9'
+
+
+def test_subtitles_are_those_of_their_libraries_but_for_the_text() -> None:
+    import srt
+    import webvtt
+
+    assert texts(".srt", SRT) == ["Hello there you", "two", "A b", "C d", "last"]
+    ours, theirs = (list(srt.parse(content)) for content in (translated(".srt", SRT).decode(), SRT))
+    assert [(cue.index, cue.start, cue.end) for cue in ours] == [(cue.index, cue.start, cue.end) for cue in theirs]
+    assert [cue.content for cue in ours] == ["HELLO THERE YOU <i>TWO</i>", "{\\an8}- A B\n- C D", "", "LAST"]
+
+    assert texts(".vtt", VTT) == ["Hi & bye", "Two lines"]
+    captions = webvtt.from_string(translated(".vtt", VTT, lambda text: f"<{text}> --> x").decode()).captions
+    assert [cue.start for cue in captions] == ["00:00:01.000", "01:00:01.000"]
+    assert [cue.raw_text for cue in captions] == [
+        "<v Bob>&lt;Hi &amp; bye&gt; -&gt; x",
+        "&lt;Two lines&gt; -&gt; x",
+    ]
+
+
+def test_a_long_translation_of_two_lines_of_subtitles_is_wrapped() -> None:
+    source = "1\n00:00:01,000 --> 00:00:02,000\none\ntwo\n"
+    result = translated(".srt", source, lambda _: "word " * 12).decode().splitlines()[2:]
+    assert [len(line) <= 42 for line in result] == [True, True]
+
+
+def test_gettext_fills_what_is_empty_with_the_escapes_of_the_format() -> None:
+    import polib
+
+    source = (
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\nPlural-Forms: nplurals=2; plural=n != 1;\\n"\n\n'
+        'msgid "a \\"%s\\" \\\\ \\t\\n"\nmsgstr ""\n\nmsgid "done"\nmsgstr "kept"\n\n'
+        '#, fuzzy\nmsgctxt "c"\nmsgid ""\n"two\\n"\n"lines\\n"\nmsgstr ""\n\n'
+        'msgid "one"\nmsgid_plural "%d many"\nmsgstr[0] ""\nmsgstr[1] ""\n\n#~ msgid "old"\n#~ msgstr ""\n'
+    )
+    assert texts(".po", source) == ['a "%s" \\', "two\nlines", "one", "%d many"]
+    entries = list(polib.pofile(translated(".po", source, lambda text: f"<{text}>").decode()))
+    assert [entry.msgstr for entry in entries[:3]] == ['<a "%s" \\> \t\n', "kept", "<two\nlines>\n"]
+    assert entries[3].msgstr_plural == {0: "<one>", 1: "<%d many>"}
+    assert entries[4].msgstr == ""
+    assert [entry.msgid for entry in entries] == [entry.msgid for entry in polib.pofile(source)]
+
+
+def test_json_gives_its_string_values_or_those_of_named_keys() -> None:
+    assert texts(".json", JSON) == ["caf\xe9 x", "hi", 'b"c']
+    assert texts(".json", JSON, columns=("a:", "key")) == ["caf\xe9 x", 'b"c']
+    assert texts(".json", '{"a": ["x", {"b": "y"}], "b": "z"}', columns=("a",)) == ["x"]
+
+
+def test_json_that_is_ascii_stays_ascii_and_other_json_does_not_become_it() -> None:
+    assert translated(".json", '["a"]', lambda _: "\xe9\ud83d") == b'["\\u00e9\\ud83d"]'
+    assert translated(".json", '["a", "\xfc"]', lambda text: text + "\xe9").decode() == '["a\xe9", "\xfc\xe9"]'
+
+
+def test_lines_of_json_are_values_of_their_own() -> None:
+    result = translated(".jsonl", '{"a": "x", "b": "y"}\r\n\r\n"z"\n', columns=("a",)).decode()
+    assert result == '{"a": "X", "b": "y"}\r\n\r\n"z"\n'
+
+
+def test_a_table_with_semicolons_is_read_as_one() -> None:
+    assert translated(".csv", 'a;"b,c"\nx;y,z\n', columns=("b,c",)) == b'a;"b,c"\nx;Y,Z\n'
+
+
+def test_xliff_fills_empty_targets_around_inline_elements() -> None:
+    source = (
+        '<?xml version="1.0"?>\n<x:xliff xmlns:x="urn:x" version="1.2">\n  <x:trans-unit id="1">\n'
+        '    <x:source>One <g id="1">two</g><ph id="2">&lt;br/></ph><mrk mtype="protected">no</mrk> &amp;</x:source>\n'
+        "    <alt-trans><x:source>no</x:source></alt-trans></x:trans-unit>\n"
+        '  <segment><source>a</source><target state="initial"/></segment>\n'
+        "  <segment><source><![CDATA[b]]></source><target></target></segment>\n"
+        '  <file translate="no"><segment><source>no</source></segment></file>\n</x:xliff>\n'
+    )
+    assert texts(".xlf", source) == ["One", "two", "a", "b"]
+    result = translated(".xlf", source, lambda text: f"<{text}]]>").decode()
+    expected = (
+        '&amp;</x:source>\n    <x:target>&lt;One]]&gt; <g id="1">&lt;two]]&gt;</g><ph id="2">&lt;br/></ph>'
+        '<mrk mtype="protected">no</mrk> &amp;</x:target>\n    <alt-trans>'
+    )
+    assert expected in result
+    assert '<target state="initial">&lt;a]]&gt;</target>' in result
+    assert "<target><![CDATA[<b]]]]><![CDATA[>]]></target>" in result
+
+
+def test_word_joins_pieces_of_the_same_looks() -> None:
+    assert texts(".docx", word(WORD)) == ["Hello", "big", "a & b"]
+    body = word_body(translated(".docx", word(WORD), lambda text: f"<{text}>"))
+    assert '<w:t xml:space="preserve">&lt;Hello&gt; </w:t></w:r><w:proofErr w:type="x"/>' in body
+    assert '<w:t xml:space="preserve"></w:t>' in body
+    assert '<w:tab/><w:t xml:space="preserve">&lt;a &amp; b&gt;</w:t>' in body
+
+
+def test_word_documents_open_in_python_docx_with_all_else_as_it_was() -> None:
+    import docx
+
+    document = docx.Document()
+    document.add_heading("Title", level=1)
+    paragraph = document.add_paragraph("Plain ")
+    paragraph.add_run("bold").bold = True
+    document.add_table(rows=1, cols=1).rows[0].cells[0].text = "cell"
+    document.sections[0].header.paragraphs[0].text = "header"
+    source, result = io.BytesIO(), io.BytesIO()
+    document.save(source)
+    result.write(translated(".docx", source.getvalue()))
+    again = docx.Document(result)
+    assert [each.text for each in again.paragraphs] == ["TITLE", "PLAIN BOLD"]
+    assert [run.bold for run in again.paragraphs[1].runs] == [None, True]
+    assert again.tables[0].rows[0].cells[0].text == "CELL"
+    assert again.sections[0].header.paragraphs[0].text == "HEADER"
+    with zipfile.ZipFile(source) as before, zipfile.ZipFile(result) as after:
+        assert before.namelist() == after.namelist()
+        same = [name for name in before.namelist() if before.read(name) == after.read(name)]
+    assert set(before.namelist()) - set(same) == {"word/document.xml", "word/header1.xml"}
+
+
+def test_parquet_keeps_rows_groups_other_columns_and_metadata(parquet: Callable[..., bytes]) -> None:
+    import pyarrow.parquet as pq
+
+    raw = parquet(["one", None, " two ", "1", "one"], compression="zstd")
+    assert texts(".parquet", raw, columns=("text",)) == ["one", "two", "one"]
+    result = translated(".parquet", raw, columns=("text",))
+    before, after = (pq.ParquetFile(io.BytesIO(content)) for content in (raw, result))
+    assert after.read().column("text").to_pylist() == ["ONE", None, " TWO ", "1", "ONE"]
+    assert after.read(["id"]).equals(before.read(["id"]))
+    assert after.schema_arrow.equals(before.schema_arrow, check_metadata=True)
+    groups = [after.metadata.row_group(number) for number in range(after.num_row_groups)]
+    assert [(group.num_rows, group.column(1).compression) for group in groups] == [(3, "ZSTD"), (2, "ZSTD")]
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html", ".json", ".txt"])
+def test_addresses_numbers_and_punctuation_are_not_texts(suffix: str) -> None:
+    content = {".json": json.dumps, ".html": "<p>{}</p>".format}.get(suffix, str)
+    for text in ("https://example.org/a", "a@example.org", "12.5 %", "—。！", "www.example.org"):
+        assert texts(suffix, content(text)) == []

@@ -1,0 +1,113 @@
+"""With translations equal to their texts, every byte of a document stays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from document_texts import read, texts, translated, word
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sample_documents import NAMED, TEXTS, WORD
+
+ALPHABETS = {
+    ".txt": "a b\r\n\t猫é\u2028\x0b",
+    ".md": 'ab \n\r\t*_`[]()!<>#-+=|\\~&;:1."猫',
+    ".html": "ab <>/=\"'&;!-?pbi\n猫[]",
+    ".json": 'ab {}[]:,"\\u1 \n',
+    ".csv": 'ab,;"\r\n\t ',
+}
+
+
+def columns(suffix: str) -> tuple[str, ...] | None:
+    return ("text",) if suffix in NAMED else None
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+@pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16"])
+def test_an_echo_leaves_every_byte_of_a_sample(suffix: str, codec: str) -> None:
+    content = TEXTS[suffix]
+    if codec == "utf-16":
+        content = content.replace("utf-8", "utf-16").replace("UTF-8", "UTF-16")
+    raw = content.removeprefix("\ufeff").encode(codec)
+    assert translated(suffix, raw, str, columns=columns(suffix)) == raw
+
+
+@pytest.mark.parametrize("suffix", TEXTS)
+def test_translations_change_nothing_but_texts(suffix: str) -> None:
+    """What is left of a document when its texts are cut out is the same before and after."""
+    content = TEXTS[suffix].encode()
+    found = texts(suffix, content, columns=columns(suffix))
+    if suffix not in (".po", ".xliff"):
+        assert len(found) >= 2
+    again = translated(suffix, content, lambda text: f"{text}x", columns=columns(suffix))
+    assert texts(suffix, again, columns=columns(suffix)) == [f"{text}x" for text in found]
+    assert len(again) != len(content) or not found
+
+
+def test_an_echo_leaves_every_byte_of_a_word_document() -> None:
+    raw = word(WORD)
+    assert translated(".docx", raw, str) == raw
+
+
+def test_an_echo_leaves_every_byte_of_a_parquet_file(parquet: Callable[..., bytes]) -> None:
+    raw = parquet(["one", None, "", "two "])
+    assert translated(".parquet", raw, str, columns=("text",)) == raw
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".md", ".html"])
+@given(data=st.data())
+def test_an_echo_leaves_every_byte_of_anything(suffix: str, data: st.DataObject) -> None:
+    raw = data.draw(st.text(st.sampled_from(ALPHABETS[suffix]), max_size=60)).encode()
+    assert translated(suffix, raw, str) == raw
+
+
+@given(st.text(st.sampled_from(ALPHABETS[".md"]), max_size=60))
+@example("a `b` c\n")
+def test_what_is_no_text_stays_in_anything_that_is_markdown(content: str) -> None:
+    """Letters outside of texts, such as code and links, are where they were."""
+    document = read(".md", content)
+    found = [unit.text for unit in document.units()]
+    result = document.render(dict.fromkeys(found, "字")).decode()
+    assert re.findall("[ab]", result) == [] or len(re.findall("[ab]", result)) <= len(re.findall("[ab]", content))
+    assert result.count("字") == len(found)
+
+
+@given(st.recursive(st.none() | st.text() | st.floats(allow_nan=False), st.lists, max_leaves=9))
+def test_json_of_any_shape_keeps_all_but_its_strings(value: object) -> None:
+    import json
+
+    for ascii_only in (True, False):
+        raw = json.dumps(value, ensure_ascii=ascii_only, indent=1).encode(errors="surrogatepass")
+        assert translated(".json", raw, str) == raw
+        assert json.loads(translated(".json", raw, lambda _: 'x"é\\')) == _mapped(value)
+
+
+def _mapped(value: object) -> object:
+    if isinstance(value, list):
+        return [_mapped(each) for each in value]
+    if not isinstance(value, str) or not any(map(str.isalpha, value)):
+        return value
+    text = value.strip()
+    before, _, after = value.partition(text)
+    return f'{before}x"é\\{after}'
+
+
+@given(st.lists(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\0")), min_size=2, max_size=2)))
+def test_tables_are_read_and_written_as_the_csv_module_does(rows: list[list[str]]) -> None:
+    import csv
+    import io
+
+    output = io.StringIO(newline="")
+    csv.writer(output).writerows([["id", "text"], *rows])
+    raw = output.getvalue().encode()
+    assert translated(".csv", raw, str, columns=("text",)) == raw
+    again = list(
+        csv.reader(io.StringIO(translated(".csv", raw, lambda _: 'x "y", z', columns=("text",)).decode(), newline=""))
+    )
+    letters = [any(map(str.isalpha, row[1])) for row in rows]
+    assert [row[0] for row in again[1:]] == [row[0] for row in rows]
+    assert [row[1].strip() == 'x "y", z' for row in again[1:]] == [
+        has or row[1].strip() == 'x "y", z' for has, row in zip(letters, rows, strict=True)
+    ]

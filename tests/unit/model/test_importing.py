@@ -1,0 +1,177 @@
+"""Reading directories of models of many languages; tests/contract compares what comes out with transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from multilingual_directories import NLLB_LANGUAGES, SPM, write_m2m, write_mbart, write_nllb
+from safetensors.torch import load_file, save_file
+
+from xuanzang.model.__main__ import main
+from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
+from xuanzang.model.importing.directory import DirectoryError
+from xuanzang.model.importing.importer import import_model
+from xuanzang.model.importing.language_codes import codes_of
+from xuanzang.model.translation import translate_texts
+
+FAMILIES: dict[str, Callable[..., Any]] = {"NLLB-200": write_nllb, "M2M-100": write_m2m, "mBART-50": write_mbart}
+
+
+def edit(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
+
+
+def refused(directory: Path) -> str:
+    """Return why a directory is not imported; everything is as it was."""
+    before = sorted(directory.parent.rglob("*"))
+    with pytest.raises(DirectoryError) as caught:
+        import_model(directory, directory.parent / "new" / "checkpoint")
+    assert sorted(directory.parent.rglob("*")) == before
+    reason, _, faults = str(caught.value).partition(" cannot be imported: ")
+    assert reason == str(directory)
+    return faults
+
+
+@pytest.fixture(params=FAMILIES)
+def directory(request: pytest.FixtureRequest, shared_tokenizer: Path, tmp_path: Path) -> Path:
+    FAMILIES[request.param](shared_tokenizer, tmp_path / "directory")
+    return tmp_path / "directory"
+
+
+@pytest.fixture
+def nllb(shared_tokenizer: Path, tmp_path: Path) -> Path:
+    write_nllb(shared_tokenizer, tmp_path / "directory")
+    return tmp_path / "directory"
+
+
+def test_the_command_translates_between_two_of_the_languages(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = directory.parent / "checkpoint"
+    assert main(["import", str(directory), "--output", str(output)]) == 0
+    assert " translates " in capsys.readouterr().out
+    checkpoint = load_checkpoint(output).between("zh", "fr")
+    assert checkpoint.target_prefix_ids == [checkpoint.metadata.target_language_ids["fr"]]
+    [[(text, score)]] = translate_texts(checkpoint, ["我有一只猫。"])
+    assert score < 0
+    assert not any(name in text for name in ("fr_XX", "fra_Latn", "__fr__"))
+    with pytest.raises(CheckpointError, match="target-language is 'xx'"):
+        checkpoint.between("zh", "xx")
+
+
+def test_all_missing_files_are_named_at_once(directory: Path) -> None:
+    (directory / SPM).unlink()
+    (directory / "model.safetensors").unlink()
+    assert refused(directory) == f"missing model.safetensors or pytorch_model.bin; missing {SPM}"
+
+
+def test_weights_and_settings_that_do_not_fit_are_told_at_once(directory: Path) -> None:
+    tensors = load_file(directory / "model.safetensors")
+    del tensors["model.encoder.layer_norm.bias"]
+    tensors["model.encoder.surplus"] = torch.ones(3)
+    save_file(tensors, directory / "model.safetensors")
+    faults = refused(directory)
+    assert faults == "missing model.encoder.layer_norm.bias; unexpected model.encoder.surplus"
+    edit(directory / "config.json", activation_function="tanh", normalize_embedding="odd", encoder_ffn_dim=32)
+    edit(directory / "generation_config.json", suppress_tokens=[3], forced_bos_token_id=5)
+    (directory / SPM).write_bytes(b"no model")
+    faults = refused(directory)
+    for fault in ("normalize_embedding is odd", "activation_function is 'tanh'", "ffn_dim differ", "suppress_tokens"):
+        assert fault in faults
+    assert f"{SPM} is not a SentencePiece model" in faults
+
+
+def test_a_vocabulary_that_is_too_large_for_the_network_is_refused(directory: Path) -> None:
+    size = json.loads((directory / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+    edit(directory / "config.json", vocab_size=50)
+    assert ", config.json says 50" in refused(directory)
+    edit(directory / "config.json", vocab_size=size, eos_token_id=7)
+    edit(directory / "generation_config.json", eos_token_id=7)
+    assert "unsupported: eos_token_id is 7, which is " in refused(directory)
+
+
+def test_a_directory_that_names_no_languages_is_refused(nllb: Path) -> None:
+    (nllb / "tokenizer_config.json").write_text("{}", encoding="utf-8")
+    assert refused(nllb) == "neither tokenizer_config.json, tokenizer.json nor special_tokens_map.json names languages"
+
+
+def test_languages_are_found_in_other_files_too(nllb: Path, tmp_path: Path) -> None:
+    import_model(nllb, tmp_path / "first")
+    expected = load_checkpoint(tmp_path / "first").metadata
+    added = json.loads((nllb / "tokenizer_config.json").read_text(encoding="utf-8"))["added_tokens_decoder"]
+    (nllb / "tokenizer_config.json").write_text("{}", encoding="utf-8")
+    tokens = [{"id": int(number), "content": token["content"]} for number, token in added.items()]
+    (nllb / "tokenizer.json").write_text(json.dumps({"added_tokens": tokens}), encoding="utf-8")
+    import_model(nllb, tmp_path / "second")
+    assert load_checkpoint(tmp_path / "second").metadata == expected
+    (nllb / "tokenizer.json").unlink()
+    ordered = {"additional_special_tokens": [*NLLB_LANGUAGES]}
+    (nllb / "special_tokens_map.json").write_text(json.dumps(ordered), encoding="utf-8")
+    import_model(nllb, tmp_path / "third")
+    assert load_checkpoint(tmp_path / "third").metadata.target_language_ids == expected.target_language_ids
+
+
+def test_languages_that_are_given_are_the_only_ones(nllb: Path, tmp_path: Path) -> None:
+    languages = import_model(
+        nllb, tmp_path / "checkpoint", source_languages=["zh", "en"], target_languages=["fr-CA=fra_Latn", "zh-TW"]
+    )
+    assert (languages.sources, languages.targets) == (["zh", "en"], ["fr-CA", "zh-TW"])
+    with pytest.raises(DirectoryError, match="the vocabulary has no language 'de'"):
+        import_model(nllb, tmp_path / "other", target_languages=["de"])
+
+
+def test_a_forced_target_language_is_the_only_one(nllb: Path, tmp_path: Path) -> None:
+    english = load_checkpoint_ids(nllb, tmp_path)["en"]
+    edit(nllb / "generation_config.json", forced_bos_token_id=english)
+    languages = import_model(nllb, tmp_path / "checkpoint")
+    assert (languages.targets, len(languages.sources)) == (["en"], 10)
+    edit(nllb / "generation_config.json", forced_bos_token_id=5)
+    assert refused(nllb) == "unsupported: forced_bos_token_id is 5, which is no language"
+
+
+def load_checkpoint_ids(directory: Path, tmp_path: Path) -> dict[str, int]:
+    import_model(directory, tmp_path / "of ids")
+    return load_checkpoint(tmp_path / "of ids").metadata.target_language_ids
+
+
+def test_settings_of_generation_that_are_not_taken_over_are_named(
+    nllb: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    edit(nllb / "generation_config.json", num_beams=5, forced_eos_token_id=2)
+    import_model(nllb, tmp_path / "checkpoint")
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "num_beams = 5 is not taken over",
+        "forced_eos_token_id = 2 is not taken over",
+    ]
+
+
+def test_old_tables_of_positions_are_those_that_the_network_computes(nllb: Path, tmp_path: Path) -> None:
+    from transformers import M2M100ForConditionalGeneration
+
+    model = M2M100ForConditionalGeneration.from_pretrained(nllb)
+    tensors = load_file(nllb / "model.safetensors")
+    name = "model.encoder.embed_positions.weights"
+    save_file(tensors | {name: model.model.encoder.embed_positions.weights.clone()}, nllb / "model.safetensors")
+    import_model(nllb, tmp_path / "checkpoint")
+    save_file(tensors | {name: torch.ones(130, 32)}, nllb / "model.safetensors")
+    assert refused(nllb) == f"unsupported: {name} is not the table of sines and cosines"
+
+
+@pytest.mark.parametrize(
+    ("names", "codes"),
+    [
+        (["eng_Latn", "arb_Arab", "swh_Latn"], ["en", "ar", "sw"]),
+        (["ace_Arab", "ace_Latn"], ["ace-Arab", "ace-Latn"]),
+        (["zho_Hans", "zho_Hant"], ["zh-Hans", "zh-Hant", "zh", "zh-TW", "zh-HK", "zh-MO"]),
+        (["zh_CN", "en_XX", "pt_XX"], ["zh", "en", "pt"]),
+        (["ns", "zh", "ceb"], ["nso", "zh", "ceb"]),
+        (["yue_Hant", "Latn"], ["yue"]),
+    ],
+)
+def test_codes_have_a_script_only_where_it_tells_languages_apart(names: list[str], codes: list[str]) -> None:
+    assert list(codes_of({name: number for number, name in enumerate(names)})) == codes

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.quality_head import QUALITY, read_quality_head
+
+LISTED = manifest_pb2.Manifest(files=[manifest_pb2.File(name=QUALITY)])
+
+
+def document() -> dict[str, Any]:
+    return {
+        "format": 1,
+        "features": [{"name": "min_score", "mean": -1, "deviation": 0.5, "weight": 2, "square_weight": -0.1}],
+        "intercept": 0.25,
+        "limits": {"min_token_ratio": 0.5, "max_token_ratio": 8, "max_low_attention_share": 0.4},
+        "reports": {},
+    }
+
+
+def test_a_head_is_read_as_it_was_written(tmp_path: Path) -> None:
+    (tmp_path / QUALITY).write_text(json.dumps(document()))
+    head = read_quality_head(tmp_path, LISTED)
+    assert head
+    assert head.intercept == 0.25
+    assert head.features[0].square_weight == -0.1
+    assert head.limits.max_token_ratio == 8
+
+
+def test_a_bundle_that_lists_no_head_has_none(tmp_path: Path) -> None:
+    (tmp_path / QUALITY).write_text("{")
+    assert read_quality_head(tmp_path, manifest_pb2.Manifest()) is None
+
+
+def changed(*path: str | int, value: object) -> Callable[[dict[str, Any]], None]:
+    def change(whole: Any) -> None:
+        for key in path[:-1]:
+            whole = whole[key]
+        whole[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed("format", value=2),
+        changed("features", value=[]),
+        changed("features", value=[document()["features"][0]] * 2),
+        changed("features", value=[{"name": str(number)} for number in range(100)]),
+        changed("features", 0, "name", value=1),
+        changed("features", 0, "deviation", value=0),
+        changed("features", 0, "weight", value="1"),
+        changed("features", 0, "weight", value=True),
+        changed("intercept", value=float("nan")),
+        changed("intercept", value=1e300),
+        changed("limits", value=[]),
+        changed("limits", "min_token_ratio", value=9),
+        changed("limits", "max_low_attention_share", value=1.5),
+    ],
+)
+def test_a_malformed_head_refuses_the_bundle(tmp_path: Path, change: Callable[[Any], None]) -> None:
+    whole = document()
+    change(whole)
+    (tmp_path / QUALITY).write_text(json.dumps(whole))
+    with pytest.raises(BundleError, match="not a quality head"):
+        read_quality_head(tmp_path, LISTED)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "[" * 100_000])
+def test_what_is_no_head_at_all_refuses_the_bundle(tmp_path: Path, content: str) -> None:
+    (tmp_path / QUALITY).write_text(content)
+    with pytest.raises(BundleError, match="not a quality head"):
+        read_quality_head(tmp_path, LISTED)
+
+
+def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / QUALITY).write_text(" " * (1 << 20))
+    with pytest.raises(BundleError, match="more than"):
+        read_quality_head(tmp_path, LISTED)

@@ -1,0 +1,142 @@
+"""The search for hypotheses that hold phrases, compared with brute force over a language of a few words."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from search_options import search_options
+
+from xuanzang.server.engine.arrays import Floats
+from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
+from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
+from xuanzang.server.engine.decoding.phrases import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.required_phrases import Inspection
+from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
+
+EOS, WORDS = 0, (1, 2, 3, 4)
+VOCAB = 1 + len(WORDS)
+LIMIT = 4
+EVERYTHING = 4**LIMIT
+
+
+def language(seed: int) -> Floats:
+    """Return log-probabilities of the next word after each two words, [before, last, next]."""
+    logits = np.random.default_rng(seed).normal(size=(VOCAB, VOCAB, VOCAB)) * 2
+    found: Floats = (logits - np.log(np.exp(logits).sum(axis=2, keepdims=True))).astype(np.float32)
+    return found
+
+
+def search(words: Floats, phrases: PhraseAutomaton, *, beam_size: int, limit: int = LIMIT) -> list[TargetHypothesis]:
+    """Run the search with a table in place of the decoder graph."""
+    searching = BeamSearch(beam_size, start_id=EOS, eos_id=EOS)
+    options = search_options(beam_size=beam_size, length_penalty=0.0, max_target_length=limit, phrases=phrases)
+    searching.join(np.array([0]), [options])
+    before = np.zeros(beam_size, np.int64)
+    while True:
+        last = searching.beams.token_ids[0].copy()
+        gains = words[before, last]
+        rows = np.argsort(-gains, axis=1, kind="stable")[:, : 2 * beam_size]
+        asked = np.take_along_axis(gains, searching.required.required_ids, axis=1)
+        inspection = Inspection(np.take_along_axis(gains, rows, axis=1), rows, asked)
+        unused = Candidates(*(np.zeros((1, 2 * beam_size), dtype) for dtype in (np.float32, np.int64, np.int64)))
+        done = searching.advance(unused, np.zeros((1, beam_size, 1), np.float32), inspection)
+        if done:
+            return done[0][1]
+        before = last[searching.beams.parents[0]]
+
+
+def total(words: Floats, ids: Sequence[int]) -> float:
+    history = [EOS, EOS, *ids]
+    return float(sum(words[history[at], history[at + 1], history[at + 2]] for at in range(len(ids))))
+
+
+def times(ids: Sequence[int], phrase: Sequence[int]) -> int:
+    return sum(tuple(ids[start : start + len(phrase)]) == tuple(phrase) for start in range(len(ids)))
+
+
+def free(*phrases: Sequence[int], counts: Sequence[int] = ()) -> PhraseAutomaton:
+    """Compile phrases without word boundaries."""
+    wanted = counts or [1] * len(phrases)
+    required = [
+        RequiredPhrase(variants=(Variant(tuple(ids), guards_start=False, guards_end=False),), count=count)
+        for ids, count in zip(phrases, wanted, strict=True)
+    ]
+    return compile_phrases(required, np.zeros(VOCAB, np.int8))
+
+
+PHRASES = st.lists(
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=2).map(tuple), min_size=1, max_size=2, unique=True
+)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), phrases=PHRASES)
+def test_a_beam_that_holds_everything_finds_what_brute_force_finds(seed: int, phrases: list[tuple[int, ...]]) -> None:
+    # What phrases share is counted twice when the search judges whether they fit into the limit.
+    assume(len({word for phrase in phrases for word in phrase}) == sum(len(set(phrase)) for phrase in phrases))
+    words = language(seed)
+    ended = ((*ids, EOS) for length in range(LIMIT) for ids in itertools.product(WORDS, repeat=length))
+    # At the limit hypotheses count as they are, with phrases that leave room for the end.
+    every = itertools.chain(ended, itertools.product(WORDS, repeat=LIMIT))
+    held = [ids for ids in every if all(times(ids[: LIMIT - 1], phrase) for phrase in phrases)]
+    assume(held)
+    best = max(held, key=lambda ids: total(words, ids))
+    [found] = search(words, free(*phrases), beam_size=EVERYTHING * (len(phrases) + 2))
+    assert found.score == pytest.approx(total(words, best), abs=1e-4)
+    assert found.target_ids == [token for token in best if token != EOS]
+
+
+@given(seed=st.integers(0, 10**6), phrases=PHRASES, beam_size=st.integers(2, 6), more=st.integers(0, 3))
+def test_any_beam_finds_hypotheses_that_hold_the_phrases(
+    seed: int, phrases: list[tuple[int, ...]], beam_size: int, more: int
+) -> None:
+    words, limit = language(seed), sum(map(len, phrases)) + 1 + more
+    [found] = search(words, free(*phrases), beam_size=beam_size, limit=limit)
+    assert all(times(found.target_ids, phrase) for phrase in phrases)
+    assert found.score == pytest.approx(total(words, [*found.target_ids, *[EOS] * found.finished]), abs=1e-4)
+
+
+@given(seed=st.integers(0, 10**6), count=st.integers(2, 3))
+def test_a_phrase_occurs_as_often_as_required(seed: int, count: int) -> None:
+    [found] = search(language(seed), free((1, 2), counts=[count]), beam_size=4, limit=10)
+    assert times(found.target_ids, (1, 2)) >= count
+
+
+@given(ids=st.lists(st.sampled_from(WORDS), max_size=12), phrases=PHRASES)
+def test_the_automaton_counts_every_occurrence(ids: list[int], phrases: list[tuple[int, ...]]) -> None:
+    automaton = free(*phrases)
+    state, counts = 0, np.zeros(len(phrases), np.int16)
+    for token in ids:
+        symbol = automaton.symbols[token]
+        counts += automaton.gains[automaton.gained[state, symbol]]
+        state = automaton.next_states[state, symbol]
+    assert counts.tolist() == [times(ids, phrase) for phrase in phrases]
+
+
+def test_a_phrase_counts_only_as_whole_words() -> None:
+    classes = np.zeros(VOCAB, np.int8)
+    classes[2], classes[3] = CONTINUES, OPENS
+    guarded = compile_phrases([RequiredPhrase(variants=(Variant((1,), guards_start=True, guards_end=True),))], classes)
+
+    def held(*ids: int) -> bool:
+        state, found = 0, 0
+        for token in ids:
+            symbol = guarded.symbols[token]
+            found += int(guarded.gains[guarded.gained[state, symbol]].sum())
+            state = int(guarded.next_states[state, symbol])
+        return found + int(guarded.states.pending[state].sum()) > 0
+
+    assert held(1)
+    assert held(3, 1, 4)
+    assert not held(1, 2)
+    assert not held(4, 1)
+
+
+def test_a_sentence_without_room_for_its_phrases_ends_at_its_limit() -> None:
+    [found] = search(language(1), free((1, 2, 3)), beam_size=4, limit=2)
+    assert found.token_count == 2

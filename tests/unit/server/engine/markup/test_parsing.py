@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import pytest
+
+from xuanzang.server.engine.markup.document import Block, Document
+from xuanzang.server.engine.markup.html_tokens import html_tokens
+from xuanzang.server.engine.markup.parsing import MAX_MARKUP_CHARACTERS, MAX_TAGS, parse
+from xuanzang.server.engine.markup.tokens import MarkupError
+from xuanzang.server.engine.markup.xml_tokens import xml_tokens
+from xuanzang.server.engine.types import ContentFormat
+
+BOMB = '<!DOCTYPE r [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]><r>&b;</r>'
+
+
+def blocks(content: str, content_format: ContentFormat = ContentFormat.HTML) -> list[str]:
+    return [block.text for block in parse(content, content_format).blocks]
+
+
+def raw(document: Document) -> list[str]:
+    return [part for part in document.parts if not isinstance(part, Block)]
+
+
+def test_blocks_end_sentences_and_inline_elements_do_not() -> None:
+    assert blocks("<p>a <b>b</b></p><p>c<br>d</p>e<table><tr><td>f") == ["a b", "c", "d", "e", "f"]
+
+
+def test_xml_elements_among_text_are_inline_and_others_end_sentences() -> None:
+    assert blocks("<r><s>a <g>b <h><k>c</k></h></g></s>\n<s>d</s></r>", ContentFormat.XML) == ["a b c", "d"]
+
+
+@pytest.mark.parametrize("name", ["code", "pre", "script", "style", "svg", "math"])
+def test_some_elements_stay_whole_with_what_is_in_them(name: str) -> None:
+    content = f"<{name}><a> &amp; x</{name}>"
+    document = parse(f"<p>a{content}b</p>", ContentFormat.HTML)
+    assert content in [inline.opening for block in document.blocks for inline in block.inlines] + raw(document)
+
+
+def test_elements_marked_as_not_translated_stay_whole() -> None:
+    for mark in ('translate="no"', "class='x notranslate'"):
+        [block] = parse(f"<p>a <i {mark}>b <i>c</i></i> d</p>", ContentFormat.HTML).blocks
+        [inline] = block.inlines
+        assert (inline.opening, inline.is_verbatim) == (f"<i {mark}>b <i>c</i></i>", True)
+    assert (
+        raw(parse("<r><s its:translate='no'>a</s><s>b</s></r>", ContentFormat.XML))[1] == "<s its:translate='no'>a</s>"
+    )
+
+
+def test_lines_of_a_block_are_joined_with_a_space_unless_between_ideographs() -> None:
+    assert blocks("<p>two\n  lines, 两\r\n 行 x\t y</p>") == ["two lines, 两行 x\t y"]
+
+
+def test_references_become_characters_and_unknown_ones_stay() -> None:
+    [block] = parse("AT&T &lt;x&gt; &#8364; &unknown; &copy", ContentFormat.HTML).blocks
+    assert block.text == "AT&T <x> €  ©"
+    assert block.spellings == {"<": ["&lt;"], ">": ["&gt;"], "€": ["&#8364;"], "©": ["&copy"]}
+    assert [inline.opening for inline in block.inlines] == ["&unknown;"]
+
+
+def test_sections_of_characters_are_text() -> None:
+    assert blocks("<r>a<![CDATA[<b> & ]]>c<![CDATA[d]]></r>", ContentFormat.XML) == ["a<b> & cd"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["<b>", "</b>", "<a><b></a></b>", "a & b", "<a b=c/>", "</r><r>", "&undefined;", "<?xml version='1.0'?>", "\0"],
+)
+def test_xml_that_is_not_well_formed_is_refused_without_quoting_it(content: str) -> None:
+    with pytest.raises(MarkupError, match=r"^is not well-formed XML: [a-z() -]+$"):
+        parse(content, ContentFormat.XML)
+
+
+@pytest.mark.parametrize(
+    "content", [f'<?xml version="1.0"?>{BOMB}', '<?xml version="1.0"?><!DOCTYPE r SYSTEM "f"><r/>']
+)
+def test_document_types_and_their_entities_are_refused(content: str) -> None:
+    with pytest.raises(MarkupError, match="must not have a document type"):
+        parse(content, ContentFormat.XML)
+
+
+def test_content_over_a_limit_is_refused() -> None:
+    with pytest.raises(MarkupError, match=r"at most 100 inline elements within one another"):
+        parse("<p>" + "<b>" * 101 + "a", ContentFormat.HTML)
+    with pytest.raises(MarkupError, match=r"at most 10000 tags, has 10001"):
+        parse("<b>" * (MAX_TAGS + 1), ContentFormat.HTML)
+    with pytest.raises(MarkupError, match=r"at most 100000 characters with markup, has 100001"):
+        parse("a" * (MAX_MARKUP_CHARACTERS + 1), ContentFormat.HTML)
+    with pytest.raises(MarkupError, match=r"marked section"):
+        parse("<![<a>", ContentFormat.HTML)
+
+
+def test_stray_end_tags_and_crossing_ones_are_kept_at_any_number() -> None:
+    document = parse("a" + "</b>" * 500 + "<i><u>b</i>c</u>", ContentFormat.HTML)
+    assert [block.text for block in document.blocks] == ["abc"]
+
+
+@pytest.mark.parametrize(
+    "content", ["<?xml version='1.0'?>\n<r>a</r>\n", "a<b/>é<!-- x --><?p q?>\r\n&amp;<c d='e'>f</c>", ""]
+)
+def test_xml_tokens_are_the_content_byte_for_byte(content: str) -> None:
+    assert "".join(token.raw for token in xml_tokens(content)) == content
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<",
+        "<!--",
+        "<!-- >",
+        "<a ",
+        '<a "',
+        "<a b=",
+        "<a '>",
+        "</",
+        "<?",
+        "&",
+        "&#",
+        "<script>",
+        "<b>",
+        "</b>",
+        "<a>b",
+        "x\n",
+    ],
+)
+def test_hostile_html_takes_time_linear_in_its_length(unit: str) -> None:
+    # With a quadratic cost these take minutes.
+    content = unit * (MAX_MARKUP_CHARACTERS // len(unit))
+    assert "".join(token.raw for token in html_tokens(content)) == content
+    assert "".join(token.raw for token in html_tokens(content[:-1] + ">")) == content[:-1] + ">"

@@ -1,0 +1,66 @@
+"""Glossaries of the server: their files, and changes of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xuanzang.server.engine.errors import InvalidInputError
+from xuanzang.server.engine.glossaries import GlossaryError, GlossaryFolder, read_glossary
+
+HEAD = "# source_language: zh\n# target_language: en\n# version: 7\n"
+
+
+def write(folder: Path, name: str, content: str) -> Path:
+    path = folder / f"{name}.tsv"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_a_glossary_has_languages_version_and_entries(tmp_path: Path) -> None:
+    glossary = read_glossary(write(tmp_path, "tech", f"{HEAD}\n源\tspring\tsource\n# a remark\n表\ttable\n"))
+    assert (glossary.name, glossary.source_language, glossary.target_language) == ("tech", "zh", "en")
+    assert (glossary.version, glossary.entry_count) == ("7", 2)
+    [(_, _, entry)] = glossary.index.find("源")
+    assert entry.targets == ("spring", "source")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("tech", "源\tspring\n", "source_language"),
+        ("tech", HEAD + "源\n", "entry 1: must have 1 to 8 elements"),
+        ("tech", HEAD + "\tspring\n", "entry 1: must have 1 to 100 characters"),
+        ("tech", HEAD + "源\t" + "x" * 201, "entry 1: must have 1 to 200 characters"),
+        ("Tech", HEAD, "name"),
+    ],
+)
+def test_a_faulty_file_is_refused_with_the_reason(tmp_path: Path, name: str, content: str, fault: str) -> None:
+    with pytest.raises(GlossaryError, match=fault):
+        read_glossary(write(tmp_path, name, content))
+
+
+async def test_changes_of_the_folder_are_taken_over_and_faulty_ones_are_not(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path)
+    path = write(tmp_path, "tech", HEAD + "源\tspring\n")
+    await folder.reload_if_changed()
+    assert folder.find("tech").entry_count == 1
+    write(tmp_path, "tech", HEAD + "源\tspring\n表\ttable\n")
+    await folder.reload_if_changed()
+    assert folder.find("tech").entry_count == 2
+    write(tmp_path, "tech", "nothing")
+    await folder.reload_if_changed()
+    assert folder.find("tech").entry_count == 2
+    path.unlink()
+    await folder.reload_if_changed()
+    assert folder.glossaries == []
+    with pytest.raises(InvalidInputError) as error:
+        folder.find("tech")
+    assert error.value.violations[0].field == "glossary"
+
+
+async def test_a_server_without_the_folder_has_no_glossaries(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path / "none")
+    await folder.reload_if_changed()
+    assert folder.glossaries == []
