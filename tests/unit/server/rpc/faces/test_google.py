@@ -73,8 +73,7 @@ def faults() -> Iterator[Any]:
     yield pytest.param({"parent": "nothing"}, ["parent"], id="parent")
     yield pytest.param({"parent": "projects/" + "x" * 600}, ["parent"], id="long parent")
     yield pytest.param({"model": "projects/p/models"}, ["model"], id="model")
-    yield pytest.param({"mime_type": "text/html"}, ["mime_type"], id="html")
-    yield pytest.param({"mime_type": "", "contents": ["<b>a</b>"]}, ["mime_type"], id="html by default")
+    yield pytest.param({"mime_type": "text/markdown"}, ["mime_type"], id="MIME type")
     yield pytest.param({"labels": {str(number): "" for number in range(65)}}, ["labels"], id="many labels")
     yield pytest.param({"labels": {"key": "x" * 64}}, ["labels"], id="long label")
     yield pytest.param({"glossary_config": {"glossary": "g"}}, ["glossary_config"], id="glossary")
@@ -99,9 +98,11 @@ async def test_labels_within_the_limits_change_nothing(serve: Any) -> None:
         assert await translated(served, ["a"], labels={"team": "books"}) == ["A"]
 
 
-async def test_text_without_a_mime_type_is_translated_if_it_has_no_markup(serve: Any) -> None:
+@pytest.mark.parametrize(("mime_type", "format_"), [("text/plain", "TEXT"), ("text/html", "HTML"), ("", "HTML")])
+async def test_text_without_a_mime_type_is_html_as_at_google(serve: Any, mime_type: str, format_: str) -> None:
     async with serve(faces=["google"]) as served:
-        assert await translated(served, ["a > b"], mime_type="") == ["A > B"]
+        await translated(served, ["a"], mime_type=mime_type)
+        assert [each.name for each in served.engine.content_formats] == [format_]
 
 
 async def test_overload_says_when_to_try_again(serve: Any) -> None:

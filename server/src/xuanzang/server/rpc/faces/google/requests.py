@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
@@ -17,9 +18,11 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 MAX_LABELS = 64
 MAX_LABEL_CHARACTERS = 63
 
-_PLAIN = "text/plain"
-# What Google takes texts without a MIME type for. Texts without these are the same in both.
-_MARKUP = ("<", "&")
+_PLAIN, _HTML = "text/plain", "text/html"
+# Google, too, takes texts without a MIME type for HTML.
+_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
+    {_PLAIN: pb.CONTENT_FORMAT_TEXT, _HTML: pb.CONTENT_FORMAT_HTML, "": pb.CONTENT_FORMAT_HTML}
+)
 
 
 def read_translation(request: Any) -> pb.TranslateTextRequest:
@@ -34,7 +37,7 @@ def read_translation(request: Any) -> pb.TranslateTextRequest:
     _require(
         *parent_violations(request.parent),
         *model_violations(request.model),
-        *_mime_type_violations(request.mime_type, request.contents),
+        *_mime_type_violations(request.mime_type, _FORMATS),
         *_label_violations(request.labels),
         *_unsupported(request),
     )
@@ -43,6 +46,7 @@ def read_translation(request: Any) -> pb.TranslateTextRequest:
         model=served_name(request.model),
         source_language_code=request.source_language_code,
         target_language_code=request.target_language_code,
+        content_format=_FORMATS[request.mime_type],
     )
 
 
@@ -58,7 +62,7 @@ def read_detection(request: Any) -> pb.DetectLanguageRequest:
     _require(
         *parent_violations(request.parent),
         *detector_violations(request.model),
-        *_mime_type_violations(request.mime_type, [request.content]),
+        *_mime_type_violations(request.mime_type, _FORMATS),
         *_label_violations(request.labels),
     )
     return pb.DetectLanguageRequest(contents=[request.content])
@@ -81,16 +85,10 @@ def _require(*violations: FieldViolation) -> None:
         raise InvalidInputError(violations)
 
 
-def _mime_type_violations(mime_type: str, contents: Iterable[str]) -> Iterable[FieldViolation]:
-    if mime_type == _PLAIN:
-        return
-    if mime_type:
-        yield FieldViolation(field="mime_type", description=f"must be {_PLAIN}: this server does not read markup")
-    elif any(mark in text for text in contents for mark in _MARKUP):
-        yield FieldViolation(
-            field="mime_type",
-            description=f"must be {_PLAIN} for contents with < or &: left out, it means text/html, which is not read",
-        )
+def _mime_type_violations(mime_type: str, formats: Mapping[str, object]) -> Iterable[FieldViolation]:
+    if mime_type not in formats:
+        shown = " or ".join(filter(None, formats))
+        yield FieldViolation(field="mime_type", description=f"must be {shown}; left out, it means {_HTML}")
 
 
 def _label_violations(labels: Mapping[str, str]) -> Iterable[FieldViolation]:
@@ -103,7 +101,9 @@ def _label_violations(labels: Mapping[str, str]) -> Iterable[FieldViolation]:
 
 def _unsupported(request: Any) -> Iterable[FieldViolation]:
     if request.HasField("glossary_config"):
-        yield FieldViolation(field="glossary_config", description="must be unset: this server stores no glossaries")
+        yield FieldViolation(
+            field="glossary_config", description="must be unset: glossaries are for xuanzang.translation.v1"
+        )
     if request.transliteration_config.enable_transliteration:
         description = "must be unset: this server does not transliterate"
         yield FieldViolation(field="transliteration_config", description=description)

@@ -37,7 +37,11 @@ def translation_response(parent: str, answer: pb.TranslateTextResponse) -> Any:
     model = resource_name(parent, f"{answer.model}/{answer.model_version}")
     return TranslateTextResponse(
         translations=[
-            Translation(translated_text=translation.hypotheses[0].text, model=model)
+            Translation(
+                translated_text=translation.hypotheses[0].text,
+                model=model,
+                detected_language_code=_google_code(translation.detected_language_code),
+            )
             for translation in answer.translations
         ]
     )
@@ -54,7 +58,7 @@ def detection_response(detection: pb.LanguageDetection) -> Any:
     """
     found = [
         DetectedLanguage(
-            language_code=_GOOGLE_CODES.get(language.language_code, language.language_code),
+            language_code=_google_code(language.language_code),
             confidence=language.confidence,
         )
         for language in detection.languages
@@ -86,3 +90,7 @@ def languages_response(models: Iterable[pb.Model], locale: Locale | None) -> Any
             for code in sorted(sources | targets)
         ]
     )
+
+
+def _google_code(code: str) -> str:
+    return _GOOGLE_CODES.get(code, code)
