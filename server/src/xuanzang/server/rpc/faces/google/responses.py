@@ -8,8 +8,8 @@ from typing import Any
 
 from babel import Locale
 from google.cloud.translate_v3.types import translation_service as types
-from xuanzang.server.rpc.faces.google.display_names import display_name
 
+from xuanzang.server.rpc.faces.google.display_names import display_name
 from xuanzang.server.rpc.faces.google.names import resource_name
 from xuanzang.translation.v1 import translation_pb2 as pb
 
