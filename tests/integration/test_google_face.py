@@ -67,7 +67,8 @@ async def test_both_clients_give_the_same_batch(start_server: Any) -> None:
     async with start_server(faces="google") as running, grpc.aio.insecure_channel(running.address) as channel:
         transport = translate_v3.TranslationServiceAsyncClient.get_transport_class("grpc_asyncio")
         client = translate_v3.TranslationServiceAsyncClient(transport=transport(channel=channel))
-        answer = await client.translate_text(parent=PARENT, contents=contents, target_language_code="en")
+        plain = {"parent": PARENT, "contents": contents, "mime_type": "text/plain", "target_language_code": "en"}
+        answer = await client.translate_text(request=plain)
         assert [each.translated_text for each in answer.translations] == await asyncio.to_thread(
             synchronous, running.address
         )
