@@ -71,6 +71,28 @@ BREAKING = {
         f"{ENGINE}.scheduling.worker",
     ),
     "The decoder's floors": (f"{ENGINE}.decoding.history", f"{ENGINE}.decoding.batch"),
+    "Promotion's floors: what is live, the gate before it, and how texts are compared": (
+        f"{ENGINE}.promotion.chrf",
+        f"{ENGINE}.promotion.gate",
+    ),
+    "The gateway is a client: it knows neither a server's inside nor the wire": ("xuanzang.gateway.app", "grpc"),
+    "The gateway's floors: APIs over a way in over a client": ("xuanzang.gateway.errors", "xuanzang.gateway.app"),
+    "Promotion's floors: what is live, the gate before it, and how texts are compared": (
+        f"{ENGINE}.promotion.chrf",
+        f"{ENGINE}.promotion.gate",
+    ),
+    "Markup's floors: parsed without a translation, placed without a parser": (
+        f"{ENGINE}.markup.placement",
+        f"{ENGINE}.markup.parsing",
+    ),
+    "Quality's floors: an assessment of flags and a probability, both of features": (
+        f"{ENGINE}.quality.features",
+        f"{ENGINE}.quality.head",
+    ),
+    "The fit of a quality head: pairs are measured, fitted, reported and written": (
+        "xuanzang.server.quality_fitting.measurement",
+        "xuanzang.server.quality_fitting.fitting",
+    ),
     "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
 }
 

@@ -133,6 +133,7 @@ class FakeEngine:
         deadline: float | None,
         caller: str = "",
         target_language: str = "",
+        source_language: str = "",
         terms: Terms = NO_TERMS,
         hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,

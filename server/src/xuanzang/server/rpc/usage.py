@@ -53,7 +53,7 @@ class Usage:
             context: Context of the RPC, which is about to end.
         """
         used = ((USAGE_CHARACTERS, str(self._characters)), (USAGE_SENTENCES, str(self._sentences)))
-        context.set_trailing_metadata(used)
+        context.set_trailing_metadata((*context.trailing_metadata(), *used))
 
 
 class TextsUsage:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
@@ -151,6 +153,12 @@ def test_a_pair_finds_its_model_among_those_of_one_and_of_many_target_languages(
 )
 def test_a_language_is_undecided_only_if_several_models_fit(model: str, target: str, languages: list[str]) -> None:
     assert undecided_languages(MODELS, model=model, target_language=target) == languages
+
+
+def test_the_language_is_undecided_if_the_only_model_must_be_told() -> None:
+    many = dataclasses.replace(served("many", "fr zh", "en fr zh"), needs_source_language=True)
+    assert undecided_languages([many], model="", target_language="en") == ["fr", "zh"]
+    assert undecided_languages([many, ZH_EN], model="zh-en", target_language="") == []
 
 
 def test_the_likeliest_language_decides_if_it_is_likely_enough_and_served() -> None:

@@ -12,7 +12,7 @@ from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.types import Hypothesis, QualityFlag
 from xuanzang.server.metrics import ModelMetrics
 
-# Of less the detector knows too little; the thresholds are measured in docs/quality.md.
+# Of less the detector knows too little.
 _MIN_LETTERS = 40
 _MIN_CONFIDENCE = 0.95
 

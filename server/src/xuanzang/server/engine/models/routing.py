@@ -64,7 +64,7 @@ def route_to(served: ServedModel, *, source_language: str, target_language: str)
 
 
 def undecided_languages(models: Sequence[ServedModel], *, model: str, target_language: str) -> list[str]:
-    """List the source languages of which one decides which model a request means.
+    """List the source languages of which a request must name one.
 
     Args:
         models: Served models.
@@ -72,11 +72,13 @@ def undecided_languages(models: Sequence[ServedModel], *, model: str, target_lan
         target_language: As for `resolve`.
 
     Returns:
-        BCP-47 codes, in order; none if no two models fit.
+        BCP-47 codes, in order; none if only one model fits, and it need not be told.
     """
     named = (served for served in models if _has_name(served, model))
     fitting = [served for served in named if _fit(served, "", target_language) is not None]
-    return sorted({code for served in fitting for code in served.source_languages}) if len(fitting) > 1 else []
+    if len(fitting) < 2 and not any(served.needs_source_language for served in fitting):
+        return []
+    return sorted({code for served in fitting for code in served.source_languages})
 
 
 def detected_language(detected: Iterable[DetectedLanguage], choices: Sequence[str]) -> str:
