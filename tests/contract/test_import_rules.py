@@ -77,10 +77,6 @@ BREAKING = {
     ),
     "The gateway is a client: it knows neither a server's inside nor the wire": ("xuanzang.gateway.app", "grpc"),
     "The gateway's floors: APIs over a way in over a client": ("xuanzang.gateway.errors", "xuanzang.gateway.app"),
-    "Promotion's floors: what is live, the gate before it, and how texts are compared": (
-        f"{ENGINE}.promotion.chrf",
-        f"{ENGINE}.promotion.gate",
-    ),
     "Markup's floors: parsed without a translation, placed without a parser": (
         f"{ENGINE}.markup.placement",
         f"{ENGINE}.markup.parsing",
