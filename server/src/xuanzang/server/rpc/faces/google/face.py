@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 
 import grpc
 from google.cloud.translate_v3.types import translation_service as types
-from xuanzang.server.rpc.faces.google.display_names import display_locale
 
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.server.rpc.faces.face import Face
+from xuanzang.server.rpc.faces.google.display_names import display_locale
 from xuanzang.server.rpc.faces.google.names import served_name
 from xuanzang.server.rpc.faces.google.requests import read_detection, read_translation, require_listable
 from xuanzang.server.rpc.faces.google.responses import detection_response, languages_response, translation_response
