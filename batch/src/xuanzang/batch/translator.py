@@ -87,7 +87,7 @@ class Translator:
         self._loop.close()
 
     def _checked(self, decoding: Decoding) -> requests.TranslationRequest:
-        request = requests.read_unary_request(_message(decoding), self._engine.resolve, self._engine.glossaries)
+        request = requests.read_unary_request(_message(decoding), self._engine.router.resolve, self._engine.glossaries)
         if request.model.manifest_sha256 != decoding.manifest_sha256:
             raise InputError(f"the bundle {decoding.model} is not the one that the job began with")
         return request

@@ -73,6 +73,11 @@ class FakeEngine:
         """Languages that every text may be in; None if nothing can be detected."""
         self._changed = asyncio.Condition()
 
+    @property
+    def router(self) -> FakeEngine:
+        """What finds the model of a request."""
+        return self
+
     def hold(self, text: str) -> asyncio.Event:
         """Delay the answer to a text until the event is set."""
         return self.held.setdefault(text, asyncio.Event())

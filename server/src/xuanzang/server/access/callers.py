@@ -17,7 +17,7 @@ from xuanzang.server.engine.errors import DrainingError, FieldViolation, Invalid
 from xuanzang.server.engine.types import Route, ServedModel
 
 Resolve = Callable[..., Route]
-"""`Engine.resolve`."""
+"""`RequestRouter.resolve`."""
 
 INVALID_KEY = "the API key is not valid"
 
@@ -50,7 +50,7 @@ class Caller:
         """Limit the choice of a model to those that the caller may use.
 
         Args:
-            resolve: `Engine.resolve`.
+            resolve: `RequestRouter.resolve`.
 
         Returns:
             The same function, which raises ModelNotAllowedError for other models.

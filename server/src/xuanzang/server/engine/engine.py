@@ -11,7 +11,6 @@ from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
@@ -19,19 +18,18 @@ from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
-from xuanzang.server.engine.errors import DetectionUnavailableError, DrainingError, ModelNotFoundError
+from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
 from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import default_workers, memory_limit
-from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.promotion.canary import Canary
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.shadow import Shadow
+from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
 from xuanzang.server.engine.scheduling.call_record import CallObserver, CallRecord
@@ -40,14 +38,12 @@ from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
-from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
 from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
     ContentFormat,
     DecodingOptions,
     HoldSentences,
     Hypothesis,
-    Route,
     Runtime,
     ServedModel,
 )
@@ -61,8 +57,6 @@ _LOGGER = logging.getLogger(__name__)
 _TOKENIZING_THREADS = 2
 # A worker checks after each step, which takes milliseconds; far more is a fault, and no reason to hang.
 _STOP_SECONDS = 5.0
-# What a request is about shows in few characters; the event loop waits for as long as they take, half a millisecond.
-_ROUTING_CHARACTERS = 300
 # A partial answer is sent this long before the deadline, so that the caller has it in time.
 _MIN_MARGIN_SECONDS = 0.02
 _MARGIN_SHARE = 0.05
@@ -125,11 +119,11 @@ class Engine:
             holds=promotion.promotion != "direct",
         )
         """The models, and their changes while others are served."""
-        self._detector: LanguageDetector | None = None
         translate = BackgroundCalls(self._shared, self.live)
         self.promoter = Promoter(self.live, translate=translate, settings=promotion, metrics=metrics)
         """Which versions go live, and which have a share of the requests beside them."""
-        self._canary = Canary(self.live)
+        self.router = RequestRouter(self.live, self._tokenizing)
+        """Which model and languages a request means."""
         self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
         self.glossaries = GlossaryFolder(models / FOLDER)
         """Glossaries that requests may name."""
@@ -144,59 +138,6 @@ class Engine:
         """Served models, by name and version; none before `start`."""
         return tuple(self.live.catalog.served)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
-        """Find the model that a request means, and the language of its translations.
-
-        Args:
-            model: Name, name and version as "zh-en/1", or empty.
-            source_language: BCP-47 code or empty.
-            target_language: BCP-47 code or empty.
-            texts: Texts whose language is detected if the request names none and there is a choice.
-
-        Returns:
-            The model and two of its languages.
-
-        Raises:
-            ModelNotFoundError: No model fits.
-            InvalidInputError: Several models fit, or the language of the texts cannot be told.
-        """
-        detected = "" if source_language else self._detected(texts, model=model, target_language=target_language)
-        source_language = source_language or detected
-        languages = {"source_language": source_language, "target_language": target_language}
-        route = routing.resolve(self.models, model=model, **languages)
-        route = route if "/" in model else self._canary.diverted(route, **languages)
-        return replace(route, detected_language=detected)
-
-    def _detected(self, texts: Sequence[str], *, model: str, target_language: str) -> str:
-        """Return the language of texts; empty if no two models are in question, or none can be detected."""
-        beginning = " ".join(texts)[:_ROUTING_CHARACTERS]
-        choices = routing.undecided_languages(self.models, model=model, target_language=target_language)
-        if self._detector is None or not choices or not beginning:
-            return ""
-        known = {code.partition("-")[0] for code in choices}
-        return routing.detected_language(self._detector.detect(beginning, known), choices)
-
-    async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
-        """Detect the languages of texts.
-
-        Args:
-            texts: Texts in any language.
-
-        Returns:
-            For each text the languages that it may be in, likeliest first.
-
-        Raises:
-            DetectionUnavailableError: The engine has no detector.
-        """
-        detector = self._detector
-        if detector is None:
-            raise DetectionUnavailableError(
-                "languages are not detected: the server lacks the extra `detection`, or its setting is off"
-            )
-        known = {code.partition("-")[0] for model in self.models for code in model.source_languages}
-        detect = partial(detector.detect, languages=known)
-        return await asyncio.get_running_loop().run_in_executor(self._tokenizing, lambda: list(map(detect, texts)))
-
     async def start(self) -> None:
         """Load the models, warm them up and replay their samples. A bundle that fails is logged and not served.
 
@@ -207,8 +148,8 @@ class Engine:
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.memory_limit_bytes.set(memory_limit())
         if self._settings.detection and language_detection.is_installed():
-            self._detector = await asyncio.to_thread(language_detection.open_detector)
-            self._shared = replace(self._shared, detector=self._detector)
+            self.router.detector = await asyncio.to_thread(language_detection.open_detector)
+            self._shared = replace(self._shared, detector=self.router.detector)
         self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)

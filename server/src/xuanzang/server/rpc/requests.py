@@ -22,7 +22,7 @@ MAX_ID_BYTES = 256
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
 
 Resolve = Callable[..., Route]
-"""`Engine.resolve`."""
+"""`RequestRouter.resolve`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def read_unary_request(
 
     Args:
         request: Message of the caller.
-        resolve: `Engine.resolve`.
+        resolve: `RequestRouter.resolve`.
         glossaries: Glossaries that requests may name.
 
     Returns:
@@ -73,7 +73,7 @@ def read_stream_request(
 
     Args:
         request: Message of the caller.
-        resolve: `Engine.resolve`.
+        resolve: `RequestRouter.resolve`.
         glossaries: Glossaries that requests may name.
 
     Returns:
@@ -98,7 +98,7 @@ def read_progressive_request(
 
     Args:
         request: Message of the caller.
-        resolve: `Engine.resolve`.
+        resolve: `RequestRouter.resolve`.
         glossaries: Glossaries that requests may name.
 
     Returns:

@@ -9,6 +9,7 @@ from contextlib import aclosing
 import grpc
 from typing_extensions import override
 
+from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
@@ -34,7 +35,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def TranslateText(self, request: pb.TranslateTextRequest, context: Context) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
         caller = caller_of(context)
-        checked = requests.read_unary_request(request, caller.limited(self._engine.resolve), self._engine.glossaries)
+        checked = requests.read_unary_request(request, self._resolve(caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
         usage = Usage(caller)
         with usage.charged(checked.texts) as used:
@@ -80,9 +81,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
         caller = caller_of(context)
-        checked = requests.read_progressive_request(
-            request, caller.limited(self._engine.resolve), self._engine.glossaries
-        )
+        checked = requests.read_progressive_request(request, self._resolve(caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
         usage = Usage(caller)
         sent = 0
@@ -119,7 +118,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         caller = caller_of(context)
         texts = requests.read_detection_request(request)
         with caller.charged([text[:MAX_READ_CHARACTERS] for text in texts]):
-            return responses.detection_response(await self._engine.detect_languages(texts))
+            return responses.detection_response(await self._engine.router.detect_languages(texts))
 
     @override
     async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
@@ -134,6 +133,10 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         caller = caller_of(context)
         with caller.charged(()):
             return responses.glossaries_response(self._engine.glossaries.glossaries)
+
+    def _resolve(self, caller: Caller) -> requests.Resolve:
+        """Return the choice of a model among those that a caller may use."""
+        return caller.limited(self._engine.router.resolve)
 
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
@@ -161,7 +164,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
         caller = stream.caller
-        checked = requests.read_stream_request(request, caller.limited(self._engine.resolve), self._engine.glossaries)
+        checked = requests.read_stream_request(request, self._resolve(caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
         with stream.usage.charged(checked.texts) as used:
             [hypotheses] = await self._engine.translate(

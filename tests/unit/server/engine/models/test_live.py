@@ -56,7 +56,7 @@ async def test_a_call_that_was_resolved_before_a_change_is_answered_after_it(
     engine: Engine, add_version: Any, options: DecodingOptions
 ) -> None:
     add_version(2)
-    route = engine.resolve(model="", source_language="", target_language="")
+    route = engine.router.resolve(model="", source_language="", target_language="")
     await engine.live.load("small", None)
     assert versions(engine) == [(1, False), (2, True)]
     [[found]] = await engine.translate(["hello world"], model=route.model, options=options, deadline=None)

@@ -44,10 +44,10 @@ async def test_several_models_are_served_and_found_by_name_and_by_pair(
         "small-en-ja": (("en",), ("ja",)),
     }
     for name, ([source], [target]) in pairs.items():
-        assert engine.resolve(model="", source_language=source, target_language=target).model.name == name
-        assert engine.resolve(model=name, source_language="", target_language="").model.name == name
+        assert engine.router.resolve(model="", source_language=source, target_language=target).model.name == name
+        assert engine.router.resolve(model=name, source_language="", target_language="").model.name == name
     with pytest.raises(InvalidInputError, match="more than one model is served"):
-        engine.resolve(model="", source_language="en", target_language="")
+        engine.router.resolve(model="", source_language="en", target_language="")
 
 
 async def test_sentences_have_the_token_of_the_target_language_that_was_asked_for(
@@ -75,12 +75,12 @@ async def test_sentences_have_the_token_of_the_target_language_that_was_asked_fo
     engine = make_engine(SETTINGS)
     await engine.start()
     for wanted, token_id in (("en", first), ("fr-CA", second)):
-        route = engine.resolve(model="small", source_language="", target_language=wanted)
+        route = engine.router.resolve(model="small", source_language="", target_language=wanted)
         call: dict[str, Any] = {"model": route.model, "target_language": route.target_language, "options": options}
         [[hypothesis]] = await engine.translate(["a cat"], deadline=None, **call)
         assert hypothesis.text == codec.decode([token_id, *codec.encode_target("a cat")])
     with pytest.raises(InvalidInputError, match="target_language_code"):
-        engine.resolve(model="small", source_language="zh", target_language="")
+        engine.router.resolve(model="small", source_language="zh", target_language="")
 
 
 async def test_a_shortlist_of_a_model_that_is_not_served_is_refused(make_engine: MakeEngine) -> None:
@@ -104,10 +104,10 @@ async def test_the_highest_version_is_the_default_and_the_others_can_be_named(
     engine = make_engine(SETTINGS)
     await engine.start()
     assert [(model.version, model.is_default) for model in engine.models] == [(1, False), (9, False), (10, True)]
-    assert engine.resolve(model="small", source_language="", target_language="").model.version == 10
-    assert engine.resolve(model="small/9", source_language="zh", target_language="en").model.version == 9
+    assert engine.router.resolve(model="small", source_language="", target_language="").model.version == 10
+    assert engine.router.resolve(model="small/9", source_language="zh", target_language="en").model.version == 9
     with pytest.raises(ModelNotFoundError):
-        engine.resolve(model="small/2", source_language="", target_language="")
+        engine.router.resolve(model="small/2", source_language="", target_language="")
 
 
 async def test_one_worker_decodes_the_sentences_of_several_models_in_turn(

@@ -14,11 +14,11 @@ Start = Any
 
 
 def answered_by(engine: Engine, model: str = "small", source_language: str = "") -> int:
-    return engine.resolve(model=model, source_language=source_language, target_language="").model.version
+    return engine.router.resolve(model=model, source_language=source_language, target_language="").model.version
 
 
 def seed(engine: Engine) -> None:
-    engine._canary._draw = random.Random(1).random
+    engine.router._canary._draw = random.Random(1).random
 
 
 @pytest.mark.parametrize("weight", [0.05, 0.5, 0.9, 1.0])
@@ -82,7 +82,7 @@ async def test_a_key_that_does_not_allow_the_canary_has_the_live_version(start: 
         for models, version in ((("small",), 2), (("small/1",), 1), (("small/2",), 2)):
             caller = KeyCaller.__new__(KeyCaller)
             caller._models = frozenset(models)
-            resolve = caller.limited(engine.resolve)
+            resolve = caller.limited(engine.router.resolve)
             assert resolve(model="", source_language="", target_language="").model.version == version
 
 

@@ -20,7 +20,7 @@ Start = Any
 
 
 def live_version(engine: Engine) -> int:
-    return engine.resolve(model="small", source_language="", target_language="").model.version
+    return engine.router.resolve(model="small", source_language="", target_language="").model.version
 
 
 def promotions(metrics: Metrics) -> dict[str, float]:
@@ -180,7 +180,7 @@ async def test_a_rollback_under_load_fails_no_request(start: Start, options: Dec
         async def call_again_and_again() -> None:
             after = 0
             while after < 5:
-                model = engine.resolve(model="", source_language="", target_language="").model
+                model = engine.router.resolve(model="", source_language="", target_language="").model
                 [[found]] = await engine.translate(["hello world"], model=model, options=options, deadline=None)
                 assert found.text == "hello world"
                 versions.append(model.version)
