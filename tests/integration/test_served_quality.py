@@ -40,7 +40,7 @@ async def test_a_refused_sentence_counts_as_empty(
     running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "long.tsv"
-    path.write_text(f"猫\tcat\n{'猫' * 2000}\tcats\n", encoding="utf-8")
+    path.write_text(f"猫\tcat\n{'猫' * 200_000}\tcats\n", encoding="utf-8")
     assert await asyncio.to_thread(main, [running.address, f"long={path}", "--json", str(tmp_path / "q.json")]) == 0
     assert json.loads((tmp_path / "q.json").read_text())["long"]["empty"] == 1
     assert "long, line 2: " in capsys.readouterr().err

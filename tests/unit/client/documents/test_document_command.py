@@ -77,7 +77,8 @@ def test_after_a_failure_the_same_command_goes_on(run: Run, script: Script, tmp_
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     arguments = ("translate-documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
     code, _, errors = run(*arguments)
-    assert (code, errors) == (1, "xuanzang: not two\n")
+    assert code == 1
+    assert errors.startswith("xuanzang: not two")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".b.txt.unfinished", "a.txt"]
     script.on_stream = whole
     assert "1 known, 1 asked" in run(*arguments)[1]
