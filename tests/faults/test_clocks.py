@@ -13,8 +13,8 @@ WALL_CLOCKS = {"time.time", "time.time_ns", "time.localtime", "time.gmtime", "ti
     f"{owner}.{method}" for owner in ("datetime", "datetime.datetime", "date") for method in ("now", "utcnow", "today")
 }
 CALENDAR = {"access_log.py", "certificates.py", "keys.py", "memory.py", "spans.py"}
-"""Modules that know dates: certificates expire by the calendar, keys say when they were made, lines of the access log and
-spans are dated, and a translation memory forgets what was used longest ago."""
+"""Modules that know dates: certificates expire by the calendar, keys say when they were made, lines of the access log
+and spans are dated, and a translation memory forgets what was used longest ago."""
 
 
 def wall_clocks(source: str) -> Iterator[str]:
