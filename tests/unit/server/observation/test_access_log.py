@@ -78,12 +78,14 @@ async def test_lines_that_a_slow_reader_does_not_take_are_lost_and_counted(
     reader.start()
     log = AccessLog(str(tmp_path / "log"), dropped=dropped)
     await asyncio.to_thread(opened.wait)
-    for _ in range(5):
+    for _ in range(1000):
         log.add(record(), code="OK", seconds=0.5)
     log.close()
     reader.join()
-    assert len(received) == 3
-    assert count_of(dropped) == 2
+    # However often the thread wrote in the meantime.
+    assert len(received) >= 3
+    assert len(received) + count_of(dropped) == 1000
+    assert count_of(dropped) > 0
 
 
 async def test_lines_that_cannot_be_written_are_counted_and_the_next_ones_are_written(
