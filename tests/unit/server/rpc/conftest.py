@@ -6,9 +6,9 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import grpc
 import pytest
@@ -27,14 +27,11 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.scheduling.call_record import CallObserver
+from xuanzang.server.engine.scheduling.request import CallArguments
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
-    ContentFormat,
     DecodingOptions,
     FinishReason,
-    HoldSentences,
     Hypothesis,
     Route,
     Runtime,
@@ -60,12 +57,9 @@ class FakeEngine:
         self.raised: dict[str, Exception] = {}
         self.running: list[str] = []
         self.cancelled: list[str] = []
-        self.deadlines: list[float | None] = []
-        self.options: list[DecodingOptions] = []
-        self.callers: list[str] = []
-        self.target_languages: list[str] = []
+        self.asked: list[CallArguments] = []
+        """What each call asked for."""
         self.journals: list[Journal | None] = []
-        self.content_formats: list[ContentFormat] = []
         self.runtime = RUNTIME
         self.needed_seconds = 0.0
         """Time that any request would take; one that has less is refused."""
@@ -77,6 +71,10 @@ class FakeEngine:
     def router(self) -> FakeEngine:
         """What finds the model of a request."""
         return self
+
+    def asked_for(self, key: str) -> list[Any]:
+        """Return what each call asked for under a key of `CallArguments`."""
+        return [cast("Any", asked)[key] for asked in self.asked]
 
     def hold(self, text: str) -> asyncio.Event:
         """Delay the answer to a text until the event is set."""
@@ -108,48 +106,24 @@ class FakeEngine:
         self,
         texts: Sequence[str],
         *,
-        model: ServedModel,
-        options: DecodingOptions,
-        deadline: float | None,
-        caller: str = "",
-        target_language: str = "",
-        source_language: str = "",
-        terms: Terms = NO_TERMS,
-        hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
-        observer: CallObserver | None = None,
-        content_format: ContentFormat = ContentFormat.TEXT,
+        **asked: Unpack[CallArguments],
     ) -> list[list[Hypothesis]]:
-        self.deadlines.append(deadline)
-        self.options.append(options)
-        self.callers.append(caller)
-        self.target_languages.append(target_language)
+        self.asked.append(asked)
         self.journals.append(journal)
-        self.content_formats.append(content_format)
-        with hold_sentences(len(texts)):
+        with asked["hold_sentences"](len(texts)):
             return [[await self._translate(text)] for text in texts]
 
     async def translate_progressively(
         self,
         text: str,
         *,
-        model: ServedModel,
-        options: DecodingOptions,
-        deadline: float | None,
-        caller: str = "",
-        target_language: str = "",
-        source_language: str = "",
-        terms: Terms = NO_TERMS,
-        hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
-        observer: CallObserver | None = None,
-        content_format: ContentFormat = ContentFormat.TEXT,
+        **asked: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Emit the first character at once, and the second when the text is translated."""
         yield text[:1].upper()
-        [hypotheses] = await self.translate(
-            [text], model=model, options=options, deadline=deadline, caller=caller, hold_sentences=hold_sentences
-        )
+        [hypotheses] = await self.translate([text], journal=journal, **asked)
         yield text[1:2].upper()
         yield hypotheses
 

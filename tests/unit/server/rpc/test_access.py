@@ -225,7 +225,7 @@ async def test_the_key_is_the_caller_whatever_it_calls_itself(serve: Any, keys_f
         await face(served, (*bearer(key), ("x-client-id", "many names")))
         await face(served, bearer(other))
         await face(served)
-        mine, same, others, anonymous = served.engine.callers
+        mine, same, others, anonymous = served.engine.asked_for("caller")
     assert mine == same
     assert len({mine, others, anonymous}) == 3
 

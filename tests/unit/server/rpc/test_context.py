@@ -24,7 +24,7 @@ async def call_every_way(served: Any, metadata: Any = ()) -> None:
 async def test_callers_are_identified_by_their_address_without_the_port(serve: Any) -> None:
     async with serve() as served:
         await call_every_way(served)
-    assert served.engine.callers == ["ipv4:127.0.0.1"] * 4
+    assert served.engine.asked_for("caller") == ["ipv4:127.0.0.1"] * 4
 
 
 async def test_a_caller_is_identified_by_its_name_which_is_never_logged(
@@ -33,14 +33,14 @@ async def test_a_caller_is_identified_by_its_name_which_is_never_logged(
     with caplog.at_level(logging.DEBUG):
         async with serve() as served:
             await call_every_way(served, NAMED)
-    assert served.engine.callers == ["nightly"] * 4
+    assert served.engine.asked_for("caller") == ["nightly"] * 4
     assert not any("nightly" in str(vars(record)) for record in caplog.records if record.name.startswith("xuanzang"))
 
 
 async def test_an_empty_name_is_ignored(serve: Any) -> None:
     async with serve() as served:
         await call_every_way(served, (("x-client-id", ""),))
-    assert set(served.engine.callers) == {"ipv4:127.0.0.1"}
+    assert set(served.engine.asked_for("caller")) == {"ipv4:127.0.0.1"}
 
 
 async def test_a_name_that_is_too_long_is_refused(serve: Any) -> None:

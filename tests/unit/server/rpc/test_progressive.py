@@ -47,8 +47,8 @@ async def test_options_and_deadline_reach_the_engine(serve: Any) -> None:
     async with serve() as served:
         call = served.stub.TranslateTextProgressively(request("a", beam_size=2), timeout=100)
         assert [answer async for answer in call]
-    assert served.engine.options[0].beam_size == 2
-    assert served.engine.deadlines[0] is not None
+    assert served.engine.asked_for("options")[0].beam_size == 2
+    assert served.engine.asked_for("deadline")[0] is not None
 
 
 async def test_every_message_is_counted(serve: Any) -> None:

@@ -94,7 +94,7 @@ async def test_a_drawn_seed_is_reported(serve: Any, kind: int) -> None:
         method, request = requests(sampling=pb.SamplingOptions())[kind]
         provenance = (await translation_of(getattr(served.stub, method)(request))).provenance
     assert provenance.options.sampling.HasField("seed")
-    assert provenance.options.sampling.seed == served.engine.options[0].sampling.seed
+    assert provenance.options.sampling.seed == served.engine.asked_for("options")[0].sampling.seed
 
 
 async def test_nothing_is_recorded_unless_the_request_asks_for_it(serve: Any) -> None:

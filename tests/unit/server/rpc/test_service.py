@@ -40,7 +40,7 @@ async def test_the_deadline_reaches_the_engine_on_the_monotonic_clock(serve: Ser
         await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]), timeout=100)
         after = time.monotonic()
         await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-    with_deadline, without = served.engine.deadlines
+    with_deadline, without = served.engine.asked_for("deadline")
     assert before + 98 < with_deadline <= after + 100
     assert without is None
 

@@ -9,9 +9,10 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
+from typing import Unpack
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.background import BackgroundCalls
@@ -32,17 +33,14 @@ from xuanzang.server.engine.promotion.shadow import Shadow
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
-from xuanzang.server.engine.scheduling.call_record import CallObserver, CallRecord
-from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.scheduling.call_record import CallRecord
+from xuanzang.server.engine.scheduling.request import CallArguments, CallContext, ContextArguments
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
-from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
-    ContentFormat,
     DecodingOptions,
-    HoldSentences,
     Hypothesis,
     Runtime,
     ServedModel,
@@ -226,33 +224,15 @@ class Engine:
         self,
         texts: Sequence[str],
         *,
-        model: ServedModel,
-        options: DecodingOptions,
-        deadline: float | None,
-        caller: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        terms: Terms = NO_TERMS,
-        hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
-        observer: CallObserver | None = None,
-        content_format: ContentFormat = ContentFormat.TEXT,
+        **asked: Unpack[CallArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts; if the awaiting task is cancelled, their sentences leave the workers at the next step.
 
         Args:
             texts: Texts in the source language.
-            model: One of `models`.
-            options: Options within the ranges of the API and the limits of the model.
-            deadline: Deadline on the clock of `time.monotonic`; None for no limit.
-            caller: Identity of the caller, neither logged nor counted; callers take turns.
-            source_language: One of the model's, or empty for its first.
-            target_language: The same.
-            terms: What translations keep.
-            hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
-            observer: Who asks for the record of the call; None for no record.
-            content_format: How the texts are written.
+            **asked: Model, options, deadline and what else the call asks for.
 
         Returns:
             Hypotheses of each text, best first.
@@ -264,52 +244,23 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(
-            model,
-            options,
-            deadline,
-            caller=caller,
-            source_language=source_language,
-            target_language=target_language,
-            content_format=content_format,
-            terms=terms,
-            hold_sentences=hold_sentences,
-            observer=observer,
-        )
+        context = self._context(**asked)
         with self.live.usage.of(context.model):
-            return await self._run(texts, context, options, journal=journal)
+            return await self._run(texts, context, asked["options"], journal=journal)
 
     async def translate_progressively(
         self,
         text: str,
         *,
-        model: ServedModel,
-        options: DecodingOptions,
-        deadline: float | None,
-        caller: str = "",
-        source_language: str = "",
-        target_language: str = "",
-        terms: Terms = NO_TERMS,
-        hold_sentences: HoldSentences = nullcontext,
         journal: Journal | None = None,
-        observer: CallObserver | None = None,
-        content_format: ContentFormat = ContentFormat.TEXT,
+        **asked: Unpack[CallArguments],
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
 
         Args:
             text: Text in the source language.
-            model: One of `models`.
-            options: Options within the ranges of the API and the limits of the model.
-            deadline: Deadline on the clock of `time.monotonic`; None for no limit.
-            caller: Identity of the caller, neither logged nor counted; callers take turns.
-            source_language: One of the model's, or empty for its first.
-            target_language: The same.
-            terms: What translations keep.
-            hold_sentences: Places of the caller for sentences in translation.
             journal: Receiver of records of the searches.
-            observer: Who asks for the record of the call; None for no record.
-            content_format: How the text is written; one with markup comes at the end, as a whole.
+            **asked: Model, options, deadline and what else the call asks for.
 
         Yields:
             Next part of the best translation, never taken back, and at the end all hypotheses, best first. With several
@@ -322,29 +273,14 @@ class Engine:
             DrainingError: The engine is stopping.
             DeadlineExceededError: The deadline passed first.
         """
-        context = self._context(
-            model,
-            options,
-            deadline,
-            caller=caller,
-            source_language=source_language,
-            target_language=target_language,
-            content_format=content_format,
-            terms=terms,
-            hold_sentences=hold_sentences,
-            observer=observer,
-        )
+        context = self._context(**asked)
         with self.live.usage.of(context.model):
-            async with aclosing(self._emitted(text, context, options, journal)) as parts:
+            async with aclosing(self._emitted(text, context, asked["options"], journal)) as parts:
                 async for part in parts:
                     yield part
 
     async def _emitted(
-        self,
-        text: str,
-        context: CallContext,
-        options: DecodingOptions,
-        journal: Journal | None,
+        self, text: str, context: CallContext, options: DecodingOptions, journal: Journal | None
     ) -> AsyncGenerator[str | list[Hypothesis], None]:
         started: float | None = time.monotonic()
         emitted: asyncio.Queue[str | None] = asyncio.Queue()
@@ -368,17 +304,11 @@ class Engine:
 
     def _context(
         self,
+        *,
         model: ServedModel,
         options: DecodingOptions,
         deadline: float | None,
-        *,
-        caller: str,
-        source_language: str,
-        target_language: str,
-        content_format: ContentFormat,
-        terms: Terms,
-        hold_sentences: HoldSentences,
-        observer: CallObserver | None,
+        **shared: Unpack[ContextArguments],
     ) -> CallContext:
         # By name and version: whether it is the default may have changed since it was resolved.
         loaded = self.live.catalog.find(model.name, model.version)
@@ -389,18 +319,7 @@ class Engine:
             deadline = math.inf
         elif options.partial_on_deadline:
             cutoff = deadline - max(_MIN_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
-        return CallContext(
-            model=loaded,
-            caller=caller,
-            source_language=source_language,
-            target_language=target_language,
-            content_format=content_format,
-            terms=terms,
-            deadline=deadline,
-            cutoff=cutoff,
-            hold_sentences=hold_sentences,
-            observer=observer,
-        )
+        return CallContext(model=loaded, deadline=deadline, cutoff=cutoff, **shared)
 
     async def _run(
         self,

@@ -6,7 +6,7 @@ import dataclasses
 from functools import cached_property
 from importlib.metadata import version
 
-from xuanzang.server.engine.calls.journal import Journal, SearchRecord
+from xuanzang.server.engine.calls.journal import Journal, SentenceRecord
 from xuanzang.server.engine.types import DecodingOptions, Runtime
 from xuanzang.server.rpc.requests import TranslationRequest
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -87,7 +87,7 @@ def effective_options(options: DecodingOptions, *, return_scores: bool) -> pb.De
     return pb.DecodingOptions(**scalars, sampling=sampling, return_scores=return_scores)
 
 
-def _sentence(record: SearchRecord) -> pb.SentenceProvenance:
+def _sentence(record: SentenceRecord) -> pb.SentenceProvenance:
     timeline = record.timeline
     return pb.SentenceProvenance(
         sentence_index=record.sentence_index,

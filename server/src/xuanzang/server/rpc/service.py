@@ -12,13 +12,14 @@ from typing_extensions import override
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
+from xuanzang.server.engine.scheduling.request import CallArguments
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.request_ids import request_id_of
-from xuanzang.server.rpc.usage import Usage
+from xuanzang.server.rpc.usage import TextsUsage, Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -39,20 +40,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
         usage = Usage(caller)
         with usage.charged(checked.texts) as used:
-            translations = await self._engine.translate(
-                checked.texts,
-                model=checked.model,
-                options=checked.options,
-                deadline=deadline_of(context),
-                caller=caller.name,
-                source_language=checked.source_language,
-                target_language=checked.target_language,
-                hold_sentences=used.hold_sentences,
-                journal=recorder.journal,
-                observer=observer_of(context),
-                terms=checked.terms,
-                content_format=checked.content_format,
-            )
+            asked = _asked(checked, context, used)
+            translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
 
@@ -87,20 +76,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         sent = 0
         try:
             with usage.charged(checked.texts) as used:
-                parts = self._engine.translate_progressively(
-                    checked.texts[0],
-                    model=checked.model,
-                    options=checked.options,
-                    deadline=deadline_of(context),
-                    caller=caller.name,
-                    source_language=checked.source_language,
-                    target_language=checked.target_language,
-                    terms=checked.terms,
-                    hold_sentences=used.hold_sentences,
-                    journal=recorder.journal,
-                    observer=observer_of(context),
-                    content_format=checked.content_format,
-                )
+                asked = _asked(checked, context, used)
+                parts = self._engine.translate_progressively(checked.texts[0], journal=recorder.journal, **asked)
                 async with aclosing(parts):
                     async for part in parts:
                         if isinstance(part, str):
@@ -163,24 +140,11 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def _translated(
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
-        caller = stream.caller
-        checked = requests.read_stream_request(request, self._resolve(caller), self._engine.glossaries)
+        checked = requests.read_stream_request(request, self._resolve(stream.caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
         with stream.usage.charged(checked.texts) as used:
-            [hypotheses] = await self._engine.translate(
-                checked.texts,
-                model=checked.model,
-                options=checked.options,
-                deadline=deadline_of(stream.context),
-                caller=caller.name,
-                source_language=checked.source_language,
-                target_language=checked.target_language,
-                hold_sentences=used.hold_sentences,
-                journal=recorder.journal,
-                observer=observer_of(stream.context),
-                terms=checked.terms,
-                content_format=checked.content_format,
-            )
+            asked = _asked(checked, stream.context, used)
+            [hypotheses] = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 
 
@@ -212,3 +176,18 @@ def _error_response(
 ) -> pb.StreamTranslateTextResponse:
     status = errors.status_of(error, request_id=request_id_of(context))
     return pb.StreamTranslateTextResponse(id=request.id, error=status)
+
+
+def _asked(checked: requests.TranslationRequest, context: Context, used: TextsUsage) -> CallArguments:
+    return CallArguments(
+        model=checked.model,
+        options=checked.options,
+        deadline=deadline_of(context),
+        caller=caller_of(context).name,
+        source_language=checked.source_language,
+        target_language=checked.target_language,
+        terms=checked.terms,
+        content_format=checked.content_format,
+        hold_sentences=used.hold_sentences,
+        observer=observer_of(context),
+    )

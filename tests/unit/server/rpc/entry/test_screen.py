@@ -40,7 +40,7 @@ async def test_an_rpc_without_enough_time_is_refused_before_it_is_read(serve: An
         error = await _refused(_call(served, "a", 60))
         assert await _text(_call(served, "b", None)) == "B"
         assert await _text(_call(served, "c", 5000)) == "C"
-        assert len(served.engine.deadlines) == 2
+        assert len(served.engine.asked_for("deadline")) == 2
         trailers = dict(error.trailing_metadata() or ())
         status = status_pb2.Status.FromString(trailers["grpc-status-details-bin"])
         retry = status_pb2.RetryInfo.FromString(status.details[0].value)
@@ -87,7 +87,7 @@ async def test_after_a_refusal_rpcs_are_read_as_requests_are_answered(
         served.engine.raised["large"] = OverloadedError("too large", retry_after_seconds=1.0)
         await _refused(_call(served, "large", 60))
         assert (await _refused(_call(served, "small", 60))).details() == "too large"
-        assert len(served.engine.deadlines) == 1
+        assert len(served.engine.asked_for("deadline")) == 1
         assert await _text(_call(served, "answered", None)) == "ANSWERED"
         assert await _text(_call(served, "small", 60)) == "SMALL"
 
@@ -107,4 +107,4 @@ async def test_after_a_refusal_rpcs_without_a_deadline_are_refused_unread_too(
         served.engine.raised["large"] = OverloadedError("the queue is full", retry_after_seconds=1.0)
         await _refused(_call(served, "large", None))
         assert (await _refused(_call(served, "small", None))).details() == "the queue is full"
-        assert len(served.engine.deadlines) == 1
+        assert len(served.engine.asked_for("deadline")) == 1

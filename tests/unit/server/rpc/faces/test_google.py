@@ -90,7 +90,7 @@ def faults() -> Iterator[Any]:
 async def test_a_fault_is_an_invalid_argument_with_its_field(serve: Any, fields: Any, named: list[str]) -> None:
     async with serve(faces=["google"]) as served:
         assert violated(await refused(served, exceptions.InvalidArgument, **fields)) == named
-        assert not served.engine.options
+        assert not served.engine.asked_for("options")
 
 
 async def test_labels_within_the_limits_change_nothing(serve: Any) -> None:
@@ -102,7 +102,7 @@ async def test_labels_within_the_limits_change_nothing(serve: Any) -> None:
 async def test_text_without_a_mime_type_is_html_as_at_google(serve: Any, mime_type: str, format_: str) -> None:
     async with serve(faces=["google"]) as served:
         await translated(served, ["a"], mime_type=mime_type)
-        assert [each.name for each in served.engine.content_formats] == [format_]
+        assert [each.name for each in served.engine.asked_for("content_format")] == [format_]
 
 
 async def test_overload_says_when_to_try_again(serve: Any) -> None:
@@ -117,7 +117,7 @@ async def test_a_busy_server_refuses_unread_and_counts_it(serve: Any) -> None:
     async with serve(faces=["google"]) as served:
         served.engine.needed_seconds = 1000.0
         await refused(served, exceptions.ResourceExhausted)
-        assert not served.engine.options
+        assert not served.engine.asked_for("options")
         async with asyncio.timeout(30):
             while not served.value("grpc_server_handled_total", **labels, grpc_code="RESOURCE_EXHAUSTED"):
                 await served.stub.ListModels(pb.ListModelsRequest())
@@ -131,7 +131,7 @@ async def test_the_deadline_reaches_the_engine_and_ends_its_work(serve: Any) -> 
         with pytest.raises(exceptions.DeadlineExceeded):
             await client_of(served).translate_text(request=request, timeout=0.2)
         await served.engine.until(served.engine.cancelled, {"a"})
-        assert served.engine.deadlines[0] is not None
+        assert served.engine.asked_for("deadline")[0] is not None
 
 
 @pytest.mark.parametrize(("found", "shown"), [("de", "de"), ("zh-Hans", "zh-CN"), ("zh-Hant", "zh-TW")])

@@ -99,7 +99,7 @@ async def test_parameters_are_options_of_the_search(serve: Any) -> None:
     async with serve(faces=FACES) as served:
         request = inference("a", parameters=parameters(**values, target_language_code="en", source_language_code="zh"))
         await stub_of(served).ModelInfer(request)
-        [options] = served.engine.options
+        [options] = served.engine.asked_for("options")
         assert {name: getattr(options, name) for name in values} == values
 
 
@@ -143,7 +143,7 @@ async def test_a_fault_is_an_invalid_argument_with_its_field(
 ) -> None:
     async with serve(faces=FACES) as served:
         assert await refused(stub_of(served).ModelInfer(request_), Code.INVALID_ARGUMENT) == named
-        assert not served.engine.options
+        assert not served.engine.asked_for("options")
 
 
 async def test_a_stream_is_answered_in_its_order_and_survives_errors(serve: Any) -> None:
@@ -223,7 +223,7 @@ async def test_a_busy_server_refuses_unread(serve: Any) -> None:
     async with serve(faces=FACES) as served:
         served.engine.needed_seconds = 1000.0
         await refused(stub_of(served).ModelInfer(inference("a"), timeout=60), Code.RESOURCE_EXHAUSTED)
-        assert not served.engine.options
+        assert not served.engine.asked_for("options")
         labels = {"grpc_service": "inference.GRPCInferenceService", "grpc_method": "ModelInfer", "grpc_type": "unary"}
         async with asyncio.timeout(30):
             while not served.value("grpc_server_handled_total", **labels, grpc_code="RESOURCE_EXHAUSTED"):

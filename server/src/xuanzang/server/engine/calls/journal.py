@@ -11,7 +11,7 @@ from xuanzang.server.engine.text.codec import Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRecord:
+class SentenceRecord:
     """How one sentence was searched once; searching again for a repetition does not count."""
 
     sentence_index: int
@@ -26,7 +26,7 @@ class Journal:
 
     def __init__(self) -> None:
         # By text.
-        self._records: dict[int, list[SearchRecord]] = {}
+        self._records: dict[int, list[SentenceRecord]] = {}
         # Text and position in it of each sentence of the call.
         self._places: list[tuple[int, int]] = []
 
@@ -48,13 +48,13 @@ class Journal:
         """
         for (owner, search), result in zip(searches, results, strict=True):
             text_index, sentence_index = self._places[owner]
-            record = SearchRecord(
+            record = SentenceRecord(
                 sentence_index=sentence_index,
                 max_target_length=search.sentence.options.max_target_length,
                 timeline=result.timeline,
             )
             self._records.setdefault(text_index, []).append(record)
 
-    def of_text(self, text_index: int) -> list[SearchRecord]:
+    def of_text(self, text_index: int) -> list[SentenceRecord]:
         """Return the records of one text, in the order of its sentences."""
         return sorted(self._records.get(text_index, []), key=lambda record: record.sentence_index)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol, TypeVarTuple
+from typing import Literal, NamedTuple, Protocol, Required, TypedDict, TypeVarTuple
 
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
@@ -21,7 +21,14 @@ from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.terms import NO_TERMS, Terms
-from xuanzang.server.engine.types import ContentFormat, FinishReason, HoldSentences, Hypothesis
+from xuanzang.server.engine.types import (
+    ContentFormat,
+    DecodingOptions,
+    FinishReason,
+    HoldSentences,
+    Hypothesis,
+    ServedModel,
+)
 
 Ts = TypeVarTuple("Ts")
 
@@ -125,13 +132,36 @@ class DoneSentence(NamedTuple):
     """Predicted target tokens of what was decoded in this time: all, or fewer if it was given up."""
 
 
+class ContextArguments(TypedDict, total=False):
+    """What a call may say of itself; `CallContext` has the meaning of each key, and what it is without."""
+
+    caller: str
+    source_language: str
+    target_language: str
+    content_format: ContentFormat
+    terms: Terms
+    hold_sentences: HoldSentences
+    observer: CallObserver | None
+
+
+class CallArguments(ContextArguments):
+    """What a call asks of the engine."""
+
+    model: Required[ServedModel]
+    """One of the engine's."""
+    options: Required[DecodingOptions]
+    """Options within the ranges of the API and the limits of the model."""
+    deadline: Required[float | None]
+    """Deadline on the clock of `time.monotonic`; None for no limit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     """What all sentences of one call have in common."""
 
     model: LoadedModel
     caller: str = ""
-    """Identity of the caller: callers take turns."""
+    """Identity of the caller, neither logged nor counted: callers take turns."""
     source_language: str = ""
     """One of the model's, or empty for its first."""
     target_language: str = ""
