@@ -28,10 +28,6 @@ from xuanzang.server.engine.settings import EngineSettings
 _GROUP_SHARE = 0.25
 # Share of the time that a sentence may wait after which it goes before others of its caller.
 _PATIENT_SHARE = 0.7
-# A sentence is given up if even this share of its estimated time in a batch is more than is left.
-_HOPELESS_SHARE = 0.5
-# Part of the memory of the process that keys and values may take, unless a setting says it.
-_MEMORY_SHARE = 2
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
 # A sentence is given up if even this share of its estimated time in a batch is more than is left. With a smaller share
