@@ -2,7 +2,7 @@
 
 A bundle defines these operators in terms of standard ones, so that every onnxruntime can run it. Sessions that have
 this library run each of them as one kernel instead: attention then reads only the keys and values that hypotheses
-see, where they lie.
+see, where they lie. `xuanzang.kernels.steps` has what lies between two runs of the decoder.
 
 The library holds the kernels for several instruction sets and uses the best that the processor has. The environment
 variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "avx512" or "avx512_vnni".

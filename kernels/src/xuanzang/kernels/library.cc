@@ -1,4 +1,5 @@
-// The functions that the library exports: onnxruntime's entry point, and facts for the Python package.
+// The functions that the library exports: onnxruntime's entry point, facts for the Python package, and the bookkeeping
+// of a step.
 
 #include <deque>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include "custom_op.h"
 #include "onnxruntime_check.h"
 #include "simd.h"
+#include "step.h"
 
 #define XUANZANG_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -118,3 +120,7 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
   const auto& supported = xuanzang::supported_simd();
   return index < supported.size() ? supported[index]->isa : nullptr;
 }
+
+XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) { return xuanzang::advance_slots(*step); }
+
+XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }

@@ -8,8 +8,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints
-from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
+from xuanzang.server.engine.decoding.beam_search import DEAD_LIMIT, BeamSearch, Candidates
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import no_edits
@@ -23,6 +24,8 @@ from xuanzang.server.engine.types import DecodingOptions
 
 # Sentences are encoded together while padding is at most this share of them; longer ones come in the next group.
 _MAX_PADDED_SHARE = 0.2
+# Owners of the arrays that the decoder graph has, before it has any.
+_UNBOUND = (None,) * 7
 
 
 class BatchShape(NamedTuple):
@@ -62,13 +65,16 @@ class Batch:
         ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
         self._sessions = sessions
         max_source_length = dimensions.max_source_length
+        kernels = sessions.kernels
+        continue_best = ContinueBest(kernels, eos_id=ids.eos_id, dead=DEAD_LIMIT) if kernels else None
         self._search = BeamSearch(
             beam,
             start_id=ids.decoder_start_id,
             eos_id=ids.eos_id,
             details=TokenDetailRecorder(beam, max_source_length=max_source_length) if shape.token_details else None,
+            continue_best=continue_best,
         )
-        self._cache = KeyValueCache(sessions.cache_shape, beam)
+        self._cache = KeyValueCache(sessions.cache_shape, beam, kernels=kernels)
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)
         count = min(shape.candidate_count, dimensions.target_vocab_size)
         self._candidate_count = np.array([count])
@@ -82,7 +88,7 @@ class Batch:
         self._candidates = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: Floats = np.zeros((0, 0, 0), np.float32)
         self._inspected = InspectedRows(sessions, candidate_count=count)
-        self._bound: tuple[object, ...] = (None,) * 7
+        self._bound: tuple[object, ...] = _UNBOUND
         self._sentences: list[Sentence | None] = []
         """Sentences by batch index; None where one has left and none has joined yet."""
 
@@ -139,7 +145,7 @@ class Batch:
         self._cache.trim()
         # The old ones keep the memory that was bound last.
         self._encoder, self._decoder = self._sessions.new_bindings()
-        self._bound = (None,) * 6
+        self._bound = _UNBOUND
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""

@@ -8,7 +8,7 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,12 @@ from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 
 DEAD_SCORE = np.float32(-1.0e9)
 """Score of a beam position without hypothesis: below any sum of log-probabilities, and finite in the graph."""
-_DEAD = float(DEAD_SCORE) / 2
+DEAD_LIMIT = float(DEAD_SCORE) / 2
+"""Scores below are of beam positions without hypothesis."""
+
+ContinueBest = Callable[[Floats, Ints, Ints, Ints, Floats, Ints, Ints], list[int]]
+"""Does what `BeamSearch._continue_best` does, with the arrays of `Candidates` and of `BeamArrays`: tokens, scores,
+parents, positions."""
 
 
 class Candidates(NamedTuple):
@@ -97,7 +102,13 @@ class BeamSearch:
     """
 
     def __init__(
-        self, beam_size: int, *, start_id: int, eos_id: int, details: TokenDetailRecorder | None = None
+        self,
+        beam_size: int,
+        *,
+        start_id: int,
+        eos_id: int,
+        details: TokenDetailRecorder | None = None,
+        continue_best: ContinueBest | None = None,
     ) -> None:
         """Start without sentences.
 
@@ -106,6 +117,7 @@ class BeamSearch:
             start_id: First decoder input of all hypotheses.
             eos_id: Token that ends a hypothesis.
             details: Recorder of scores and attention of every token, if they are wanted.
+            continue_best: What does the work of `_continue_best` faster; None to do without.
         """
         self.beam_size = beam_size
         self._start_id, self._eos_id = start_id, eos_id
@@ -114,6 +126,7 @@ class BeamSearch:
         self.beams = BeamArrays.empty(beam_size)
         self.required = RequiredPhraseSearch(beam_size, eos_id=eos_id)
         """What the search knows of the sentences that require phrases."""
+        self._continue_by_kernel = continue_best
         self._history = History(beam_size)
         self._step = 0
         # Bounds over all sentences: asking each of them at each step takes too long.
@@ -182,11 +195,11 @@ class BeamSearch:
         self._step += 1
         required = set(self.required.indices.tolist()) if inspection else set()
         before = self.beams.scores[self.required.indices] if inspection else self.beams.scores
-        self._continue_best(candidates)
+        inspected = self._to_inspect(self._continue_best(candidates))
         scores, ids, parents = candidates
         done = [
             index
-            for index in self._to_inspect()
+            for index in inspected
             if index not in required
             and self._advance_sentence(
                 index, list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True))
@@ -202,22 +215,29 @@ class BeamSearch:
             (index, [self._ended(index, ending) for ending in self.sentences[index].finished.best()]) for index in done
         ]
 
-    def _continue_best(self, candidates: Candidates) -> None:
-        """Let every sentence go on with its best continuations, as most do; the others are corrected one by one."""
+    def _continue_best(self, candidates: Candidates) -> list[int]:
+        """Let every sentence go on with its best continuations, as most do.
+
+        Returns:
+            Sentences with a hypothesis that has ended or is missing.
+        """
         beams = self.beams
+        if self._continue_by_kernel:
+            return self._continue_by_kernel(*candidates, beams.token_ids, beams.scores, beams.parents, beams.positions)
         beams.positions[:] += 1
         beams.scores[:] = candidates.scores[:, : self.beam_size]
         beams.token_ids[:] = candidates.ids[:, : self.beam_size]
         beams.parents[:] = candidates.parents[:, : self.beam_size]
+        unusual = (beams.token_ids == self._eos_id).any(axis=1) | (beams.scores[:, -1] < DEAD_LIMIT)
+        found: list[int] = np.flatnonzero(unusual).tolist()
+        return found
 
-    def _to_inspect(self) -> list[int]:
-        """Return the sentences whose best continuations may not just live on."""
-        worst = self.beams.scores[:, -1].tolist()
-        found = [
-            index
-            for index, (ids, score) in enumerate(zip(self.beams.token_ids.tolist(), worst, strict=True))
-            if self._eos_id in ids or score < _DEAD
-        ]
+    def _to_inspect(self, found: list[int]) -> list[int]:
+        """Return the sentences whose best continuations may not just live on.
+
+        Args:
+            found: Those with a hypothesis that has ended or is missing.
+        """
         if self._step >= self._inspected_from:
             others = [index for index, state in enumerate(self.sentences) if self._step >= state.inspected_from]
             found = sorted({*found, *others})
@@ -228,7 +248,7 @@ class BeamSearch:
     def _advance_sentence(self, index: int, candidates: list[tuple[float, int, int]]) -> bool:
         """Sort the candidates of a sentence into finished ones and survivors; return whether it is done."""
         state = self.sentences[index]
-        allowed = [candidate for candidate in candidates if candidate[0] > _DEAD]
+        allowed = [candidate for candidate in candidates if candidate[0] > DEAD_LIMIT]
         if state.sampler:
             allowed = state.sampler.choose(allowed)
         at_limit = self._step >= state.limit
@@ -254,7 +274,7 @@ class BeamSearch:
             index
             for index, endings, best in zip(indices, choice.endings, live, strict=True)
             # Of most sentences nothing ends in most steps.
-            if (endings or best < _DEAD or self._step >= self.sentences[index].limit or self._has_endings(index))
+            if (endings or best < DEAD_LIMIT or self._step >= self.sentences[index].limit or self._has_endings(index))
             and self._finish_required(index, endings, best)
         ]
 
@@ -273,11 +293,11 @@ class BeamSearch:
         cut = []
         if self._step >= state.limit:
             live = (array[index].tolist() for array in (beams.parents, beams.token_ids, beams.scores))
-            cut = [one for one in zip(*live, strict=True) if one[2] > _DEAD]
+            cut = [one for one in zip(*live, strict=True) if one[2] > DEAD_LIMIT]
         for parent, token, total in [*endings, *cut]:
             state.finished.add(self._ending(index, parent, token, total), is_best=total > best)
         outdone = best / (self._length(index) + 1) ** state.options.decoding.length_penalty
-        return bool(cut) or best < _DEAD or state.finished.is_settled(outdone)
+        return bool(cut) or best < DEAD_LIMIT or state.finished.is_settled(outdone)
 
     def _survive(self, index: int, survivors: Sequence[tuple[float, int, int]]) -> None:
         dead = (float(DEAD_SCORE), self._eos_id, 0)
@@ -307,7 +327,7 @@ class BeamSearch:
 
     def _live(self, index: int) -> list[int]:
         """Return the beam positions that hold a hypothesis."""
-        return [position for position, score in enumerate(self.beams.scores[index].tolist()) if score > _DEAD]
+        return [position for position, score in enumerate(self.beams.scores[index].tolist()) if score > DEAD_LIMIT]
 
     def edits(self) -> LogitEdits | None:
         """Return the changes of logits before the next tokens are chosen; None for none."""

@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from xuanzang.kernels.steps import AdvanceSlots
 from xuanzang.server.engine.arrays import Ints, extended
 from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
 from xuanzang.server.engine.runtime.page_table import PageTable
@@ -69,13 +71,15 @@ class CacheShape:
 class KeyValueCache:
     """Slots of the targets and sources of a batch of sentences with the same beam size."""
 
-    def __init__(self, shape: CacheShape, beam_size: int) -> None:
+    def __init__(self, shape: CacheShape, beam_size: int, *, kernels: Path | None = None) -> None:
         """Start without sentences.
 
         Args:
             shape: Tensors of the graphs.
             beam_size: Hypotheses per sentence.
+            kernels: Library of the kernels; None to do without.
         """
+        self._advance_slots = AdvanceSlots(kernels, page_slots=shape.page.slots) if kernels else None
         self._beam_size = beam_size
         self._page_slots = shape.page.slots
         self._beam_positions = np.arange(beam_size)
@@ -171,6 +175,12 @@ class KeyValueCache:
             parents: Beam position of each hypothesis before the last step, [batch, beam].
         """
         indices = np.arange(len(parents))[:, None]
+        if self._advance_slots:
+            missing = self._advance_slots(parents, self._visible, self._pages.table, self._slot_indices)
+            if missing:
+                self._point_to(indices, self._advance_slots.chosen)
+            if missing is not None:
+                return
         inherited = self._visible[indices, parents]
         taken: npt.NDArray[np.bool_] = np.asarray(inherited.any(axis=1))  # [batch, slot]
         slots = self._lowest_free(taken)

@@ -77,8 +77,11 @@ class Sessions:
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
         extra = [manifest.shortlist.suggestions] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
-        operators = choose_kernels(self._device, enabled=kernels).library
-        sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
+        self.kernels = choose_kernels(self._device, enabled=kernels).library
+        """Library of the kernels; None without."""
+        sessions = [
+            _open(bundle.directory / graph.file, self._device, intra_op_threads, self.kernels) for graph in graphs
+        ]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"

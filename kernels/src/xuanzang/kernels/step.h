@@ -1,0 +1,41 @@
+// The bookkeeping between two decoder steps. What each function does is defined by numpy code of the server, which runs
+// where there is no library; they compute nothing but integers and copies, so no instruction set matters.
+#pragma once
+
+#include <cstdint>
+
+namespace xuanzang {
+
+// Arguments of XuanzangAdvanceSlots. Arrays are contiguous.
+struct SlotStep {
+  int64_t batch, beam, slots, heads, page_slots, logical_pages;
+  const int64_t* parents;     // [batch, beam]
+  uint8_t* visible;           // [batch, beam, slot], changed
+  const int64_t* page_table;  // [batch, logical page], -1 where there is no page
+  int64_t* slot_indices;      // [batch, beam, heads, 3], changed: page, head and slot in the page
+  int64_t* chosen;            // [batch, beam], out: the slots
+};
+
+// Arguments of XuanzangContinueBest. Arrays are contiguous.
+struct BeamStep {
+  int64_t batch, beam, candidates, eos_id;
+  float dead;                        // scores below are of beam positions without hypothesis
+  const float* candidate_scores;     // [batch, candidate]
+  const int64_t* candidate_ids;      // [batch, candidate]
+  const int64_t* candidate_parents;  // [batch, candidate]
+  int64_t* token_ids;                // [batch, beam], out
+  float* scores;                     // [batch, beam], out
+  int64_t* parents;                  // [batch, beam], out
+  int64_t* positions;                // [batch], changed
+  int64_t* inspected;                // [batch], out: sentences with an ended or missing hypothesis, in order
+};
+
+// Lets every hypothesis see what its parent saw, and the lowest slot that no hypothesis of the sentence sees, for its
+// next token. Returns the number of slots whose page is missing, or -1, with nothing changed, if a sentence has too few
+// slots or a parent does not exist.
+int64_t advance_slots(const SlotStep& step);
+
+// Lets every sentence go on with its best candidates. Returns the number of `inspected`.
+int64_t continue_best(const BeamStep& step);
+
+}  // namespace xuanzang

@@ -1,0 +1,147 @@
+"""The bookkeeping between two decoder steps, as functions of the library.
+
+Numpy does the same in ten to twenty calls, which take longer than the work. Arguments are kept from call to call,
+because most steps work on the arrays of the step before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_Ints = npt.NDArray[np.int64]
+
+
+class _SlotStep(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "beam", "slots", "heads", "page_slots", "logical_pages")),
+        *((name, ctypes.c_void_p) for name in ("parents", "visible", "page_table", "slot_indices", "chosen")),
+    )
+
+
+class _BeamStep(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("batch", "beam", "candidates", "eos_id")),
+        ("dead", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("candidate_scores", "candidate_ids", "candidate_parents")),
+        *((name, ctypes.c_void_p) for name in ("token_ids", "scores", "parents", "positions", "inspected")),
+    )
+
+
+class AdvanceSlots:
+    """Lets every hypothesis see what its parent saw, and a slot that is free for its next token."""
+
+    def __init__(self, library: Path, *, page_slots: int) -> None:
+        """Find the function.
+
+        Args:
+            library: Library of the kernels.
+            page_slots: Slots of a page.
+        """
+        # Not released for a call of microseconds: taking the interpreter's lock again may take longer.
+        self._function = ctypes.PyDLL(str(library)).XuanzangAdvanceSlots
+        self._function.restype = ctypes.c_int64
+        self._page_slots = page_slots
+        self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * 4
+        self._step = _SlotStep()
+        self.chosen: _Ints = np.zeros((0, 0), np.int64)
+        """Slot of each hypothesis after the last call, [batch, beam]."""
+
+    def __call__(
+        self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints
+    ) -> int | None:
+        """Advance by one step.
+
+        Args:
+            parents: Beam position of each hypothesis before the last step, [batch, beam].
+            visible: Which slots each hypothesis sees, [batch, beam, slot]; changed.
+            page_table: Page of each logical page of each sentence, or -1, [batch, logical page].
+            slot_indices: Page, head and slot in the page that each hypothesis writes, [batch, beam, heads, 3]; changed.
+
+        Returns:
+            Number of hypotheses whose slot lies on a page that is missing; None, with nothing changed, if a sentence
+            has too few slots or a parent does not exist.
+
+        Raises:
+            ValueError: An array is of another shape or type, or not contiguous.
+        """
+        arrays = (parents, visible, page_table, slot_indices)
+        if not all(map(operator.is_, arrays, self._arrays)):
+            self._bind(*arrays)
+        missing: int = self._function(ctypes.byref(self._step))
+        return missing if missing >= 0 else None
+
+    def _bind(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
+        batch, beam, slots = visible.shape
+        _require(parents, np.int64, (batch, beam))
+        _require(visible, np.bool_, (batch, beam, slots))
+        _require(page_table, np.int64, (batch, slots // self._page_slots))
+        heads = slot_indices.shape[2]
+        _require(slot_indices, np.int64, (batch, beam, heads, 3))
+        self.chosen = np.zeros((batch, beam), np.int64)
+        self._arrays = (parents, visible, page_table, slot_indices)
+        pointers = [array.ctypes.data for array in (*self._arrays, self.chosen)]
+        self._step = _SlotStep(batch, beam, slots, heads, self._page_slots, page_table.shape[1], *pointers)
+
+
+class ContinueBest:
+    """Lets every sentence go on with its best candidates."""
+
+    def __init__(self, library: Path, *, eos_id: int, dead: float) -> None:
+        """Find the function.
+
+        Args:
+            library: Library of the kernels.
+            eos_id: Token that ends a hypothesis.
+            dead: Score below which a beam position has no hypothesis.
+        """
+        self._function = ctypes.PyDLL(str(library)).XuanzangContinueBest
+        self._function.restype = ctypes.c_int64
+        self._eos_id, self._dead = eos_id, dead
+        self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * 7
+        self._inspected = np.zeros(0, np.int64)
+        self._step = _BeamStep()
+
+    def __call__(self, *arrays: npt.NDArray[Any]) -> list[int]:
+        """Go on by one step.
+
+        Args:
+            *arrays: Of the candidates, best first, scores, tokens and parents, [batch, candidate] each; of the
+                hypotheses the last tokens, scores and parents, [batch, beam], which are replaced, and the tokens of
+                each sentence so far, [batch, 1], which are increased.
+
+        Returns:
+            Sentences with a hypothesis that has ended or is missing.
+
+        Raises:
+            ValueError: An array is of another shape or type or not contiguous, or there are fewer candidates than
+                hypotheses.
+        """
+        if not all(map(operator.is_, arrays, self._arrays)):
+            self._bind(arrays)
+        count: int = self._function(ctypes.byref(self._step))
+        found: list[int] = self._inspected[:count].tolist()
+        return found
+
+    def _bind(self, arrays: tuple[npt.NDArray[Any], ...]) -> None:
+        (batch, candidates), (_, beam) = arrays[0].shape, arrays[3].shape
+        if candidates < beam:
+            raise ValueError(f"{candidates} candidates are fewer than {beam} hypotheses")
+        shapes = [(batch, candidates)] * 3 + [(batch, beam)] * 3 + [(batch, 1)]
+        dtypes = (np.float32, np.int64, np.int64, np.int64, np.float32, np.int64, np.int64)
+        for array, dtype, shape in zip(arrays, dtypes, shapes, strict=True):
+            _require(array, dtype, shape)
+        self._arrays = arrays
+        self._inspected = np.zeros(batch, np.int64)
+        pointers = [array.ctypes.data for array in (*arrays, self._inspected)]
+        self._step = _BeamStep(batch, beam, candidates, self._eos_id, self._dead, *pointers)
+
+
+def _require(array: npt.NDArray[Any], dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise ValueError(f"{array.dtype} {array.shape} is not a contiguous array of {np.dtype(dtype)} {shape}")

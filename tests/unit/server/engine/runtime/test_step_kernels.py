@@ -1,0 +1,136 @@
+"""The kernels between two decoder steps beside their oracle: the numpy code that runs without them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xuanzang.kernels import find_kernels
+from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
+from xuanzang.server.engine.decoding.beam_search import DEAD_LIMIT, DEAD_SCORE, BeamArrays, BeamSearch, Candidates
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions
+from xuanzang.server.engine.runtime.kv_cache import CacheShape, KeyValueCache
+from xuanzang.server.engine.runtime.page_pool import PageShape
+from xuanzang.server.engine.types import DecodingOptions
+
+EOS = 2
+SHAPE = CacheShape(
+    past_names=("past_key_values.0.key",),
+    cross_names=("cross_key_values.0.key",),
+    page=PageShape(2, 4, 4),
+    dtype=np.float32,
+    device="cpu",
+)
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    kernels = find_kernels()
+    if kernels.library is None:
+        pytest.skip(f"there are no kernels: {kernels.detail}")
+    return kernels.library
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 40))
+def test_slots_are_those_of_numpy_while_sentences_join_and_leave(
+    library: Path, seed: int, beam: int, steps: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    caches = [KeyValueCache(SHAPE, beam), KeyValueCache(SHAPE, beam, kernels=library)]
+    count = 0
+    for _ in range(steps):
+        count = change_sentences(rng, caches, count)
+        parents = rng.integers(0, beam, (count, beam))
+        for cache in caches:
+            cache.advance(parents)
+        plain, ours = (cache.decoder_tensors.inputs for cache in caches)
+        for name in ("visible", "slot_indices", "page_table", "page_owners"):
+            np.testing.assert_array_equal(ours[name], plain[name], err_msg=name)
+
+
+def change_sentences(rng: np.random.Generator, caches: list[KeyValueCache], count: int) -> int:
+    """Let sentences leave and join now and then; return how many there are."""
+    if count > 1 and rng.random() < 0.2:
+        order = np.sort(rng.permutation(count)[: count - 1])
+        for cache in caches:
+            cache.select(order)
+        count -= 1
+    if not count or rng.random() < 0.2:
+        length = int(rng.integers(1, 9))
+        for cache in caches:
+            cache.join(np.array([count]), np.array([length]), padded=length)
+        count += 1
+    return count
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 4), st.integers(1, 12))
+def test_hypotheses_go_on_as_in_numpy(library: Path, seed: int, beam: int, batch: int, steps: int) -> None:
+    rng = np.random.default_rng(seed)
+    continue_best = ContinueBest(library, eos_id=EOS, dead=DEAD_LIMIT)
+    searches = [
+        BeamSearch(beam, start_id=0, eos_id=EOS),
+        BeamSearch(beam, start_id=0, eos_id=EOS, continue_best=continue_best),
+    ]
+    decoding = DecodingOptions(
+        beam_size=beam, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+    )
+    options = [SearchOptions(decoding=decoding, max_target_length=int(limit)) for limit in rng.integers(1, 9, batch)]
+    for search in searches:
+        search.join(np.arange(batch), options)
+    for _ in range(steps):
+        candidates, attention = made_candidates(rng, len(searches[0]), beam)
+        plain, ours = (search.advance(candidates, attention) for search in searches)
+        assert ours == plain
+        for mine, oracle in zip(searches[1].beams, searches[0].beams, strict=True):
+            np.testing.assert_array_equal(mine, oracle)
+        left = {index for index, _ in plain}
+        order = np.array([index for index in range(len(searches[0])) if index not in left], dtype=np.int64)
+        for search in searches:
+            search.select(order)
+        if not len(order):
+            return
+
+
+def made_candidates(rng: np.random.Generator, batch: int, beam: int) -> tuple[Candidates, np.ndarray]:
+    scores = -np.sort(rng.random((batch, 2 * beam), dtype=np.float32), axis=1)
+    scores[rng.random(scores.shape) < 0.1] = DEAD_SCORE
+    scores = -np.sort(-scores, axis=1)
+    ids, parents = rng.integers(0, 8, (batch, 2 * beam)), rng.integers(0, beam, (batch, 2 * beam))
+    return Candidates(scores, ids, parents), np.zeros((batch, beam, 1), np.float32)
+
+
+def test_a_parent_that_does_not_exist_is_refused_with_nothing_changed(library: Path) -> None:
+    advance = AdvanceSlots(library, page_slots=4)
+    visible = np.zeros((1, 2, 8), bool)
+    slot_indices = np.zeros((1, 2, 2, 3), np.int64)
+    assert advance(np.array([[0, 2]]), visible, np.zeros((1, 2), np.int64), slot_indices) is None
+    assert not visible.any()
+    assert not slot_indices.any()
+
+
+@pytest.mark.parametrize(
+    ("parents", "visible"),
+    [
+        (np.zeros((1, 2), np.int32), np.zeros((1, 2, 8), bool)),
+        (np.zeros((1, 3), np.int64), np.zeros((1, 2, 8), bool)),
+        (np.zeros((1, 2), np.int64), np.zeros((1, 2, 16), bool)[..., ::2]),
+    ],
+)
+def test_arrays_of_another_shape_or_type_are_refused(library: Path, parents: np.ndarray, visible: np.ndarray) -> None:
+    advance = AdvanceSlots(library, page_slots=4)
+    with pytest.raises(ValueError, match="is not a contiguous array of"):
+        advance(parents, visible, np.zeros((1, 2), np.int64), np.zeros((1, 2, 2, 3), np.int64))
+
+
+def test_fewer_candidates_than_hypotheses_are_refused(library: Path) -> None:
+    continue_best = ContinueBest(library, eos_id=EOS, dead=DEAD_LIMIT)
+    few, _ = made_candidates(np.random.default_rng(0), 1, 1)
+    beams = BeamArrays.empty(4).extended(1)
+    with pytest.raises(ValueError, match="2 candidates are fewer than 4 hypotheses"):
+        continue_best(*few, beams.token_ids, beams.scores, beams.parents, beams.positions)
