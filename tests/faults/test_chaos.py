@@ -24,6 +24,8 @@ from test_client_replicas import CALLERS, TIMEOUT, Faults, call_from_threads
 from xuanzang.client import AsyncTranslationClient, TranslationClient
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+pytestmark = pytest.mark.slow
+
 TEXT = "我有一只猫。"
 
 

@@ -15,6 +15,8 @@ from replicas import Replica
 
 from xuanzang.client import AsyncTranslationClient, TranslationClient
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT = 30.0
 CALLERS = 8
 

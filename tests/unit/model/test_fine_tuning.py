@@ -15,6 +15,8 @@ from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import PreparedSplit
 from xuanzang.model.training.validator import pair_losses
 
+pytestmark = pytest.mark.slow
+
 RECIPE = Path(__file__).parents[3] / "model" / "recipes" / "zh-en"
 CHECKPOINT = RECIPE / "checkpoint"
 

@@ -39,6 +39,7 @@ from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
+from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.types import (
     DecodingOptions,
     Hypothesis,
@@ -145,14 +146,14 @@ class Engine:
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.memory_limit_bytes.set(memory_limit())
-        if self._settings.detection and language_detection.is_installed():
-            self.router.detector = await asyncio.to_thread(language_detection.open_detector)
-            self._shared = replace(self._shared, detector=self.router.detector)
+        detector = asyncio.create_task(self._open_detector())
         self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
         self._serve(models, refusals)
+        self.router.detector = await detector
+        self._shared = replace(self._shared, detector=self.router.detector)
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
         self._metrics.workers.set(self._worker_count)
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
@@ -161,6 +162,12 @@ class Engine:
             self._watching.append(asyncio.create_task(self._watch(watch)))
         await self.glossaries.reload_if_changed()
         self._watching.append(asyncio.create_task(self.glossaries.follow()))
+
+    async def _open_detector(self) -> LanguageDetector | None:
+        """Read the detector of languages beside the models; None if the server does without."""
+        if not self._settings.detection or not language_detection.is_installed():
+            return None
+        return await asyncio.to_thread(language_detection.open_detector)
 
     async def _watch(self, watch: FolderWatch) -> None:
         """Follow the folder of the models until the drain."""

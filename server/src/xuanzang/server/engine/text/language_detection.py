@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 MAX_READ_CHARACTERS = 1000
@@ -90,8 +91,9 @@ def is_installed() -> bool:
     return all(importlib.util.find_spec(name) for name in ("py3langid", "hanzidentifier"))
 
 
+@cache
 def open_detector() -> LanguageDetector:
-    """Read the classifier, which takes a second and 80 MB.
+    """Read the classifier, which takes half a second and 80 MB, the first time.
 
     Raises:
         ImportError: The extra `detection` is not installed.
