@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, Metric
 
-from xuanzang.server.metrics import DURATION_BUCKETS, FAILURE_REASONS, Metrics, ModelMetrics
+from xuanzang.server.metric_values import DURATION_BUCKETS, FAILURE_REASONS
+from xuanzang.server.metrics import Metrics, ModelMetrics
 
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {

@@ -7,7 +7,6 @@ exist at 0 from the moment it is registered, so that a rate over them is never m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
@@ -18,57 +17,28 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from xuanzang.server.metric_values import (
+    CHRF_BUCKETS,
+    COUNT_BUCKETS,
+    DURATION_BUCKETS,
+    FAILURE_REASONS,
+    FINISH_REASONS,
+    GAP_BUCKETS,
+    LENGTH_CLASSES,
+    MODEL_CHANGES,
+    PROBABILITY_BUCKETS,
+    PROMOTIONS,
+    QUALITY_FLAGS,
+    RATIO_BUCKETS,
+    RETIRE_REASONS,
+    SHADOW_RESULTS,
+    STATUS_CODES,
+    TERM_OUTCOMES,
+    TOKEN_BUCKETS,
+    TRAFFIC_ROLES,
+)
+
 Series = TypeVar("Series")
-
-FINISH_REASONS = ("eos", "length", "deadline", "cancelled", "error")
-"""How a request ended; "length" if any of its texts reached `max_target_length`, else "eos" if all were translated."""
-
-FAILURE_REASONS = ("overloaded", "draining", "queue_timeout", "deadline", "cancelled", "invalid", "backend")
-"""Why a request has no translation. "queue_timeout": its deadline passed while it waited; "deadline": while it ran."""
-
-RETIRE_REASONS = ("eos", "length", "loop", "deadline", "cancelled", "error")
-"""Why a sentence left its batch. "loop": its translation was a repetition, and it is translated again."""
-
-LENGTH_CLASSES = {"short": 32, "medium": 128, "long": 512, "document": math.inf}
-"""Classes of requests by their source tokens, with the maximum of each. The objective for p95 has a row for each."""
-
-TERM_OUTCOMES = ("honoured", "not_writable", "no_room", "not_reached")
-"""What became of the terms that a text has."""
-QUALITY_FLAGS = (
-    *("repetition", "length_ratio", "untranslated", "truncated", "low_coverage", "number_lost", "name_lost"),
-    *("wrong_language", "cut"),
-)
-"""What is suspicious about translations, as in `xuanzang.server.engine.types.QualityFlag`."""
-
-MODEL_CHANGES = ("loaded", "unloaded", "refused")
-"""What became of versions of models, at the start and while the server runs."""
-
-TRAFFIC_ROLES = ("live", "canary", "shadow")
-"""Parts that a version has in the requests of its model that name no version."""
-
-PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
-"""What became of versions that should go live; "forced": in spite of the gate."""
-
-SHADOW_RESULTS = ("compared", "dropped", "failed")
-"""What became of a copy of a request; "dropped": the server had better things to do."""
-
-STATUS_CODES = (
-    *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
-    *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
-)
-"""Status codes of the RPCs."""
-
-# Steps take 1 to 10 ms and single short sentences little more, so many of the bounds lie there.
-DURATION_BUCKETS = (
-    *(0.0001, 0.00025, 0.0005, 0.001, 0.0015, 0.0025, 0.005, 0.0075, 0.01),
-    *(0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60),
-)
-TOKEN_BUCKETS = tuple(2**power for power in range(15))
-CHRF_BUCKETS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
-RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10)
-GAP_BUCKETS = (-5, -2, -1, -0.5, -0.25, -0.1, -0.05, 0, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
-PROBABILITY_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
-COUNT_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)
 
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
 _MODEL = ("model", "version")

@@ -15,7 +15,8 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.engine.types import FinishReason, Hypothesis
-from xuanzang.server.metrics import LENGTH_CLASSES, ModelMetrics
+from xuanzang.server.metric_values import LENGTH_CLASSES
+from xuanzang.server.metrics import ModelMetrics
 
 # The first that applies is the finish reason of a request whose texts ended differently.
 _CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
