@@ -158,7 +158,7 @@ def named_on_both_sides(
     Args:
         source_ids: Ids of the source languages.
         target_ids: Ids of the target languages.
-        place: Where the id of the source language stands.
+        place: Place of the id of the source language.
     """
     return Languages(
         list(source_ids), list(target_ids), {}, source_ids=source_ids, source_place=place, target_ids=target_ids

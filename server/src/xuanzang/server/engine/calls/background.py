@@ -43,7 +43,7 @@ class BackgroundCalls:
             options: Options within the limits of the model.
             source_language: One of the model's, or empty for its first.
             target_language: The same.
-            caller: Whose turn it is among those that nobody waits for.
+            caller: Identity by which those that nobody waits for take turns.
 
         Returns:
             Hypotheses of each text, best first.

@@ -39,7 +39,7 @@ def split_document(
     Args:
         content: HTML or XML.
         codec: Codec of the call.
-        content_format: Which of them.
+        content_format: HTML or XML.
         refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
 
     Returns:

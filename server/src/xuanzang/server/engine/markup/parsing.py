@@ -25,7 +25,7 @@ def parse(content: str, content_format: ContentFormat) -> Document:
 
     Args:
         content: HTML or XML.
-        content_format: Which of them.
+        content_format: HTML or XML.
 
     Returns:
         The document.
