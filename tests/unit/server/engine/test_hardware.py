@@ -5,12 +5,13 @@ import platform
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from xuanzang.server.engine.hardware import flush_denormals, memory_limit, usable_cores
+from xuanzang.server.engine.hardware import flush_denormals, give_way, memory_limit, usable_cores
 
 AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -102,6 +103,7 @@ def test_denormals_are_zero_in_the_calling_thread_and_those_it_starts_alone() ->
 # In a thread: freeing 20 MB at once lets the C library keep as much, and then many small blocks are freed.
 _FREE_IN_A_THREAD = """
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from xuanzang.server.engine.hardware import return_free_memory
 
@@ -127,3 +129,13 @@ thread.join()
 def test_the_end_of_the_heap_of_a_thread_is_returned() -> None:
     output = subprocess.run([sys.executable, "-c", _FREE_IN_A_THREAD], check=True, capture_output=True, text=True)
     assert float(output.stdout) > 12
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priorities of their own")
+def test_a_thread_that_gives_way_has_a_lower_priority_than_the_others() -> None:
+    def lowered() -> int:
+        assert give_way()
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lowered).result() > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
+from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
@@ -78,6 +78,8 @@ class Worker:
 
     def _run(self) -> None:
         flush_denormals()
+        # The event loop, which refuses what is too much, must not wait for a core.
+        give_way()
         # A worker that has freed its memory waits for sentences without limit.
         idle_seconds = None
         while (newcomers := self._scheduler.take(self._number, idle_seconds=idle_seconds)) is not None:
