@@ -97,8 +97,8 @@ class _CandidateReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """Pruned: it ended, and it was not among the `beam_size` best of its step."""
     CANDIDATE_REASON_SEARCH_OVER: _CandidateReason.ValueType  # 5
     """Pruned: the search was over, because enough hypotheses had finished."""
-    CANDIDATE_REASON_FORCED_OTHER: _CandidateReason.ValueType  # 6
-    """Pruned: another token was forced, by `target_prefix` or to select the target language."""
+    CANDIDATE_REASON_FORCED: _CandidateReason.ValueType  # 6
+    """Kept: it was forced, by `target_prefix` or to select the target language, so that no other was considered."""
     CANDIDATE_REASON_REPEATED_NGRAM: _CandidateReason.ValueType  # 7
     """Excluded: it would repeat a sequence of `no_repeat_ngram_size` tokens."""
     CANDIDATE_REASON_SUPPRESSED: _CandidateReason.ValueType  # 8
@@ -107,7 +107,7 @@ class _CandidateReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper
     """Excluded: the sentence would end before `min_target_length`."""
 
 class CandidateReason(_CandidateReason, metaclass=_CandidateReasonEnumTypeWrapper):
-    """Why a candidate was given up or finished."""
+    """Why a candidate was given up, finished or forced."""
 
 CANDIDATE_REASON_UNSPECIFIED: CandidateReason.ValueType  # 0
 """Not given."""
@@ -121,8 +121,8 @@ CANDIDATE_REASON_END_OUTSIDE_BEAM: CandidateReason.ValueType  # 4
 """Pruned: it ended, and it was not among the `beam_size` best of its step."""
 CANDIDATE_REASON_SEARCH_OVER: CandidateReason.ValueType  # 5
 """Pruned: the search was over, because enough hypotheses had finished."""
-CANDIDATE_REASON_FORCED_OTHER: CandidateReason.ValueType  # 6
-"""Pruned: another token was forced, by `target_prefix` or to select the target language."""
+CANDIDATE_REASON_FORCED: CandidateReason.ValueType  # 6
+"""Kept: it was forced, by `target_prefix` or to select the target language, so that no other was considered."""
 CANDIDATE_REASON_REPEATED_NGRAM: CandidateReason.ValueType  # 7
 """Excluded: it would repeat a sequence of `no_repeat_ngram_size` tokens."""
 CANDIDATE_REASON_SUPPRESSED: CandidateReason.ValueType  # 8
@@ -388,7 +388,7 @@ class SearchCandidate(google.protobuf.message.Message):
     fate: global___CandidateFate.ValueType
     """What became of it."""
     reason: global___CandidateReason.ValueType
-    """Why; unset for a candidate that was kept."""
+    """Why; unset for a candidate that was kept, unless it was forced."""
     final_score: builtins.float
     """Score by which finished hypotheses are ranked: `score` / length ** length_penalty, plus the coverage penalty. Only
     of finished ones.
