@@ -156,6 +156,11 @@ class Attention:
     weights: tuple[tuple[float, ...], ...]
     """A row for each token that attends, with a weight for each that is attended to; a row sums to 1."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it, with weights of 5 digits."""
+        weights = [[round(weight, _DIGITS) for weight in row] for row in self.weights]
+        return {"kind": self.kind.name.lower(), "layer": self.layer, "head": self.head, "weights": weights}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchCandidate:
@@ -178,6 +183,11 @@ class SearchCandidate:
     rank: int | None
     """Rank among the hypotheses returned, 1 for the best; None of others."""
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        reason = None if self.reason is CandidateReason.UNSPECIFIED else self.reason.name.lower()
+        return asdict(self) | {"fate": self.fate.name.lower(), "reason": reason}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchStep:
@@ -187,6 +197,11 @@ class SearchStep:
     """Continuations of all live hypotheses, best first, then those that options excluded."""
     omitted_candidates: int
     """Candidates beyond the server's limit."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        candidates = [candidate.as_dict() for candidate in self.candidates]
+        return {"candidates": candidates, "omitted_candidates": self.omitted_candidates}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,19 +240,20 @@ class Explanation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the explanation as docs/explaining.md describes its JSON, of dictionaries, lists and plain values."""
-        members = asdict(self)
-        del members["translation"]
-        for attention, shown in zip(self.attention, members["attention"], strict=True):
-            shown["kind"] = attention.kind.name.lower()
-            shown["weights"] = [[round(weight, _DIGITS) for weight in row] for row in attention.weights]
-        for step in members["search_steps"]:
-            for candidate in step["candidates"]:
-                candidate["fate"] = candidate["fate"].name.lower()
-                reason = candidate["reason"]
-                candidate["reason"] = None if reason is CandidateReason.UNSPECIFIED else reason.name.lower()
-        hypotheses = [
-            {"text": each.text, "score": each.score, "finish_reason": each.finish_reason.name.lower()}
-            for each in self.translation.hypotheses
-        ]
-        model = {"model": self.translation.model, "model_version": self.translation.model_version}
-        return {"text": self.text, **model, "hypotheses": hypotheses, **members}
+        return {
+            "text": self.text,
+            "model": self.translation.model,
+            "model_version": self.translation.model_version,
+            "hypotheses": [
+                {"text": each.text, "score": each.score, "finish_reason": each.finish_reason.name.lower()}
+                for each in self.translation.hypotheses
+            ],
+            "source_tokens": [asdict(token) for token in self.source_tokens],
+            "target_tokens": [asdict(token) for token in self.target_tokens],
+            "attention": [attention.as_dict() for attention in self.attention],
+            "search_steps": [step.as_dict() for step in self.search_steps],
+            "omitted_steps": self.omitted_steps,
+            "searches": self.searches,
+            "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "max_target_length": self.max_target_length,
+        }
