@@ -1,4 +1,4 @@
-"""What is shown of a search that is followed once more, in every number format, with kernels or shortlist or without."""
+"""What is shown of a search that is followed once more, in every number format, with and without a shortlist."""
 
 from __future__ import annotations
 
