@@ -37,6 +37,9 @@ PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
 SHADOW_RESULTS = ("compared", "dropped", "failed")
 """What became of a copy of a request; "dropped": the server had better things to do."""
 
+EXPLANATIONS = ("answered", "refused", "failed")
+"""What became of requests for an explanation; "refused": as many as may be were being made."""
+
 STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
     *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),

@@ -21,6 +21,7 @@ from xuanzang.server.metric_values import (
     CHRF_BUCKETS,
     COUNT_BUCKETS,
     DURATION_BUCKETS,
+    EXPLANATIONS,
     FAILURE_REASONS,
     FINISH_REASONS,
     GAP_BUCKETS,
@@ -188,6 +189,18 @@ class ModelMetrics:
         _Metric(
             "Flags of translations, of the texts whose callers asked for them.", label="flag", values=QUALITY_FLAGS
         ),
+    ]
+
+    explanations: Annotated[
+        Mapping[str, Counter],
+        _Metric(
+            "Requests for the explanation of a translation; refused: --max-explanations were being made.",
+            label="outcome",
+            values=EXPLANATIONS,
+        ),
+    ]
+    explanation_duration_seconds: Annotated[
+        Histogram, _Metric("Time to explain a translation, from when it was found.", DURATION_BUCKETS)
     ]
 
     model_ready: Annotated[Gauge, _Metric("1 while a model is warm and answers requests, else 0.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -170,13 +171,22 @@ class Problem(Message):
     retry_after_seconds: float | None = None
 
 
-def schemas() -> dict[str, Any]:
-    """Return the JSON schemas of all messages, by name."""
+ALL: tuple[type[Message], ...] = (
+    *(TranslateRequest, StreamRequest, DetectRequest),
+    *(TranslateResponse, Part, DetectResponse, ModelsResponse, GlossariesResponse, Problem),
+)
+"""Requests and answers."""
+
+
+def schemas(kinds: Iterable[type[Message]]) -> dict[str, Any]:
+    """Return the JSON schemas of messages and of what they hold, by name.
+
+    Args:
+        kinds: Requests and answers.
+    """
     from pydantic.json_schema import models_json_schema  # noqa: PLC0415 - one call of a process asks for it
 
-    asked = (TranslateRequest, StreamRequest, DetectRequest)
-    answered = (TranslateResponse, Part, DetectResponse, ModelsResponse, GlossariesResponse, Problem)
-    pairs = [(kind, "validation") for kind in (*asked, *answered)]
+    pairs = [(kind, "validation") for kind in kinds]
     _, definitions = models_json_schema(pairs, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     found: dict[str, Any] = definitions["$defs"]
     return found
