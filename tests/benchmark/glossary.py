@@ -25,7 +25,7 @@ import sacrebleu
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
-from xuanzang.server.engine.decoding.phrases import RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.words import find_whole

@@ -1,6 +1,7 @@
 // The functions that the library exports: onnxruntime's entry point, and facts for the Python package.
 
 #include <deque>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,7 @@
 #include "continuations.h"
 #include "custom_op.h"
 #include "onnxruntime_check.h"
+#include "phrase_choice.h"
 #include "simd.h"
 
 #define XUANZANG_EXPORT extern "C" __attribute__((visibility("default")))
@@ -118,3 +120,15 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
   const auto& supported = xuanzang::supported_simd();
   return index < supported.size() ? supported[index]->isa : nullptr;
 }
+
+// Chooses the hypotheses of sentences that require phrases; returns how many end, -1 if there is no memory for it.
+XUANZANG_EXPORT int64_t XuanzangChoosePhrases(const xuanzang::PhraseStep* step) {
+  try {
+    return xuanzang::choose_phrases(*step);
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
+}
+
+// Writes the ids whose log-probabilities these sentences want.
+XUANZANG_EXPORT void XuanzangAskForPhrases(const xuanzang::PhraseStep* step) { xuanzang::ask_for_phrases(*step); }

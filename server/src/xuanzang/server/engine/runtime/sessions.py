@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnxruntime
 from onnxruntime import OrtValue
 
+from xuanzang.kernels.phrase_choice import phrase_functions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import inspects_rows, page_slots
@@ -78,6 +79,8 @@ class Sessions:
         extra = [manifest.shortlist.suggestions] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
         operators = choose_kernels(self._device, enabled=kernels).library
+        self.phrase_functions = phrase_functions(operators) if operators else None
+        """What chooses hypotheses that hold phrases; None without kernels."""
         sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [

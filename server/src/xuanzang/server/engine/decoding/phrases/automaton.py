@@ -17,6 +17,8 @@ import numpy.typing as npt
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 _CLASSES = 4
+# Log-probability of a token that continues a phrase, before one was seen in the sentence.
+_UNSEEN_TOKEN = -1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,11 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
         gains=np.array([_counts(found, len(phrases)) for found in states.gains], np.int16),
         states=_state_tables(list(states.numbers), ways, min_tokens, states.chains()),
     )
+
+
+def first_costs(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
+    """Return what the next token of a phrase is expected to cost before any was seen, [state]."""
+    return np.where(automaton.states.begun.any(axis=1), _UNSEEN_TOKEN, 0.0)
 
 
 class _Explorer:
