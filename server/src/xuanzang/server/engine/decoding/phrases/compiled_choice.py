@@ -13,6 +13,9 @@ from xuanzang.server.engine.arrays import Array, Floats, Ints
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, first_costs
 from xuanzang.server.engine.decoding.phrases.search import Choice, Inspection
 
+_MEMBERS = 19
+"""Of `PhraseSentence`."""
+
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Sentence:
@@ -33,11 +36,11 @@ class _Sentence:
         one, states = automaton, automaton.states
         costs, places = first_costs(one), np.zeros(beam_size, np.int64)
         counts = np.zeros((beam_size, len(one.required)), np.int16)
-        tables = (one.required, one.min_tokens, one.symbols, one.next_states, one.gained, one.gains)
-        tables += (states.pending, states.rest, states.begun, states.wanted_for, states.wanted_ids, states.chains)
+        tables: list[Array] = [one.required, one.min_tokens, one.symbols, one.next_states, one.gained, one.gains]
+        tables += [states.pending, states.rest, states.begun, states.wanted_for, states.wanted_ids, states.chains]
         wanted = states.wanted_ids.shape[1]
         widths = (len(one.required), wanted, one.next_states.shape[1], states.chains.shape[1])
-        words = (*widths, *map(_address, (*tables, costs, places, counts)))
+        words = (*widths, *map(_address, [*tables, costs, places, counts]))
         return cls(automaton=one, costs=costs, states=places, counts=counts, wanted=wanted, words=words)
 
 
@@ -48,6 +51,7 @@ class CompiledChoice:
         """Start without sentences."""
         self._functions, self._beam_size, self._eos_id = functions, beam_size, eos_id
         self._sentences: list[_Sentence] = []
+        self._words: Ints = np.zeros((0, _MEMBERS), np.int64)
         self.rebuild([], [])
 
     def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
@@ -59,7 +63,8 @@ class CompiledChoice:
         self.required_ids: Ints = np.zeros((shape[0] * self._beam_size, wanted + 1), np.int64)
         # The last column is the end, which a complete hypothesis may always have.
         self.required_ids[:, -1] = self._eos_id
-        self._words = np.array([each.words for each in self._sentences], np.int64)
+        words = np.array([each.words for each in beginning], np.int64).reshape(-1, _MEMBERS)
+        self._words = np.concatenate([self._words[np.array(kept, np.int64)], words])
         self._scores, self._steps_left = np.zeros(shape, np.float32), np.zeros(shape[0], np.int64)
         self._choice = Choice(np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.int64), [])
         self._ending_parents, self._ending_scores = np.zeros(shape, np.int64), np.zeros(shape)
@@ -70,9 +75,9 @@ class CompiledChoice:
     def _step(self, inspection: Inspection) -> Ints:
         """Return the members of `PhraseStep` in phrase_choice.h."""
         widths = (len(self._sentences), self._beam_size, inspection.row_ids.shape[1], self.required_ids.shape[1])
-        arrays = (self._words, self._scores, self._steps_left, inspection.row_scores, inspection.row_ids)
-        arrays += (inspection.required_scores, self.required_ids, *self._choice[:3])
-        arrays += (self._ending_parents, self._ending_scores)
+        arrays: list[Array] = [self._words, self._scores, self._steps_left, inspection.row_scores, inspection.row_ids]
+        arrays += [inspection.required_scores, self.required_ids, *self._choice[:3]]
+        arrays += [self._ending_parents, self._ending_scores]
         return np.array([*widths, self._eos_id, *map(_address, arrays)], np.int64)
 
     def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
