@@ -39,6 +39,7 @@ class _WordDocument:
     """A document of several parts in an archive."""
 
     guarded = False
+    is_html = True
 
     def __init__(
         self, raw: bytes, entries: list[tuple[zipfile.ZipInfo, bytes]], parts: Mapping[str, SplicedDocument]
