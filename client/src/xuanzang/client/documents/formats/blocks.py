@@ -139,23 +139,29 @@ def markup_text(text: str) -> str:
 
 
 def encoded(pieces: Sequence[Piece]) -> str:
-    """Return pieces as one text to translate; tags have the numbers of their pieces."""
-    return "".join(_tag(number, piece) for number, piece in enumerate(pieces)).strip()
+    """Return pieces as one text to translate."""
+    numbers = {place: number for number, place in enumerate(_numbered(pieces), start=1)}
+    return "".join(_tag(numbers.get(place, 0), piece) for place, piece in enumerate(pieces)).strip()
 
 
 def decoded(translation: str, pieces: Sequence[Piece]) -> Iterator[Piece]:
     """Yield the pieces of a translation, texts anew."""
-    closing = _closing(pieces)
+    numbered, closing = _numbered(pieces), _closing(pieces)
     within: list[int] = []
     at = 0
     for match in _TAG.finditer(translation):
         yield from _text_piece(translation[at : match.start()])
         at = match.end()
-        number = int(match.group(match.lastindex)) if match.lastindex else closing[within.pop()]
-        if pieces[number].kind is Kind.OPEN:
-            within.append(number)
-        yield pieces[number]
+        place = numbered[int(match.group(match.lastindex)) - 1] if match.lastindex else closing[within.pop()]
+        if pieces[place].kind is Kind.OPEN:
+            within.append(place)
+        yield pieces[place]
     yield from _text_piece(translation[at:])
+
+
+def _numbered(pieces: Sequence[Piece]) -> list[int]:
+    """Return the places of the pieces whose tags have numbers, from 1."""
+    return [place for place, piece in enumerate(pieces) if piece.kind not in (Kind.TEXT, Kind.CLOSE)]
 
 
 def _tag(number: int, piece: Piece) -> str:
