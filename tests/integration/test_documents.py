@@ -41,7 +41,7 @@ async def test_markup_goes_around_the_words_that_it_was_around(client: AsyncTran
     html = await client.translate_one(f'{CAT[:2]}<g id="1">{inner}</g>。', content_format="html")
     for suffix, form in ((".md", "**{}**"), (".html", '<b class="x">{}</b>')):
         before, _, after = form.partition("{}")
-        expected = re.sub(r'<g id="1">(.*)</g>', lambda match: before + match[1] + after, html.text)
+        expected = html.text.replace('<g id="1">', before).replace("</g>", after)
         source = f"{CAT[:2]}{form.format(inner)}。"
         found = await client.translate_document(source.encode(), suffix=suffix, token_details=True)
         assert found.summary.refusals == ()
