@@ -129,19 +129,16 @@ def measure(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> None:
     """Print the rates of both halves."""
     half = len(pairs) // 2
     choosing, measured = rates_of(checkpoint, pairs[:half]), rates_of(checkpoint, pairs[half:])
-    print(
-        f"{half} pairs to choose on, {len(pairs) - half} to measure, {measured[next(iter(measured))].sure} sure links"
-    )
+    links = next(iter(measured.values())).sure
+    print(f"{half} pairs to choose on, {len(pairs) - half} to measure, {links} sure links")
     config = checkpoint.model.config
     for layer in range(config.num_decoder_layers):
         every = tuple(range(config.num_heads))
         alone = " ".join(f"{measured[layer, (head,)].error:.3f}" for head in every)
         print(f"layer {layer + 1}: mean of heads {measured[layer, every].error:.3f}; heads {alone}")
     best = min(choosing, key=lambda heads: choosing[heads].error)
-    named = [head + 1 for head in best[1]]
-    print(
-        f"chosen: layer {best[0] + 1}, heads {named}: {choosing[best].error:.3f}, measured {measured[best].error:.3f}"
-    )
+    layer, heads = best[0] + 1, [head + 1 for head in best[1]]
+    print(f"chosen: layer {layer}, heads {heads}: {choosing[best].error:.3f}, measured {measured[best].error:.3f}")
 
 
 def main() -> None:
