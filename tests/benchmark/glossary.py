@@ -4,9 +4,9 @@
 
 Terms are taken from the references: words that a free search left out, one or two a sentence. Printed are the share of
 them that translations hold, BLEU with and without them on the same sentences, and processor time: of sentences with
-terms against the same without, and of sentences without terms in a batch with others that have terms against one
-without. Both runs of a comparison take turns, batch by batch. Made requests require texts that no translation
-of theirs would hold.
+terms against the same without, in all and by token of the translations, and of sentences without terms in a batch with
+others that have terms against one without. The runs of a comparison take turns, batch by batch, and each batch counts
+with its shortest time. Made requests require texts that no translation of theirs would hold.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import sacrebleu
 
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
-from xuanzang.server.engine.decoding.phrases import RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.phrases.automaton import RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.words import find_whole
@@ -49,6 +49,22 @@ class Item:
     terms: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Translations with terms and without."""
+
+    held: list[str]
+    free: list[str]
+    cost: float
+    """Processor time with, to without."""
+    length: float
+    """Tokens of the translations with, to without."""
+
+    def __str__(self) -> str:
+        per_token = self.cost / self.length
+        return f"cost {self.cost:.2f}, of it by longer translations {self.length:.2f}, by token {per_token:.2f}"
+
+
 class Bench:
     """A model, and what it is asked."""
 
@@ -65,14 +81,14 @@ class Bench:
             max_target_length=None,
         )
 
-    def translate(self, items: Sequence[Item]) -> tuple[list[str], float]:
+    def translate(self, items: Sequence[Item]) -> tuple[list[TargetHypothesis], float]:
         """Return the translations of one batch, and its processor time in seconds."""
         started = time.process_time()
         decoder, sentences = Decoder(self._sessions), [self._sentence(item) for item in items]
         decoder.admit(sentences)
-        found: dict[Sentence, str] = {}
+        found: dict[Sentence, TargetHypothesis] = {}
         while len(decoder):
-            found |= {sentence: self.codec.decode(best[0].target_ids) for sentence, best in decoder.step()}
+            found |= {sentence: best[0] for sentence, best in decoder.step()}
         return [found[sentence] for sentence in sentences], time.process_time() - started
 
     def _sentence(self, item: Item) -> Sentence:
@@ -85,16 +101,28 @@ class Bench:
         )
         return Sentence(source_ids=ids, options=options)
 
-    def compare(self, these: Sequence[Item], those: Sequence[Item]) -> tuple[list[str], list[str], float]:
-        """Translate both, batch by batch in turns; return the translations and the ratio of their processor times."""
+    def texts(self, items: Sequence[Item]) -> list[str]:
+        """Return the translations of one batch."""
+        return [self.codec.decode(found.target_ids) for found in self.translate(items)[0]]
+
+    def race(self, batches: Sequence[Sequence[Item]], rounds: int) -> list[float]:
+        """Translate batches in turns; return the shortest processor time of each in seconds."""
+        spent = [[self.translate(one)[1] for one in batches] for _ in range(rounds)]
+        return [min(times) for times in zip(*spent, strict=True)]
+
+    def compare(self, these: Sequence[Item], rounds: int) -> Comparison:
+        """Translate items with and without their terms, batch by batch in turns."""
         texts: tuple[list[str], list[str]] = ([], [])
-        seconds = [0.0, 0.0]
+        seconds, tokens = [0.0, 0.0], [0, 0]
         for start in range(0, len(these), BATCH):
-            for side, items in enumerate((these, those)):
-                found, spent = self.translate(items[start : start + BATCH])
-                texts[side].extend(found)
+            batch = these[start : start + BATCH]
+            sides = [batch, [replace(item, terms=()) for item in batch]]
+            for side, spent in enumerate(self.race(sides, rounds)):
+                found, _ = self.translate(sides[side])
+                texts[side].extend(self.codec.decode(one.target_ids) for one in found)
+                tokens[side] += sum(one.token_count for one in found)
                 seconds[side] += spent
-        return *texts, seconds[0] / seconds[1]
+        return Comparison(*texts, cost=seconds[0] / seconds[1], length=tokens[0] / tokens[1])
 
 
 def read(path: Path, count: int) -> list[Item]:
@@ -109,7 +137,7 @@ def with_missed_words(bench: Bench, items: Sequence[Item], count: int) -> list[I
     chosen, found = random.Random(1), []
     for start in range(0, len(items), BATCH):
         batch = items[start : start + BATCH]
-        for item, text in zip(batch, bench.translate(batch)[0], strict=True):
+        for item, text in zip(batch, bench.texts(batch), strict=True):
             words = [match.group() for match in _WORD.finditer(item.reference) if match.start()]
             missed = [word for word in dict.fromkeys(words) if word.lower() not in text.lower()]
             missed = [word for word in missed if bench.codec.target_phrases.variants(word)]
@@ -140,27 +168,22 @@ def bleu(items: Sequence[Item], texts: Sequence[str]) -> float:
     return float(sacrebleu.corpus_bleu(list(texts), [[item.reference for item in items]]).score)
 
 
-def neighbours_cost(bench: Bench, free: Sequence[Item], bound: Sequence[Item]) -> float:
+def neighbours_cost(bench: Bench, free: Sequence[Item], bound: Sequence[Item], rounds: int) -> float:
     """Return the cost of free sentences beside constrained ones, against their cost beside free ones.
 
     Half of each batch are the free sentences. Were they to cost the same in both batches, the mixed batch would cost
     the mean of a free and a constrained batch of the same sentences.
     """
     plain = [replace(item, terms=()) for item in bound]
-    seconds = dict.fromkeys(("mixed", "free", "bound", "plain"), 0.0)
+    mixed = unmixed = held = lacked = 0.0
     half = BATCH // 2
     for start in range(0, min(len(free), len(bound)) - half + 1, half):
         place = slice(start, start + half)
-        batches = {
-            "mixed": [*free[place], *bound[place]],
-            "free": [*free[place], *plain[place]],
-            "bound": [*bound[place], *bound[place]],
-            "plain": [*plain[place], *plain[place]],
-        }
-        for name, batch in batches.items():
-            seconds[name] += bench.translate(batch)[1]
-    added = (seconds["bound"] - seconds["plain"]) / 2
-    return 1 + (seconds["mixed"] - seconds["free"] - added) / (seconds["free"] / 2)
+        these, those, without = free[place], bound[place], plain[place]
+        batches = ([*these, *those], [*these, *without], [*those, *those], [*without, *without])
+        spent = bench.race(batches, rounds)
+        mixed, unmixed, held, lacked = (a + b for a, b in zip((mixed, unmixed, held, lacked), spent, strict=True))
+    return 1 + (mixed - unmixed - (held - lacked) / 2) / (unmixed / 2)
 
 
 def main() -> None:
@@ -169,21 +192,23 @@ def main() -> None:
     arguments.add_argument("bundle", type=Path)
     arguments.add_argument("valid", type=Path, help="pairs, source<TAB>reference, gzip")
     arguments.add_argument("--pairs", type=int, default=1000)
+    arguments.add_argument("--rounds", type=int, default=3, help="times that each batch is translated")
     parsed = arguments.parse_args()
     bench, items = Bench(parsed.bundle), read(parsed.valid, parsed.pairs)
     bench.translate(items[:BATCH])
     for count in (1, 2):
         bound = with_missed_words(bench, items, count)
-        held, free, ratio = bench.compare(bound, [replace(item, terms=()) for item in bound])
+        found = bench.compare(bound, parsed.rounds)
         print(
-            f"{count} term(s) a sentence, {len(bound)} sentences: honoured {honoured(bound, held):.2%}, "
-            f"BLEU {bleu(bound, held):.2f} against {bleu(bound, free):.2f}, cost {ratio:.2f}"
+            f"{count} term(s) a sentence, {len(bound)} sentences: honoured {honoured(bound, found.held):.2%}, "
+            f"BLEU {bleu(bound, found.held):.2f} against {bleu(bound, found.free):.2f}, {found}"
         )
     requests = made(bench, items)
-    held, _, ratio = bench.compare(requests, [replace(item, terms=()) for item in requests])
-    print(f"{len(requests)} made requests: honoured {honoured(requests, held):.2%}, cost {ratio:.2f}")
+    found = bench.compare(requests, parsed.rounds)
+    print(f"{len(requests)} made requests: honoured {honoured(requests, found.held):.2%}, {found}")
     bound = with_missed_words(bench, items[:300], 1)
-    print(f"cost of sentences without terms beside others with one: {neighbours_cost(bench, items, bound):.3f}")
+    cost = neighbours_cost(bench, items, bound, parsed.rounds)
+    print(f"cost of sentences without terms beside others with one: {cost:.3f}")
 
 
 if __name__ == "__main__":

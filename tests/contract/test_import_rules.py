@@ -71,6 +71,10 @@ BREAKING = {
         f"{ENGINE}.scheduling.worker",
     ),
     "The decoder's floors": (f"{ENGINE}.decoding.history", f"{ENGINE}.decoding.batch"),
+    "Required phrases: both choices serve one search, with or without a compiler": (
+        f"{ENGINE}.decoding.phrases.automaton",
+        f"{ENGINE}.decoding.phrases.search",
+    ),
     "Promotion's floors: what is live, the gate before it, and how texts are compared": (
         f"{ENGINE}.promotion.chrf",
         f"{ENGINE}.promotion.gate",

@@ -14,7 +14,7 @@ from search_options import search_options
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
-from xuanzang.server.engine.decoding.phrases import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant

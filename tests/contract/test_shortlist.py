@@ -25,8 +25,10 @@ from xuanzang.server.bundles.manifest import manifest_faults
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import SamplingOptions
+from xuanzang.server.engine.variants import Variant
 
 LIMIT = 24
 ALWAYS = [*range(4), *range(270, 290)]
@@ -38,6 +40,11 @@ def options(beam_size: int, **changes: Any) -> SearchOptions:
     return search_options(beam_size=beam_size, **{**plain, **changes})
 
 
+def phrases(*required: tuple[int, ...]) -> PhraseAutomaton:
+    variants = [Variant(ids, guards_start=False, guards_end=False) for ids in required]
+    return compile_phrases([RequiredPhrase(variants=(one,)) for one in variants], np.zeros(1000, np.int8))
+
+
 KINDS = [
     options(4),
     options(1),
@@ -46,7 +53,10 @@ KINDS = [
     options(4, repetition_penalty=1.4, prefix_ids=(OUTSIDE, 280, OUTSIDE + 1)),
     options(4, no_repeat_ngram_size=2, suppressed_sequences=((280,), (OUTSIDE,), (OUTSIDE + 2,))),
     options(1, sampling=SamplingOptions(top_k=100, top_p=0.9, temperature=1.2, seed=7)),
+    options(4, phrases=phrases((OUTSIDE + 5, OUTSIDE + 6), (280,))),
+    options(3, phrases=phrases((OUTSIDE + 7,)), prefix_ids=(281,), num_hypotheses=1, no_repeat_ngram_size=3),
 ]
+"""The last ones require phrases, of which the shortlists lack some pieces."""
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +166,8 @@ def test_only_pieces_of_the_shortlist_and_the_prefix_are_chosen(
             hypotheses = alone(runtime, ids, options)
             assert hypotheses
             for one in hypotheses:
-                assert {*one.target_ids} <= suggested | {*options.prefix_ids}
+                assert {*one.target_ids} <= suggested | {*options.forced_ids}
+                assert not options.phrases or {*options.phrases.token_ids} <= {*one.target_ids}
                 assert tuple(one.target_ids[: len(options.prefix_ids)]) == options.prefix_ids
 
 

@@ -36,6 +36,18 @@ async def test_texts_get_the_translations_that_they_get_alone(client: AsyncTrans
     assert json.loads(values.content) == {"a": cat, "b": [dog, 1]}
 
 
+async def test_markup_goes_around_the_words_that_it_was_around(client: AsyncTranslationClient) -> None:
+    inner = CAT[2:-1]
+    html = await client.translate_one(f'{CAT[:2]}<g id="1">{inner}</g>。', content_format="html")
+    for suffix, form in ((".md", "**{}**"), (".html", '<b class="x">{}</b>')):
+        before, _, after = form.partition("{}")
+        expected = html.text.replace('<g id="1">', before).replace("</g>", after)
+        source = f"{CAT[:2]}{form.format(inner)}。"
+        found = await client.translate_document(source.encode(), suffix=suffix, token_details=True)
+        assert found.summary.refusals == ()
+        assert found.content.decode() == expected
+
+
 async def test_a_second_run_asks_the_server_only_for_what_changed(
     client: AsyncTranslationClient, running: RunningServer, tmp_path: Path
 ) -> None:

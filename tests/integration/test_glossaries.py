@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,9 @@ from xuanzang.client import (
     ProtectedPattern,
     SamplingOptions,
 )
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import RunningServer
 
 TEXT = "我有一只猫。"
 
@@ -62,6 +65,22 @@ async def test_protected_texts_are_kept(client: AsyncTranslationClient) -> None:
     translation = await client.translate_one("Ann有三只猫。", glossary={"Ann": "Ann"}, protected_patterns=["number"])
     [match] = translation.glossary_matches
     assert (match.target, match.pattern) == ("Ann", ProtectedPattern.UNSPECIFIED)
+
+
+async def test_a_term_that_the_vocabulary_cannot_write_is_said_and_the_others_are_kept(
+    client: AsyncTranslationClient, running: RunningServer
+) -> None:
+    # SentencePiece takes this character for a space, so that no tokens are this text.
+    unwritable = "a\u2581b"
+    plain = await client.translate_one("狗和猫")
+    found = await client.translate_one("狗和猫", glossary={"狗": unwritable})
+    assert [match.outcome for match in found.glossary_matches] == [GlossaryOutcome.NOT_WRITABLE]
+    assert [match.target for match in found.glossary_matches] == [""]
+    assert found.text == plain.text
+    both = await client.translate_one("狗和猫", glossary={"狗": unwritable, "猫": "tiger"})
+    assert [match.outcome.name for match in both.glossary_matches] == ["NOT_WRITABLE", "HONOURED"]
+    assert "tiger" in both.text
+    assert (await running.scrape()).value("nmt_glossary_matches_total", outcome="not_writable") >= 2
 
 
 async def test_terms_without_room_are_said(client: AsyncTranslationClient) -> None:

@@ -57,6 +57,16 @@ async def test_asking_for_quality_changes_nothing_else(bundled: Any) -> None:
         assert dataclasses.replace(after.hypotheses[0], quality=None) == before.hypotheses[0]
 
 
+async def test_tags_do_not_change_the_quality_of_their_text(bundled: Any) -> None:
+    asked: Any = {"return_quality": True, "content_format": "html"}
+    async with AsyncTranslationClient(bundled.address) as client:
+        expected = [await quality_of(client, text) for text in (EASY, f"{EASY}\n{HARD}")]
+        tagged = await client.translate_one(f"<p>{EASY[:2]}<b>{EASY[2:]}</b></p>", **asked)
+        several = await client.translate_one(f"<p>{EASY}</p>\n<p><i>{HARD}</i></p>", **asked)
+    assert "<b>" in tagged.text
+    assert [each.hypotheses[0].quality for each in (tagged, several)] == expected
+
+
 async def test_a_text_is_as_good_as_its_worst_sentence(bundled: Any) -> None:
     async with AsyncTranslationClient(bundled.address) as client:
         easy, hard = await quality_of(client, EASY), await quality_of(client, HARD)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Callable
+from html import escape, unescape
 from typing import Any
 
 from xuanzang.client.documents.opening import open_document
@@ -18,15 +20,35 @@ def read(suffix: str, content: str | bytes, **settings: Any) -> Any:
 
 
 def texts(suffix: str, content: str | bytes, **settings: Any) -> list[str]:
-    """Return the texts of a document."""
+    """Return the texts of a document; with tags, if it has inline markup."""
     return [unit.text for unit in read(suffix, content, **settings).units()]
 
 
 def translated(suffix: str, content: str | bytes, translate: Translate = str.upper, **settings: Any) -> bytes:
     """Return a document with translations."""
     document = read(suffix, content, **settings)
-    result: bytes = document.render({unit.text: translate(unit.text) for unit in document.units()})
+    answer = in_markup(translate) if document.is_html else translate
+    result: bytes = document.render({unit.text: answer(unit.text) for unit in document.units()})
     return result
+
+
+def in_markup(translate: Translate) -> Translate:
+    """Return a function that translates HTML stretch by stretch between its tags, but for code."""
+
+    def answer(text: str) -> str:
+        parts = re.split(r"(<code[^>]*>[^<]*</code>|<[^>]*>)", text)
+        parts[::2] = [_stretch(part, translate) for part in parts[::2]]
+        return "".join(parts)
+
+    return answer
+
+
+def _stretch(raw: str, translate: Translate) -> str:
+    text = unescape(raw).strip()
+    if not text:
+        return raw
+    before, _, after = unescape(raw).partition(text)
+    return escape(before + translate(text) + after, quote=False)
 
 
 def word(body: str, **parts: str | bytes) -> bytes:

@@ -37,7 +37,7 @@ from xuanzang.client._types import (
 from xuanzang.client._usage import OnUsage
 from xuanzang.client.documents.calls import aio_translate
 from xuanzang.client.documents.document import Limits
-from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress
+from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, document_options
 from xuanzang.client.documents.memory import TranslationMemory
 from xuanzang.client.documents.opening import open_document
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -260,6 +260,7 @@ class AsyncTranslationClient:
         opened = await asyncio.to_thread(
             open_document, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
         )
+        options = document_options(opened, options)
         models = await self.list_models(timeout=timeout) if memory else []
         job = await asyncio.to_thread(Job, opened, models, options, memory=memory, on_progress=on_progress)
         stream = AsyncStream(

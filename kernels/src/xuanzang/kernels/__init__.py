@@ -25,6 +25,8 @@ Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntim
 """Why there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
 
 _FOLDER = Path(__file__).parent
+# What works between two steps of the decoder, in phrase_choice.py and steps.py.
+_STEP_FUNCTIONS = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangChoosePhrases", "XuanzangAskForPhrases")
 _NOT_BUILT = "not_built.txt"
 """Text in the package of a failed build: the reason, and a line of detail."""
 
@@ -50,7 +52,8 @@ def find_kernels() -> Kernels:
         return _why_not_built()
     try:
         functions = _functions(built)
-    except OSError as error:
+    except (OSError, AttributeError) as error:
+        # A function is missing if the library was built from older sources than these.
         return Kernels(reason="not_loadable", detail=str(error))
     isa = functions.XuanzangChosenIsa()
     if isa is None:
@@ -95,6 +98,8 @@ def _functions(built: Path) -> ctypes.CDLL:
     for function in (functions.XuanzangLastFault, functions.XuanzangChosenIsa, functions.XuanzangSupportedIsa):
         function.restype = ctypes.c_char_p
     functions.XuanzangSupportedIsa.argtypes = [ctypes.c_size_t]
+    for name in _STEP_FUNCTIONS:
+        getattr(functions, name)
     return functions
 
 

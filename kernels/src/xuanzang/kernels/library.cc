@@ -2,6 +2,7 @@
 // of a step.
 
 #include <deque>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +12,7 @@
 #include "continuations.h"
 #include "custom_op.h"
 #include "onnxruntime_check.h"
+#include "phrase_choice.h"
 #include "simd.h"
 #include "step.h"
 
@@ -124,3 +126,15 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
 XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) { return xuanzang::advance_slots(*step); }
 
 XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }
+
+// Chooses the hypotheses of sentences that require phrases; returns how many end, -1 if there is no memory for it.
+XUANZANG_EXPORT int64_t XuanzangChoosePhrases(const xuanzang::PhraseStep* step) {
+  try {
+    return xuanzang::choose_phrases(*step);
+  } catch (const std::bad_alloc&) {
+    return -1;
+  }
+}
+
+// Writes the ids whose log-probabilities these sentences want.
+XUANZANG_EXPORT void XuanzangAskForPhrases(const xuanzang::PhraseStep* step) { xuanzang::ask_for_phrases(*step); }

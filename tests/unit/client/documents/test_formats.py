@@ -8,16 +8,35 @@ import zipfile
 from collections.abc import Callable
 
 import pytest
-from document_texts import texts, translated, word, word_body
+from document_texts import read, texts, translated, word, word_body
 from sample_documents import HTML, JSON, MARKDOWN, SRT, VTT, WORD
 
 
-def test_markdown_is_translated_by_block_and_between_inline_markup() -> None:
+def test_markdown_is_translated_by_block_with_tags_for_inline_markup() -> None:
     assert texts(".md", MARKDOWN) == [
-        *("Head", "em", "First line second", "line with", "a link", "and", ". Hard break", "after it * & so"),
-        *("quote one two lazy", "item a more", "2 * 3 [nolink]", "strong", "text", "first", "a b", "b a", "b a"),
-        *("b", "a", "html text", "Set ext"),
+        'Head <g id="1">em</g>',
+        'First line second <code id="1">code</code> line with <g id="2">a link</g> and <img id="3">. Hard break',
+        *("after it * &amp; so", "quote one two lazy", "item a more", '2 * 3 [nolink] <g id="1">strong</g>text'),
+        *("first", "a b", "b a", "b a", '<g id="1">b</g> a', "html text", "Set ext"),
     ]
+
+
+def test_markup_of_markdown_moves_with_its_words() -> None:
+    source = '> **a** b\n> [*c*](x "t") `d` <https://e.f> ![g](h).\n'
+    [text] = texts(".md", source)
+    assert text == (
+        '<g id="1">a</g> b <g id="2"><g id="3">c</g></g> <code id="4">d</code> '
+        '<code id="5">https://e.f</code> <img id="6">.'
+    )
+    moved = '<img id="6"> <g id="2">C <g id="3">C</g></g>, <code id="4">d</code><g id="1">A</g>: <code id="5">x</code>'
+    expected = '> ![g](h) [C *C*](x "t"), `d`**A**: <https://e.f>\n'
+    assert read(".md", source).render({text: moved}).decode() == expected
+
+
+def test_marks_of_markdown_that_would_not_count_become_html() -> None:
+    [text] = texts(".md", "a **b** _c_")
+    answer = 'x<g id="1">“b”</g>y<g id="2">c</g>z'
+    assert read(".md", "a **b** _c_").render({text: answer}).decode() == "x<strong>“b”</strong>y<em>c</em>z"
 
 
 def test_markdown_of_a_translation_is_the_same_blocks_with_other_text() -> None:
@@ -40,9 +59,17 @@ def test_a_chinese_line_that_is_broken_is_joined_without_a_space() -> None:
 
 def test_html_gives_the_text_of_blocks_titles_and_attributes() -> None:
     assert texts(".html", HTML) == [
-        *("T & t", "tip it", "Hello", "big", ", wide world !", "yes more", "x AT&T <", "e", "a cat", "end"),
-        "unclosed &",
+        *("T &amp; t", "tip it", 'Hello <g id="1">big</g>, wide world !', "yes more"),
+        *('x AT&amp;T &lt;<code id="1">c d</code> e<img id="2">end', "a cat", "unclosed &amp;"),
     ]
+
+
+def test_tags_of_html_move_with_their_words() -> None:
+    source = '<p><!-- x --> a <B class="q" title="tip">b</B> <kbd>c</kbd><br>d<i>e</p>'
+    assert texts(".html", source) == ['a <g id="1">b</g> <code id="2">c</code>', "tip", "d", "e"]
+    answers = {'a <g id="1">b</g> <code id="2">c</code>': '<code id="2">c</code> <g id="1">&lt;</g>', "tip": "T&amp;"}
+    expected = '<p><!-- x --> <kbd>c</kbd> <B class="q" title="T&amp;">&lt;</B><br>d<i>e</p>'
+    assert read(".html", source).render(answers).decode() == expected
 
 
 def test_html_of_a_translation_has_the_same_elements() -> None:
@@ -152,11 +179,31 @@ def test_xliff_fills_empty_targets_around_inline_elements() -> None:
 
 
 def test_word_joins_pieces_of_the_same_looks() -> None:
-    assert texts(".docx", word(WORD)) == ["Hello", "big", "a & b"]
+    assert texts(".docx", word(WORD)) == ['Hello <g id="1">big</g>', "a &amp; b"]
     body = word_body(translated(".docx", word(WORD), lambda text: f"<{text}>"))
-    assert '<w:t xml:space="preserve">&lt;Hello&gt; </w:t></w:r><w:proofErr w:type="x"/>' in body
-    assert '<w:t xml:space="preserve"></w:t>' in body
+    assert (
+        '<w:t xml:space="preserve">&lt;Hello&gt; </w:t></w:r>'
+        '<w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&lt;big&gt;</w:t></w:r><w:r><w:tab/>'
+    ) in body
     assert '<w:tab/><w:t xml:space="preserve">&lt;a &amp; b&gt;</w:t>' in body
+
+
+def test_looks_and_links_of_word_move_with_their_words() -> None:
+    plain, bold = "<w:r><w:t>{}</w:t></w:r>", "<w:r><w:rPr><w:b/></w:rPr><w:t>{}</w:t></w:r>"
+    link, mark = '<w:hyperlink r:id="1">{}</w:hyperlink>', '<w:bookmarkStart w:id="0"/>'
+    words = plain.format("one two "), bold.format("three"), mark, link.format(plain.format("four"))
+    source = word(f"<w:p>{''.join(words)}</w:p>")
+    [text] = texts(".docx", source)
+    assert text == 'one two <g id="1">three</g><g id="2">four</g>'
+    answer = '<g id="2">FOUR</g> one <g id="1">THREE</g> two'
+    body = word_body(read(".docx", source).render({text: answer}))
+    spaced = {"plain": plain, "bold": bold}
+    spaced = {name: run.replace("<w:t>", '<w:t xml:space="preserve">') for name, run in spaced.items()}
+    write, embolden = spaced["plain"].format, spaced["bold"].format
+    assert body == (
+        f"<w:p>{write('')}{mark}{link.format(write('FOUR'))}{write(' one ')}{embolden('THREE')}{write(' two')}"
+        f"{link.format(write(''))}</w:p>"
+    )
 
 
 def test_word_documents_open_in_python_docx_with_all_else_as_it_was() -> None:

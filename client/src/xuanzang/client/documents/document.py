@@ -56,6 +56,8 @@ class Document(Protocol):
 
     guarded: bool
     """Whether a translation must keep the placeholders of its text, such as "%s" and "{name}"."""
+    is_html: bool
+    """Whether texts are HTML, whose tags stand for the markup within them."""
 
     def units(self) -> Iterator[Unit]:
         """Yield the texts to translate, in the order of the file; equal ones as often as they occur."""

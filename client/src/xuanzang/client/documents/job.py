@@ -10,9 +10,10 @@ from pathlib import Path
 
 from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._output import replaced_file
-from xuanzang.client._types import FinishReason, Model, StreamedTranslation, Translation
+from xuanzang.client._types import FinishReason, Model, StreamedTranslation, TranslateOptions, Translation
 from xuanzang.client._usage import Usage
 from xuanzang.client.documents.document import DocumentError
+from xuanzang.client.documents.formats.blocks import tag_fault
 from xuanzang.client.documents.keys import answered_by, key_function
 from xuanzang.client.documents.memory import TranslationMemory
 from xuanzang.client.documents.opening import OpenDocument
@@ -72,6 +73,11 @@ class DocumentTranslation:
         """
         with replaced_file(Path(path), report=logging.getLogger("xuanzang.client").warning) as output:
             output.buffer.write(self.content)
+
+
+def document_options(opened: OpenDocument, options: TranslateOptions) -> TranslateOptions:
+    """Return the options of the texts of a document; those of texts that are HTML, which have no details of tokens."""
+    return {**options, "content_format": "html", "token_details": None} if opened.document.is_html else options
 
 
 class Job:
@@ -182,7 +188,10 @@ class Job:
     def _fault(self, text: str, translation: Translation) -> str | None:
         if not translation.text.strip():
             return "the translation is empty"
-        return changed_placeholders(text, translation.text) if self._opened.document.guarded else None
+        document = self._opened.document
+        if document.is_html:
+            return tag_fault(text, translation.text)
+        return changed_placeholders(text, translation.text) if document.guarded else None
 
     def _report(self) -> None:
         if self._on_progress:

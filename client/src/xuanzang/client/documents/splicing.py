@@ -98,13 +98,20 @@ class SplicedDocument:
         source: The text.
         edits: Spans that translations replace, in their order.
         guarded: Whether translations must keep placeholders.
+        is_html: Whether texts are HTML.
         errors: What becomes of characters that the encoding lacks, as in `str.encode`.
     """
 
     def __init__(
-        self, source: EncodedText, edits: Sequence[Edit], *, guarded: bool = False, errors: str = "strict"
+        self,
+        source: EncodedText,
+        edits: Sequence[Edit],
+        *,
+        guarded: bool = False,
+        is_html: bool = False,
+        errors: str = "strict",
     ) -> None:
-        self.guarded = guarded
+        self.guarded, self.is_html = guarded, is_html
         self._source = source
         self._edits = edits
         self._errors = errors

@@ -14,8 +14,8 @@ from search_options import search_options
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
-from xuanzang.server.engine.decoding.phrases import PhraseAutomaton, RequiredPhrase, compile_phrases
-from xuanzang.server.engine.decoding.required_phrases import Inspection
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
+from xuanzang.server.engine.decoding.phrases.search import Inspection
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 EOS, WORDS = 0, (1, 2, 3, 4)

@@ -1,17 +1,16 @@
-"""HTML: the text of blocks, the title, and attributes that people read; scripts, code and all markup stay."""
+"""HTML: the text of blocks, the title, and attributes that people read; scripts, code and all tags stay."""
 
 from __future__ import annotations
 
 import html
 import re
 from collections.abc import Iterator
-from functools import partial
-from html.parser import HTMLParser
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
-from xuanzang.client.documents.formats.runs import Run, run_edits
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, replacement
+from xuanzang.client.documents.formats.blocks import Kind, Piece, block_edits, markup_text
+from xuanzang.client.documents.formats.html_tokens import Token, TokenKind, html_tokens
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, translatable
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 _UNTRANSLATED = frozenset(
@@ -20,7 +19,13 @@ _UNTRANSLATED = frozenset(
 _VOID = frozenset(
     ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
+_INLINE = frozenset(
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rp rt s samp small "  # noqa: SIM905
+    "span strike strong sub sup time tt u var wbr".split()
+)
+"""Elements that sentences go through; all others end a block."""
 _CLOSED_BY_THE_NEXT = frozenset(("p", "option", "dt", "dd"))
+_ANY_TAG = re.compile(r"<[^>]*>")
 _ATTRIBUTE = re.compile(r"""[\s"'](alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 
 
@@ -29,7 +34,7 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     declared = _DECLARED.search(raw[:4096])
     source = EncodedText.decode(raw, settings.encoding or (declared and declared[1].decode("ascii")))
     edits = html_edits(source.text, depth=settings.limits.depth)
-    return SplicedDocument(source, edits, errors="xmlcharrefreplace")
+    return SplicedDocument(source, edits, is_html=True, errors="xmlcharrefreplace")
 
 
 def html_edits(text: str, *, depth: int) -> list[Edit]:
@@ -42,15 +47,15 @@ def html_edits(text: str, *, depth: int) -> list[Edit]:
     Raises:
         DocumentError: The limit is exceeded.
     """
-    scanner = _Scanner(text, depth)
-    scanner.feed(text)
-    scanner.close()
-    scanner.flush()
-    return scanner.edits
+    blocks = _Blocks(text, depth)
+    for token in html_tokens(text):
+        blocks.take(token)
+    blocks.finish()
+    return blocks.edits
 
 
-class _Scanner(HTMLParser):
-    """Reader that finds runs by the places of the tags around them.
+class _Blocks:
+    """Collects the pieces of blocks, token by token.
 
     Args:
         text: HTML.
@@ -58,93 +63,93 @@ class _Scanner(HTMLParser):
     """
 
     def __init__(self, text: str, depth: int) -> None:
-        super().__init__(convert_charrefs=False)
         self.edits: list[Edit] = []
         self._text = text
         self._depth = depth
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._run: int | None = None
-        """Start of the run under way."""
+        self._pieces: list[Piece] = []
+        """The block under way."""
         self._skipped: list[str] = []
         """Untranslated elements that are open: the outermost, and those of its name inside."""
+        self._code: Token | None = None
+        """Start of the outermost one, if sentences go through it."""
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """End the run; take the tag's attributes; enter what is not translated."""
-        self.flush()
-        if self._skipped:
-            if tag != self._skipped[0]:
-                return
-            if tag not in _CLOSED_BY_THE_NEXT:
-                self._enter(tag)
-                return
-            self._skipped.clear()
-        raw = self.get_starttag_text() or ""
-        self.edits += _attribute_edits(raw, self._at())
-        values = dict(attrs)
-        classes = (values.get("class") or "").split()
-        if tag not in _VOID and (tag in _UNTRANSLATED or values.get("translate") == "no" or "notranslate" in classes):
-            self._enter(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Treat <p/> as browsers do, which is as <p>; <svg/> is empty."""
-        if tag not in ("svg", "math"):
-            self.handle_starttag(tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        """End the run; leave what is not translated."""
-        self.flush()
-        if self._skipped and tag == self._skipped[0]:
-            self._skipped.pop()
-
-    def handle_data(self, data: str) -> None:  # noqa: ARG002
-        """Begin a run, or go on with it."""
-        if self._run is None:
-            self._run = self._at()
-
-    def handle_entityref(self, name: str) -> None:
-        """Go on with the run."""
-        self.handle_data(name)
-
-    def handle_charref(self, name: str) -> None:
-        """Go on with the run."""
-        self.handle_data(name)
-
-    def handle_comment(self, data: str) -> None:  # noqa: ARG002
-        """End the run."""
-        self.flush()
-
-    def handle_decl(self, decl: str) -> None:  # noqa: ARG002
-        """End the run."""
-        self.flush()
-
-    def handle_pi(self, data: str) -> None:  # noqa: ARG002
-        """End the run."""
-        self.flush()
-
-    def unknown_decl(self, data: str) -> None:  # noqa: ARG002
-        """End the run."""
-        self.flush()
-
-    def flush(self) -> None:
-        """End the run under way at the present place."""
-        start, self._run = self._run, None
-        if start is None or self._skipped:
+    def take(self, token: Token) -> None:
+        """Go on with a token."""
+        if self._skipped and self._skip(token):
             return
-        runs = [Run(start=start, end=self._at())]
-        self.edits += run_edits(self._text, runs, read=html.unescape, write=partial(html.escape, quote=False))
+        if token.kind is TokenKind.TEXT:
+            self._add(Kind.TEXT, token, text=flowing(html.unescape(token.raw)))
+        elif token.kind is TokenKind.START:
+            self._start(token)
+        elif token.kind is TokenKind.END and token.name in _INLINE:
+            self._add(Kind.CLOSE, token)
+        else:
+            self._flush()
 
-    def _enter(self, tag: str) -> None:
-        self._skipped.append(tag)
+    def finish(self) -> None:
+        """End what is under way at the end of the text."""
+        self._end_code(len(self._text))
+        self._flush()
+
+    def _start(self, token: Token) -> None:
+        classes = (token.attributes.get("class") or "").split()
+        marked = token.attributes.get("translate") == "no" or "notranslate" in classes
+        is_code = token.name not in _VOID and (token.name in _UNTRANSLATED or marked)
+        if is_code:
+            self._enter(token.name)
+        if token.name not in _INLINE:
+            self._flush()
+            self.edits += _attribute_edits(token.raw, token.start)
+        elif is_code:
+            self._code = token
+        else:
+            self._add(Kind.LONE if token.name in _VOID else Kind.OPEN, token)
+
+    def _skip(self, token: Token) -> bool:
+        """Go on with an untranslated element; return whether the token is of it."""
+        outermost = self._skipped[0]
+        if token.name == outermost and token.kind is TokenKind.START:
+            if outermost in _CLOSED_BY_THE_NEXT:
+                self._skipped.clear()
+                return False
+            self._enter(outermost)
+        elif token.name == outermost and token.kind is TokenKind.END:
+            self._skipped.pop()
+            if not self._skipped:
+                self._end_code(token.end)
+        return True
+
+    def _enter(self, name: str) -> None:
+        self._skipped.append(name)
         if len(self._skipped) > self._depth:
             raise DocumentError(f"elements are nested more than {self._depth} deep")
 
-    def _at(self) -> int:
-        line, column = self.getpos()
-        return self._lines[line - 1] + column
+    def _end_code(self, end: int) -> None:
+        if self._code:
+            raw = self._text[self._code.start : end]
+            whole = Token(kind=TokenKind.TEXT, start=self._code.start, raw=raw)
+            edits = tuple(_attribute_edits(self._code.raw, 0))
+            self._add(Kind.CODE, whole, text=flowing(html.unescape(_ANY_TAG.sub("", raw))), edits=edits)
+            self._code = None
+
+    def _add(self, kind: Kind, token: Token, *, text: str = "", edits: tuple[Edit, ...] | None = None) -> None:
+        if edits is None:
+            edits = tuple(_attribute_edits(token.raw, 0)) if token.kind is TokenKind.START else ()
+        span = {"start": token.start, "end": token.end}
+        self._pieces.append(Piece(kind=kind, raw=token.raw, text=text, name=token.name, edits=edits, **span))
+
+    def _flush(self) -> None:
+        pieces, self._pieces = self._pieces, []
+        self.edits += block_edits(self._text, pieces, markup_text)
 
 
 def _attribute_edits(tag: str, at: int) -> Iterator[Edit]:
     for match in _ATTRIBUTE.finditer(tag):
         start, end = match.span(2 if match[2] is not None else 3)
         text = html.unescape(tag[start:end]).strip()
-        yield from replacement(at + start, at + end, text, html.escape)
+        if translatable(text):
+            yield Edit(start=at + start, end=at + end, texts=(markup_text(text),), render=_attribute)
+
+
+def _attribute(found: tuple[str, ...]) -> str:
+    return html.escape(html.unescape(found[0]))

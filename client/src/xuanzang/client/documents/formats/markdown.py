@@ -1,32 +1,35 @@
-"""Markdown: the text of paragraphs, headings, list items and table cells; code, links and markup stay."""
+"""Markdown: the text of paragraphs, headings, list items and table cells, around whose words markup stays."""
 
 from __future__ import annotations
 
-import html
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from xuanzang.client.documents.document import Document, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
+from xuanzang.client.documents.formats.blocks import Kind, Piece, block_edits
 from xuanzang.client.documents.formats.html import html_edits
 from xuanzang.client.documents.formats.markdown_inline import PlacedInline
-from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, replacement, stripped_span
+from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing
 
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _LINE_END = re.compile(r"\r\n?|\n")
-_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
+_TAGGED = ("em", "strong", "s")
 _BLOCK_START = re.compile(r"^(?:(?=[#+=-])|(\d+)(?=[.)]))")
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
     """Read a Markdown file; see `Format`."""
     source = EncodedText.decode(raw, settings.encoding)
-    return SplicedDocument(source, list(_Reader(source.text, settings.limits.depth).edits()))
+    return SplicedDocument(source, list(_Reader(source.text, settings.limits.depth).edits()), is_html=True)
 
 
 class _Reader:
@@ -71,12 +74,22 @@ class _Reader:
         starts = self._cell_starts(token) if kind in ("th_open", "td_open") else self._starts(token, kind)
         if starts is None:
             return
-        for span in self._inline.text_spans(content, self._parser, env):
-            start, end = stripped_span(content, *span)
-            text = html.unescape(_ESCAPED.sub(r"\1", flowing(content[start:end])))
-            first, last = content.count("\n", 0, start), content.count("\n", 0, end)
-            write = _written_first if start == 0 else _written
-            yield from replacement(starts[first] + start, starts[last] + end, text, write)
+        for pieces in self._inline.blocks(content, self._parser, env):
+            with_tags = [_as_tag(piece) for piece in pieces]
+            both = (block_edits(content, each, _written, write_first=_written_first) for each in (pieces, with_tags))
+            for edit, safe in zip(*both, strict=True):
+                first, last = content.count("\n", 0, edit.start), content.count("\n", 0, edit.end)
+                render = partial(self._rendered, content[edit.start : edit.end], (edit, safe), env)
+                yield replace(edit, start=starts[first] + edit.start, end=starts[last] + edit.end, render=render)
+
+    def _rendered(self, source: str, edits: tuple[Edit, Edit], env: dict[str, object], found: tuple[str, ...]) -> str:
+        """Write a translation; with HTML tags if the marks around its words would not count as such any more."""
+        written = edits[0].render(found)
+        return written if self._marks(written, env) == self._marks(source, env) else edits[1].render(found)
+
+    def _marks(self, content: str, env: dict[str, object]) -> Counter[tuple[Kind, str]]:
+        pieces = chain.from_iterable(self._inline.blocks(content, self._parser, env))
+        return Counter((piece.kind, piece.name) for piece in pieces if piece.kind is not Kind.TEXT)
 
     def _starts(self, token: Token, kind: str) -> list[int]:
         """Return for each line of a block what to add to an index of its content for the index in the file."""
@@ -106,3 +119,9 @@ def _written(translation: str) -> str:
 def _written_first(translation: str) -> str:
     """Return what begins a block: it is to be no heading, list or rule."""
     return _BLOCK_START.sub(r"\1\\", _written(translation))
+
+
+def _as_tag(piece: Piece) -> Piece:
+    if piece.name not in _TAGGED:
+        return piece
+    return replace(piece, raw=f"<{piece.name}>" if piece.kind is Kind.OPEN else f"</{piece.name}>")

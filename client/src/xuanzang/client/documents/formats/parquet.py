@@ -49,6 +49,7 @@ class _ParquetDocument:
     """A table in row groups."""
 
     guarded = False
+    is_html = False
 
     def __init__(self, raw: bytes, file: Any, groups: Sequence[Any], columns: Sequence[str]) -> None:
         self._raw = raw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -14,7 +15,9 @@ from xuanzang.server.engine.decoding.beam_search import DEAD_LIMIT, BeamSearch, 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import no_edits
-from xuanzang.server.engine.decoding.required_phrases import Inspection
+from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
+from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
+from xuanzang.server.engine.decoding.phrases.search import Inspection
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
@@ -62,6 +65,7 @@ class Batch:
             shape: Shape of the sentences to come.
             shrinks: Whether the graphs free memory that they keep for intermediate results after each run.
         """
+        functions = sessions.phrase_functions
         ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
         self._sessions = sessions
         max_source_length = dimensions.max_source_length
@@ -73,6 +77,7 @@ class Batch:
             eos_id=ids.eos_id,
             details=TokenDetailRecorder(beam, max_source_length=max_source_length) if shape.token_details else None,
             continue_best=continue_best,
+            choice_maker=partial(CompiledChoice, functions) if functions else ArrayChoice,
         )
         self._cache = KeyValueCache(sessions.cache_shape, beam, kernels=kernels)
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)

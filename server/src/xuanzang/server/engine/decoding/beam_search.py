@@ -24,7 +24,8 @@ from xuanzang.server.engine.decoding.hypotheses import (
     rank,
 )
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
-from xuanzang.server.engine.decoding.required_phrases import Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
+from xuanzang.server.engine.decoding.phrases.search import ChoiceMaker, Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.sampling import Sampler
 from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
@@ -110,6 +111,7 @@ class BeamSearch:
         eos_id: int,
         details: TokenDetailRecorder | None = None,
         continue_best: ContinueBest | None = None,
+        choice_maker: ChoiceMaker = ArrayChoice,
     ) -> None:
         """Start without sentences.
 
@@ -119,13 +121,14 @@ class BeamSearch:
             eos_id: Token that ends a hypothesis.
             details: Recorder of scores and attention of every token, if they are wanted.
             continue_best: What does the work of `_continue_best` faster; None to do without.
+            choice_maker: What chooses the hypotheses of sentences that require phrases.
         """
         self.beam_size = beam_size
         self._start_id, self._eos_id = start_id, eos_id
         self.sentences: list[SentenceState] = []
         self.details = details
         self.beams = BeamArrays.empty(beam_size)
-        self.required = RequiredPhraseSearch(beam_size, eos_id=eos_id)
+        self.required = RequiredPhraseSearch(beam_size, choice_maker(beam_size, eos_id))
         """What the search knows of the sentences that require phrases."""
         self._continue_by_kernel = continue_best
         self._history = History(beam_size)
@@ -293,12 +296,13 @@ class BeamSearch:
 
     def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
         """Continue the sentences that require phrases; return those that are done."""
-        indices = self.required.indices.tolist()
+        places = self.required.indices
+        indices = places.tolist()
         limits = np.array([self.sentences[index].limit for index in indices])
         choice = self.required.choose(scores, inspection, limits - self._step)
         beams = self.beams
-        beams.scores[indices], beams.token_ids[indices] = choice.scores, choice.tokens
-        beams.parents[indices] = choice.parents
+        beams.scores[places], beams.token_ids[places] = choice.scores, choice.tokens
+        beams.parents[places] = choice.parents
         live = choice.scores.max(axis=1).tolist()
         return [
             index

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
 from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
 from xuanzang.server.engine.types import DecodingOptions
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnxruntime
 from onnxruntime import OrtValue
 
+from xuanzang.kernels.phrase_choice import phrase_functions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import inspects_rows, page_slots
@@ -80,6 +81,8 @@ class Sessions:
         self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
         self.kernels = choose_kernels(self._device, enabled=kernels).library
         """Library of the kernels; None without."""
+        self.phrase_functions = phrase_functions(self.kernels) if self.kernels else None
+        """What chooses hypotheses that hold phrases; None without kernels."""
         sessions = [self.open(graph.file) for graph in graphs]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [

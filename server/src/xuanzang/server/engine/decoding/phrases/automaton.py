@@ -17,6 +17,8 @@ import numpy.typing as npt
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 _CLASSES = 4
+# Log-probability of a token that continues a phrase, before one was seen in the sentence.
+_UNSEEN_TOKEN = -1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,16 @@ class _State(NamedTuple):
     """Whether a word may begin here without a space."""
 
 
+class _Move(NamedTuple):
+    token: int | None
+    """None for any token that is in no variant."""
+    token_class: int
+    is_open: bool
+    """Whether a word may begin here without a space."""
+    reached: frozenset[_Item]
+    """What the token brings further."""
+
+
 class _Way(NamedTuple):
     """A variant, and the number of the phrase that it writes."""
 
@@ -126,12 +138,21 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
     )
 
 
+def first_costs(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
+    """Return what the next token of a phrase is expected to cost before any was seen, [state]."""
+    return np.where(automaton.states.begun.any(axis=1), _UNSEEN_TOKEN, 0.0)
+
+
 class _Explorer:
     """Finds the states that hypotheses can reach."""
 
     def __init__(self, ways: Sequence[_Way], symbols: Mapping[int, int], classes: Sequence[int]) -> None:
         self._ways, self._symbols, self._classes = ways, symbols, classes
-        self._starts = {way.ids[0] for way in ways}
+        self._starts: dict[int, list[int]] = {}
+        for number, way in enumerate(ways):
+            self._starts.setdefault(way.ids[0], []).append(number)
+        # Most states differ in little: the same moves are made from many.
+        self._moves: dict[_Move, tuple[int, frozenset[int]]] = {}
         self.numbers: dict[_State, int] = {_State(frozenset(), is_open=True): 0}
         self.gains: dict[frozenset[int], int] = {frozenset(): 0}
         self.next_states: list[list[int]] = []
@@ -141,12 +162,17 @@ class _Explorer:
         """Follow every symbol from every state."""
         found = list(self.numbers)
         for state in found:
-            by_class = [self._moved(state, None, number) for number in range(_CLASSES)]
+            ended = frozenset(self._ways[way].phrase for way, done in state.items if done == len(self._ways[way].ids))
+            going: dict[int, list[_Item]] = {}
+            for way, done in state.items:
+                if done < len(self._ways[way].ids):
+                    going.setdefault(self._ways[way].ids[done], []).append((way, done + 1))
+            by_class = [self._moved(_Move(None, one, state.is_open, frozenset()), ended) for one in range(_CLASSES)]
             row = [by_class[number] for number in self._classes]
-            expected = {self._ways[way].ids[done] for way, done in state.items if done < len(self._ways[way].ids)}
-            for token in self._starts | expected:
+            for token in self._starts.keys() | going.keys():
                 symbol = self._symbols[token]
-                row[symbol] = self._moved(state, token, self._classes[symbol])
+                move = _Move(token, self._classes[symbol], state.is_open, frozenset(going.get(token, ())))
+                row[symbol] = self._moved(move, ended)
             self.next_states.append([number for number, _ in row])
             self.gained.append([gain for _, gain in row])
             found += list(self.numbers)[len(found) :]
@@ -165,27 +191,28 @@ class _Explorer:
             found.append(chain)
         return found
 
-    def _moved(self, state: _State, token: int | None, token_class: int) -> tuple[int, int]:
-        """Return the numbers of the state after a token and of what it completes."""
-        reached: set[_Item] = set()
-        complete: set[int] = set()
-        for way, done in state.items:
-            ids = self._ways[way].ids
-            if done == len(ids):
-                complete |= set() if token_class & CONTINUES else {self._ways[way].phrase}
-            elif ids[done] == token:
-                reached.add((way, done + 1))
-        for number, begun in enumerate(self._ways if token in self._starts else ()):
-            if begun.ids[0] == token and (state.is_open or not begun.guards_start):
-                reached.add((number, 1))
+    def _moved(self, move: _Move, ended: frozenset[int]) -> tuple[int, int]:
+        """Return the numbers of the state after a token and of what it completes.
+
+        Args:
+            move: The token, from some state.
+            ended: Phrases that are complete in that state unless their last word goes on.
+        """
+        if move not in self._moves:
+            self._moves[move] = self._followed(move)
+        after, complete = self._moves[move]
+        if ended and not move.token_class & CONTINUES:
+            complete |= ended
+        return after, self.gains.setdefault(complete, len(self.gains))
+
+    def _followed(self, move: _Move) -> tuple[int, frozenset[int]]:
+        starts = self._starts.get(move.token, ()) if move.token is not None else ()
+        reached = {*move.reached, *((way, 1) for way in starts if move.is_open or not self._ways[way].guards_start)}
         ended = {item for item in reached if item[1] == len(self._ways[item[0]].ids)}
         final = {item for item in ended if not self._ways[item[0]].guards_end}
-        complete |= {self._ways[number].phrase for number, _ in final}
-        after = _State(frozenset(reached - final), is_open=bool(token_class & OPENS))
-        return (
-            self.numbers.setdefault(after, len(self.numbers)),
-            self.gains.setdefault(frozenset(complete), len(self.gains)),
-        )
+        after = _State(frozenset(reached - final), is_open=bool(move.token_class & OPENS))
+        complete = frozenset(self._ways[number].phrase for number, _ in final)
+        return self.numbers.setdefault(after, len(self.numbers)), complete
 
 
 def _counts(phrases: Iterable[int], size: int) -> list[int]:

@@ -9,10 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints
-from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
 
-# Log-probability of a token that continues a phrase, before one was seen in the sentence.
-_UNSEEN_TOKEN = -1.0
 _WORST_TOKEN = -30.0
 # Sums of multiples of this are exact in any order, so that they do not depend on the other sentences.
 _PRECISION = 2.0**-10
@@ -101,11 +99,6 @@ class PhraseTables:
         cells = starts[:, :, None] + self._symbols[sentences, tokens]
         found = counts[:, :, None] + self._gains[self._gained[cells]]
         return Steps(self._next_states[cells].astype(np.int64), np.minimum(found, self.required[:, None, None]))
-
-
-def first_costs(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
-    """Return what the next token of a phrase is expected to cost before any was seen, [state]."""
-    return np.where(automaton.states.begun.any(axis=1), _UNSEEN_TOKEN, 0.0)
 
 
 def _stacked(tables: Sequence[npt.NDArray[_Number]], *widths: int) -> npt.NDArray[_Number]:

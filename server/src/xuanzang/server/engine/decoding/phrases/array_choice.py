@@ -20,37 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Floats, Ints
-from xuanzang.server.engine.decoding.phrase_tables import PhraseTables, Steps, first_costs
-from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, first_costs
+from xuanzang.server.engine.decoding.phrases.search import Choice, Inspection
+from xuanzang.server.engine.decoding.phrases.tables import PhraseTables, Steps
 
 _DEAD = -1.0e8
 # Expected log-probability of a phrase that is still to come, where hypotheses with more and fewer compete for a place.
 _PHRASE_AHEAD = -4.0
 _LATER = 1.0e6
-
-
-class Inspection(NamedTuple):
-    """What the decoder graph says of single hypotheses, [row, ...]."""
-
-    row_scores: Floats
-    """Log-probabilities of the best continuations, best first."""
-    row_ids: Ints
-    """Their tokens."""
-    required_scores: Floats
-    """Log-probabilities of the tokens that were asked for."""
-
-
-class Choice(NamedTuple):
-    """The hypotheses of some sentences that live on and those that end, in this step."""
-
-    scores: npt.NDArray[np.float64]
-    """Summed log-probabilities, [sentence, beam]; that of a free place is hugely negative."""
-    tokens: Ints
-    """Last tokens, [sentence, beam]."""
-    parents: Ints
-    """Beam positions that they continue, [sentence, beam]."""
-    endings: list[list[tuple[int, int, float]]]
-    """Parent, last token and summed log-probability of those that end, by sentence, best first."""
 
 
 class _Candidates(NamedTuple):
@@ -66,58 +43,33 @@ class _Candidates(NamedTuple):
     steps: Steps
 
 
-class RequiredPhraseSearch:
-    """What is known of the hypotheses of a batch whose sentences require phrases; others cost nothing."""
+class ArrayChoice:
+    """Chooses with numpy, all sentences at once."""
 
-    def __init__(self, beam_size: int, *, eos_id: int) -> None:
+    def __init__(self, beam_size: int, eos_id: int) -> None:
         """Start without sentences."""
         self.beam_size, self._eos_id = beam_size, eos_id
-        self.indices: Ints = np.zeros(0, np.int64)
-        """Batch indices of the sentences that require phrases."""
+        self.required_ids: Ints = np.zeros((0, 0), np.int64)
         self._automata: list[PhraseAutomaton] = []
         self._tables: PhraseTables | None = None
         self._states: Ints = np.zeros((0, beam_size), np.int64)
         self._counts = np.zeros((0, beam_size, 0), np.int16)
-        self.rows: Ints = np.zeros(0, np.int64)
-        """Rows of the decoder to inspect."""
-        self.required_ids: Ints = np.zeros((0, 0), np.int64)
-        """Ids of each whose log-probabilities are wanted; the same array until sentences join or leave."""
 
-    def __len__(self) -> int:
-        """Return the number of sentences."""
-        return len(self._automata)
-
-    def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:
-        """Begin with sentences at batch indices that are free or the next; None for those without phrases."""
-        kept = [number for number, index in enumerate(self.indices.tolist()) if index not in set(indices.tolist())]
-        new = [(index, one) for index, one in zip(indices.tolist(), automata, strict=True) if one is not None]
-        if len(kept) < len(self) or new:
-            self._rebuild(kept, self.indices[kept].tolist(), new)
-
-    def select(self, order: Ints) -> None:
-        """Keep the sentences at some batch indices, in the order given."""
-        if not len(self):
-            return
-        places = {index: number for number, index in enumerate(self.indices.tolist())}
-        kept = [(places[index], place) for place, index in enumerate(order.tolist()) if index in places]
-        self._rebuild([number for number, _ in kept], [place for _, place in kept], [])
-
-    def _rebuild(self, kept: Sequence[int], places: Sequence[int], new: Sequence[tuple[int, PhraseAutomaton]]) -> None:
+    def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
+        """Go on with some of the sentences, in the order given, and begin with new ones behind them."""
         costs = [self._tables.costs_of(number) for number in kept] if self._tables else []
-        costs += [first_costs(automaton) for _, automaton in new]
-        self._automata = [*(self._automata[number] for number in kept), *(automaton for _, automaton in new)]
-        self.indices = np.array([*places, *(index for index, _ in new)], np.int64)
+        costs += map(first_costs, new)
+        self._automata = [*(self._automata[number] for number in kept), *new]
         self._tables = PhraseTables(self._automata, costs) if self._automata else None
         phrases, wanted = (self._tables.phrases, self._tables.wanted) if self._tables else (0, 0)
-        states, counts = self._states[kept], self._counts[kept]
-        self._states = np.zeros((len(self), self.beam_size), np.int64)
+        states, counts, size = self._states[kept], self._counts[kept], len(self._automata)
+        self._states = np.zeros((size, self.beam_size), np.int64)
         self._states[: len(kept)] = states
-        self._counts = np.zeros((len(self), self.beam_size, phrases), np.int16)
+        self._counts = np.zeros((size, self.beam_size, phrases), np.int16)
         common = min(phrases, counts.shape[2])
         self._counts[: len(kept), :, :common] = counts[:, :, :common]
-        self.rows = (self.indices[:, None] * self.beam_size + np.arange(self.beam_size)).ravel()
         # The last column is the end, which a complete hypothesis may always have.
-        self.required_ids = np.full((len(self.rows), wanted + 1), self._eos_id, np.int64)
+        self.required_ids = np.full((size * self.beam_size, wanted + 1), self._eos_id, np.int64)
         self._ask()
 
     def _ask(self) -> None:
@@ -128,23 +80,13 @@ class RequiredPhraseSearch:
         return self._tables.first_states[:, None] + self._states if self._tables else self._states
 
     def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
-        """Choose the hypotheses that live on, and go on with them.
-
-        Args:
-            scores: Summed log-probabilities of the hypotheses, [sentence, beam].
-            inspection: Output of the decoder for `rows` and `required_ids`.
-            steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
-
-        Returns:
-            The hypotheses after this step.
-        """
+        """Choose the hypotheses that live on, and go on with them; see `PhraseChoice`."""
         if self._tables is None:
             raise RuntimeError("no sentence requires phrases")
         candidates = self._candidates(self._tables, scores, inspection, steps_left)
-        quotas = np.maximum(1, self.beam_size // self._tables.banks)  # [sentence]
         endings = self._endings(candidates)
-        chosen, scores_after = self._survivors(candidates, quotas)
-        sentences = np.arange(len(self))[:, None]
+        chosen, scores_after = self._survivors(self._tables, candidates)
+        sentences = np.arange(len(self._automata))[:, None]
         dead = scores_after < _DEAD
         self._states = np.where(dead, 0, candidates.steps.states[sentences, chosen])
         self._counts = candidates.steps.counts[sentences, chosen]
@@ -177,7 +119,7 @@ class RequiredPhraseSearch:
         in_time = valid & (left < np.maximum(steps_left, 1)[:, None, None])
         # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
         valid = np.where(in_time.any(axis=(1, 2), keepdims=True), in_time, valid)
-        flat = (len(self), -1)
+        flat = (len(self._automata), -1)
         return _Candidates(
             tokens=tokens.reshape(flat),
             totals=totals.reshape(flat),
@@ -192,7 +134,7 @@ class RequiredPhraseSearch:
         self, tables: PhraseTables, inspection: Inspection, places: Ints, lacking: npt.NDArray[np.bool_]
     ) -> tuple[Ints, Floats, npt.NDArray[np.bool_]]:
         """Return tokens, their log-probabilities, and whether they count: required ones before the best."""
-        shape = (len(self), self.beam_size, -1)
+        shape = (len(self._automata), self.beam_size, -1)
         row_ids, wanted_ids = inspection.row_ids.reshape(shape), self.required_ids.reshape(shape)
         helpful = np.any(tables.wanted_for[places] & lacking[:, :, None], axis=3)
         wanted = np.concatenate([helpful, ~np.any(lacking, axis=2, keepdims=True)], axis=2)
@@ -206,7 +148,7 @@ class RequiredPhraseSearch:
 
     def _endings(self, candidates: _Candidates) -> list[list[tuple[int, int, float]]]:
         """Return the hypotheses that end: those among the best of the bank with all phrases."""
-        found: list[list[tuple[int, int, float]]] = [[] for _ in range(len(self))]
+        found: list[list[tuple[int, int, float]]] = [[] for _ in range(len(self._automata))]
         ending = candidates.is_end & candidates.valid
         for number in np.flatnonzero(ending.any(axis=1)).tolist():
             bank = candidates.banks[number] == candidates.banks[number].max()
@@ -218,15 +160,16 @@ class RequiredPhraseSearch:
             found[number].sort(key=lambda ending: -ending[2])
         return found
 
-    def _survivors(self, candidates: _Candidates, quotas: Ints) -> tuple[Ints, npt.NDArray[np.float64]]:
+    def _survivors(self, tables: PhraseTables, candidates: _Candidates) -> tuple[Ints, npt.NDArray[np.float64]]:
         """Return the candidates that live on, and their scores: the best of each bank, then the best of the others."""
+        quotas = np.maximum(1, self.beam_size // tables.banks)  # [sentence]
         live = candidates.valid & ~candidates.is_end
         values = np.where(live, candidates.values, -np.inf)
         order = np.argsort(-values, axis=1, kind="stable")
         banks = np.take_along_axis(candidates.banks, order, axis=1)
         same = banks[:, :, None] == np.arange(int(banks.max()) + 1)
         ranks = np.take_along_axis(np.cumsum(same, axis=1), banks[:, :, None], axis=2)[:, :, 0] - 1
-        ahead = _PHRASE_AHEAD * (banks.max(axis=1, keepdims=True) - banks)
+        ahead = _PHRASE_AHEAD * (tables.banks[:, None] - 1 - banks)
         worth = np.take_along_axis(values, order, axis=1) + ahead - _LATER * (ranks >= quotas[:, None])
         best = np.argsort(-worth, axis=1, kind="stable")[:, : self.beam_size]
         chosen = np.take_along_axis(order, best, axis=1)

@@ -1,0 +1,1 @@
+"""Sentences whose translations must hold phrases: automata, and the choice of hypotheses among all continuations."""

@@ -1,0 +1,110 @@
+"""What a running batch knows of its sentences with required phrases; sentences without cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
+
+
+class Inspection(NamedTuple):
+    """What the decoder graph says of single hypotheses, [row, ...]."""
+
+    row_scores: Floats
+    """Log-probabilities of the best continuations, best first."""
+    row_ids: Ints
+    """Their tokens."""
+    required_scores: Floats
+    """Log-probabilities of the tokens that were asked for."""
+
+
+class Choice(NamedTuple):
+    """The hypotheses of some sentences that live on and those that end, in this step."""
+
+    scores: npt.NDArray[np.float64]
+    """Summed log-probabilities, [sentence, beam]; that of a free place is hugely negative."""
+    tokens: Ints
+    """Last tokens, [sentence, beam]."""
+    parents: Ints
+    """Beam positions that they continue, [sentence, beam]."""
+    endings: list[list[tuple[int, int, float]]]
+    """Parent, last token and summed log-probability of those that end, by sentence, best first."""
+
+
+class PhraseChoice(Protocol):
+    """Chooses the hypotheses of some sentences, and knows how far each has come with its phrases."""
+
+    required_ids: Ints
+    """Ids of each hypothesis whose log-probabilities the next step needs, [sentence · beam, id], the end last; the same
+    array until sentences join or leave."""
+
+    def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
+        """Go on with some of the sentences, in the order given, and begin with new ones behind them."""
+
+    def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
+        """Choose the hypotheses that live on, and go on with them.
+
+        Args:
+            scores: Summed log-probabilities of the hypotheses, [sentence, beam].
+            inspection: Output of the decoder for the ids asked for.
+            steps_left: Tokens that the hypotheses of each sentence may have besides that of this step, [sentence].
+
+        Returns:
+            The hypotheses after this step; its arrays are good until the next one.
+        """
+
+
+ChoiceMaker: TypeAlias = Callable[[int, int], PhraseChoice]
+"""Makes a choice for a beam size and the token that ends a hypothesis."""
+
+
+class RequiredPhraseSearch:
+    """The sentences of a batch that require phrases."""
+
+    def __init__(self, beam_size: int, choice: PhraseChoice) -> None:
+        """Start without sentences."""
+        self.beam_size, self._choice = beam_size, choice
+        self.indices: Ints = np.zeros(0, np.int64)
+        """Batch indices of the sentences that require phrases."""
+        self.rows: Ints = np.zeros(0, np.int64)
+        """Rows of the decoder to inspect."""
+        self._places: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of sentences."""
+        return len(self.indices)
+
+    @property
+    def required_ids(self) -> Ints:
+        """Ids of each row whose log-probabilities are wanted; the same array until sentences join or leave."""
+        return self._choice.required_ids
+
+    def join(self, indices: Ints, automata: Sequence[PhraseAutomaton | None]) -> None:
+        """Begin with sentences at batch indices that are free or the next; None for those without phrases."""
+        new = {index: one for index, one in zip(indices.tolist(), automata, strict=True) if one is not None}
+        replaced = self._places.keys() & set(indices.tolist())
+        if new or replaced:
+            kept = [index for index in self._places if index not in replaced]
+            self._rebuild([self._places[index] for index in kept], [*kept, *new], list(new.values()))
+
+    def select(self, order: Ints) -> None:
+        """Keep the sentences at some batch indices, in the order given."""
+        if not len(self):
+            return
+        kept = [(self._places[index], place) for place, index in enumerate(order.tolist()) if index in self._places]
+        self._rebuild([number for number, _ in kept], [place for _, place in kept], [])
+
+    def _rebuild(self, kept: Sequence[int], places: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
+        self._choice.rebuild(kept, new)
+        self._places = {place: number for number, place in enumerate(places)}
+        self.indices = np.array(places, np.int64)
+        self.rows = (self.indices[:, None] * self.beam_size + np.arange(self.beam_size)).ravel()
+
+    def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
+        """Choose the hypotheses that live on; see `PhraseChoice.choose`."""
+        return self._choice.choose(scores, inspection, steps_left)
