@@ -21,6 +21,7 @@ from xuanzang.client._commands import Layout, read_lines, read_whole, translate,
 from xuanzang.client._detection import detections, write_languages
 from xuanzang.client._document_command import translate_documents
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
+from xuanzang.client._glossary_command import glossaries
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
 from xuanzang.client._replay_report import report_lines
@@ -46,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "models": _models,
         "detect": _detect,
         "replay": _replay,
+        "glossaries": glossaries,
     }
     arguments = parser(os.environ, **commands).parse_args(argv)
     command: Command = arguments.command

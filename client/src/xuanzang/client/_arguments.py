@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._document_arguments import add_documents
+from xuanzang.client._glossary_command import add_glossaries
 from xuanzang.client._glossary_file import read_glossary
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
@@ -36,6 +37,7 @@ def parser(
     models: Command,
     detect: Command,
     replay: Command,
+    glossaries: Command,
 ) -> argparse.ArgumentParser:
     """Build the parser.
 
@@ -46,6 +48,7 @@ def parser(
         models: Implementation of `xuanzang models`.
         detect: Implementation of `xuanzang detect`.
         replay: Implementation of `xuanzang replay`.
+        glossaries: Implementation of `xuanzang glossaries`.
 
     Returns:
         Parser that stores the implementation of the chosen command in `command`.
@@ -65,6 +68,7 @@ def parser(
     listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)
     _add_detect(commands, shared).set_defaults(command=detect)
+    add_glossaries(commands, shared).set_defaults(command=glossaries)
     replaying = commands.add_parser(
         "replay",
         help="send the requests of a capsule again and compare the answers",

@@ -10,6 +10,7 @@ import grpc
 from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.entry.gate import RpcGate
@@ -68,6 +69,7 @@ class RpcServer:
         metrics: Metrics,
         observation: Observation | None = None,
         faces: Collection[str] = (),
+        writers: GlossaryWriters | None = None,
     ) -> None:
         """Bind the address; call it inside a running event loop.
 
@@ -80,6 +82,7 @@ class RpcServer:
             metrics: Metrics of the server.
             observation: What is recorded of single RPCs; None for nothing but their ids.
             faces: Other APIs to serve.
+            writers: Callers who may store glossaries; None for nobody.
 
         Raises:
             OSError: The address cannot be bound.
@@ -88,7 +91,8 @@ class RpcServer:
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
-        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
+        writers = writers or GlossaryWriters()
+        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts, writers=writers)
         opened = open_faces(faces, service, self._gate, lambda: engine.models)
         rpcs = TranslationRpcs(opened)
         telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)
