@@ -1,4 +1,4 @@
-"""DeepL's API, version 2: texts, languages, usage, glossaries."""
+"""DeepL's API, version 2: texts, languages, usage, glossaries, documents."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from xuanzang.client import ContentFormat, TranslateOptions
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Handler, Request
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
 from xuanzang.gateway.faces.deepl_glossaries import DeepLGlossaries
 from xuanzang.gateway.faces.texts import checked_texts
 from xuanzang.gateway.languages import base, name_of, targets_by_source
@@ -65,24 +66,29 @@ def render(fault: Fault) -> Response:
 class DeepL:
     """Handlers of the API."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, entrance: Entrance, *, uploads: Entrance, documents: DeepLDocuments) -> None:
         """Make the handlers.
 
         Args:
             entrance: What all endpoints share.
+            uploads: The same for uploads, which are larger and fewer.
+            documents: Handlers of documents.
         """
         self._entrance = entrance
+        self._uploads = uploads
+        self._documents = documents
         self._max_texts = entrance.settings.max_texts
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(render=render, key_parameter="auth_key")
+        face = Face(name="deepl", render=render, key_parameter="auth_key")
         calls: dict[str, Handler] = {
             "/v2/translate": self.translate,
             "/v2/languages": self.languages,
             "/v2/usage": self.usage,
             **DeepLGlossaries().calls,
+            **self._documents.calls,
         }
         # Clients may send parameters of GET as a form, with POST.
         routes = [
@@ -90,6 +96,10 @@ class DeepL:
             for path, handler in calls.items()
         ]
         refusal = Endpoint(self.refuse, face, self._entrance)
+        uploading = Face(name="deepl", render=render, reads_parameters=False)
+        routes.append(
+            Route("/v2/document", Endpoint(self._documents.upload, uploading, self._uploads), methods=["POST"])
+        )
         return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
 
     async def translate(self, request: Request) -> Response:
