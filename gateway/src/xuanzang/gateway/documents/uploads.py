@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import PurePath
 
-from starlette.datastructures import Headers, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from xuanzang.client.documents import SUFFIXES
@@ -40,18 +40,25 @@ async def read_upload(headers: Headers, body: bytes, *, file_field: str = "file"
     Raises:
         RefusedError: The body is no such form, has no file, or one that cannot be translated.
     """
-    values = await _form(headers, body)
-    file = values.pop(file_field, None)
+    form = await _form(headers, body)
+    try:
+        return await _upload(form, file_field)
+    finally:
+        await form.close()
+
+
+async def _upload(form: FormData, file_field: str) -> Upload:
+    file = form.get(file_field)
     if not isinstance(file, UploadFile):
         raise bad_request(file_field, "must be a file")
     suffix = PurePath(file.filename or "").suffix.lower()
     if suffix not in SUFFIXES:
         raise bad_request(file_field, f"must be a file with one of the suffixes {' '.join(SUFFIXES)}")
-    fields = {name: value for name, value in values.items() if isinstance(value, str)}
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
     return Upload(content=await file.read(), suffix=suffix, fields=fields)
 
 
-async def _form(headers: Headers, body: bytes) -> dict[str, UploadFile | str]:
+async def _form(headers: Headers, body: bytes) -> FormData:
     async def chunks() -> AsyncGenerator[bytes, None]:
         yield body
 
@@ -59,8 +66,7 @@ async def _form(headers: Headers, body: bytes) -> dict[str, UploadFile | str]:
         parser = MultiPartParser(headers, chunks(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)
         # Nothing of a caller is written to the disk.
         parser.spool_max_size = len(body) + 1
-        form = await parser.parse()
+        return await parser.parse()
     except (MultiPartException, KeyError) as error:
         message = f"the body must be multipart/form-data with one file and at most {_MAX_FIELDS} other fields"
         raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
-    return dict(form.multi_items())
