@@ -15,7 +15,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards clean
+.PHONY: help setup demo serve test e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,7 +37,7 @@ test: .venv/ready ## Run the tests on all cores and print the coverage
 e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
-check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
+check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file, alert rules and docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -56,6 +56,10 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 # Runs $(1) $(3), or says that it did not.
 where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
 	echo "NOT CHECKED: $(1) $(3), because there is no $(1): apt-get install $(2)" >&2; fi
+
+# Without the network; a link or anchor that leads nowhere ends it.
+site: .venv/ready ## Build the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file site/mkdocs.yml
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py

@@ -24,7 +24,7 @@ from xuanzang.client.__main__ import main
 
 TEXT = "我有一只猫。"
 PARENT = "projects/any/locations/global"
-PAIR = {"source_language": "zh", "target_language": "en"}
+PAIR: Any = {"source_language": "zh", "target_language": "en"}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._document_arguments import add_documents
 from xuanzang.client._glossary_command import add_glossaries
-from xuanzang.client._glossary_file import read_glossary
+from xuanzang.client._term_arguments import add_terms, term_options
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
 Command = Callable[[TranslationClient, argparse.Namespace], int]
@@ -182,10 +182,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
         "content_format": arguments.content_format,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
-        "glossary": arguments.glossary and read_glossary(arguments.glossary),
-        "glossary_name": arguments.glossary_name,
-        "protected_patterns": arguments.protect and arguments.protect.split(","),
         "return_quality": arguments.quality or None,
+        **term_options(arguments),
     }
 
 
@@ -268,7 +266,7 @@ def _add_translate(
         help="how texts are written; a file or standard input with html or xml is one text",
     )
     _add_search(command.add_argument_group("translation"))
-    _add_terms(command.add_argument_group("terms"))
+    add_terms(command.add_argument_group("terms"))
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
     return command
@@ -306,18 +304,6 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
         "--refuse-long-sentences",
         action="store_true",
         help="refuse sentences over the model's limit that have no comma or white space to cut them at",
-    )
-
-
-def _add_terms(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
-    )
-    group.add_argument("--glossary-name", metavar="NAME", help="glossary of the server, whose terms are kept as well")
-    group.add_argument(
-        "--protect",
-        metavar="KINDS",
-        help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
     )
 
 

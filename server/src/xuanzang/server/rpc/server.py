@@ -91,7 +91,6 @@ class RpcServer:
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
-        writers = writers or GlossaryWriters()
         service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts, writers=writers)
         opened = open_faces(faces, service, self._gate, lambda: engine.models)
         rpcs = TranslationRpcs(opened)

@@ -28,9 +28,11 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     """The RPCs of `xuanzang.translation.v1`, served by an engine."""
 
-    def __init__(self, engine: Engine, gate: RpcGate, *, max_stream_texts: int, writers: GlossaryWriters) -> None:
+    def __init__(
+        self, engine: Engine, gate: RpcGate, *, max_stream_texts: int, writers: GlossaryWriters | None = None
+    ) -> None:
         self._engine = engine
-        self.glossaries = GlossaryRpcs(engine.glossaries, writers)
+        self.glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters())
         """The RPCs of glossaries, for faces, too."""
         self._gate = gate
         self._max_stream_texts = max_stream_texts
