@@ -113,11 +113,11 @@ sanitize: .venv/ready ## Test the kernels with ASan and UBSan (Linux, GCC; two m
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 		$(BIN)/pytest tests/unit/kernels --ignore tests/unit/kernels/test_build.py $(ARGS)
 
-wheels: ## Build the eight wheels; check that the client's, the server's and the gateway's each work alone
+wheels: ## Build the nine wheels; check that the client's, the server's and the gateway's each work alone
 	.ci/wheels
 
 clean: ## Remove build outputs, caches, and every environment but .venv
-	rm -rf build dist $(ROOMS:%=%/build) .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist $(ROOMS:%=%/build) meta/build .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._completion import PrintCompletion
 from xuanzang.client._document_arguments import add_documents
 from xuanzang.client._glossary_command import add_glossaries
 from xuanzang.client._term_arguments import add_terms, term_options
@@ -60,6 +61,7 @@ def parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"xuanzang {version('xuanzang-client')}")
+    top.add_argument("--completion", action=PrintCompletion, help="print the script that completes commands in bash")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     shared = server_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     _add_translate(commands, shared).set_defaults(command=translate)

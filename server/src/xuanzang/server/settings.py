@@ -141,7 +141,7 @@ class Settings(
 ):
     """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
 
-    `xuanzang-server keys --help` describes the command for API keys.
+    `xuanzang-server keys --help` describes the command for API keys; `--version` prints the version.
     """
 
     model_config = SettingsConfigDict(
