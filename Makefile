@@ -15,7 +15,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test coverage slow e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards clean
+.PHONY: help setup demo serve test coverage slow e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ slow: .venv/ready ## Run the tests that `make test` leaves out because they take
 e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
-check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
+check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file, alert rules and docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
@@ -63,6 +63,10 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 # Runs $(1) $(3), or says that it did not.
 where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
 	echo "NOT CHECKED: $(1) $(3), because there is no $(1): apt-get install $(2)" >&2; fi
+
+# Without the network; a link or anchor that leads nowhere ends it.
+site: .venv/ready ## Build the documentation as a site in build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file site/mkdocs.yml
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py
@@ -116,11 +120,11 @@ sanitize: .venv/ready ## Test the kernels with ASan and UBSan (Linux, GCC; two m
 		LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libubsan.so)" \
 		$(BIN)/pytest tests/unit/kernels --ignore tests/unit/kernels/test_build.py $(ARGS)
 
-wheels: ## Build the eight wheels; check that the client's, the server's and the gateway's each work alone
+wheels: ## Build the nine wheels; check that the client's, the server's and the gateway's each work alone
 	.ci/wheels
 
 clean: ## Remove build outputs, caches, and every environment but .venv
-	rm -rf build dist $(ROOMS:%=%/build) .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build dist $(ROOMS:%=%/build) meta/build .venv-* .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)

@@ -99,6 +99,19 @@ FIELDS = {
     },
     "ListGlossariesRequest": {},
     "ListGlossariesResponse": {"glossaries": (1, "repeated message")},
+    "ListGlossaryEntriesRequest": {"name": (1, "string")},
+    "ListGlossaryEntriesResponse": {"glossary": (1, "message"), "entries": (2, "repeated message")},
+    "CreateGlossaryRequest": {
+        "name": (1, "string"),
+        "source_language_code": (2, "string"),
+        "target_language_code": (3, "string"),
+        "version": (4, "string"),
+        "entries": (5, "repeated message"),
+        "replace": (6, "bool"),
+    },
+    "CreateGlossaryResponse": {"glossary": (1, "message")},
+    "DeleteGlossaryRequest": {"name": (1, "string")},
+    "DeleteGlossaryResponse": {},
     "Glossary": {
         "name": (1, "string"),
         "source_language_code": (2, "string"),
@@ -423,6 +436,9 @@ def test_methods_keep_their_names_types_and_streaming() -> None:
         "DetectLanguage": ("DetectLanguageRequest", False, "DetectLanguageResponse", False),
         "ListModels": ("ListModelsRequest", False, "ListModelsResponse", False),
         "ListGlossaries": ("ListGlossariesRequest", False, "ListGlossariesResponse", False),
+        "ListGlossaryEntries": ("ListGlossaryEntriesRequest", False, "ListGlossaryEntriesResponse", False),
+        "CreateGlossary": ("CreateGlossaryRequest", False, "CreateGlossaryResponse", False),
+        "DeleteGlossary": ("DeleteGlossaryRequest", False, "DeleteGlossaryResponse", False),
     }
 
 

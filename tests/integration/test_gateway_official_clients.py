@@ -111,12 +111,10 @@ async def test_deepl_accepts_options_that_are_fulfilled_anyway(gateway: RunningG
     assert (found.text, found.model_type_used) == (expected[0], "latency_optimized")
 
 
-async def test_deepl_is_told_that_there_are_no_documents(gateway: RunningGateway) -> None:
+async def test_deepl_is_told_that_nothing_is_stored(gateway: RunningGateway) -> None:
     client = official(gateway)
-    error = await failed(client.translate_document_upload, b"text", target_lang="EN-GB", filename="a.txt")
-    assert error.http_status_code in (400, 404)
     created = await failed(client.create_glossary, "terms", "ZH", "EN", {"猫": "cat"})
-    assert (created.http_status_code, "no such call" in str(created)) == (404, True)
+    assert (created.http_status_code, "stores no glossaries" in str(created)) == (400, True)
 
 
 async def test_tags_stay_around_what_they_mark(gateway: RunningGateway, client: AsyncTranslationClient) -> None:
@@ -153,6 +151,36 @@ async def test_glossaries_of_the_server_are_listed_and_used(
         assert own["name"] == listed.name
         with pytest.raises(deepl.GlossaryNotFoundException):
             await asyncio.to_thread(client.get_glossary, "none")
+
+
+async def test_deepl_stores_uses_reads_and_deletes_a_glossary(
+    start_server: Any, tiny_bundle_repository: Path, tmp_path: Path
+) -> None:
+    def use(url: str) -> None:
+        client = deepl.DeepLClient("key", server_url=url)
+        made = client.create_glossary("My animals", "ZH", "EN", {"猫": "tiger", "狗": "horse"})
+        assert (made.source_lang, made.target_lang, made.entry_count) == ("ZH", "EN", 2)
+        assert [each.glossary_id for each in client.list_glossaries()] == [made.glossary_id]
+        assert client.get_glossary_entries(made) == {"猫": "tiger", "狗": "horse"}
+        found = client.translate_text_with_glossary("我有一只猫。", made)
+        assert isinstance(found, deepl.TextResult)
+        assert "tiger" in found.text
+        with pytest.raises(deepl.DeepLException, match="another glossary"):
+            client.create_glossary("My animals", "ZH", "EN", {"猫": "cat"})
+        assert [(each.source_lang, each.target_lang) for each in client.get_glossary_languages()] == [("zh", "en")]
+        client.delete_glossary(made)
+        for call in (client.delete_glossary, client.get_glossary, client.get_glossary_entries):
+            with pytest.raises(deepl.GlossaryNotFoundException):
+                call(made.glossary_id)
+        csv = client.create_glossary_from_csv("csv", "ZH", "EN", '猫,"cat, big"')
+        assert client.get_glossary_entries(csv) == {"猫": "cat, big"}
+
+    (tmp_path / "tiny").symlink_to(tiny_bundle_repository / "tiny")
+    async with (
+        start_server(models=tmp_path, glossary_writers="*") as running,
+        running_gateway(running.address) as gateway,
+    ):
+        await asyncio.to_thread(use, gateway.url)
 
 
 async def test_forms_of_deepl_are_answered_as_json_is(gateway: RunningGateway, expected: list[str]) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import deepl
 import pytest
 from gateways import RunningGateway, running_gateway
+from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.test_access import keys
 
 ASK: Any = {"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}
@@ -165,6 +166,26 @@ async def test_wrong_settings_are_explained(flags: list[str], message: str) -> N
     assert message in errors.decode()
 
 
+async def test_metrics_count_requests_by_api_and_status_and_are_documented(running: Any) -> None:
+    flags = (f"--server={running.address}", "--metrics-address=127.0.0.1:0")
+    async with gateway_process(*flags) as (_, gateway):
+        await gateway.get("/v2/languages")
+        await gateway.post("/v1/translate", json={"texts": []})
+        assert gateway.metrics_port is not None
+        scraped = (await RunningGateway(port=gateway.metrics_port).get("/metrics")).body.decode()
+    families = list(text_string_to_metric_families(scraped))
+    samples = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    assert samples["nmt_gateway_requests_total", "deepl", "200"] == 1
+    assert samples["nmt_gateway_requests_total", "json", "400"] == 1
+    assert samples["nmt_gateway_request_seconds_count", "deepl"] == 1
+    assert samples["nmt_gateway_requests_in_progress",] == 0
+    assert samples["nmt_gateway_documents", "queued"] == 0
+    docs = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+    for family in families:
+        if family.type == "counter" or not family.name.endswith("_created"):
+            assert f"`{family.name}" in docs
+
+
 @pytest.fixture
 def unused_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -181,8 +202,8 @@ async def gateway_process(*flags: str) -> AsyncIterator[tuple[asyncio.subprocess
     process = await started("--address=127.0.0.1:0", *flags)
     try:
         assert process.stderr is not None
-        port = json.loads(await process.stderr.readline())["port"]
-        yield process, RunningGateway(port=port)
+        listening = json.loads(await process.stderr.readline())
+        yield process, RunningGateway(port=listening["port"], metrics_port=listening["metrics_port"])
     finally:
         if process.returncode is None:
             process.kill()

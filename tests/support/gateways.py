@@ -41,6 +41,7 @@ class RunningGateway:
     """A gateway that serves."""
 
     port: int
+    metrics_port: int | None = None
 
     @property
     def url(self) -> str:

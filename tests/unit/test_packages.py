@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch", "gateway")
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
 
 
 def project(room: str) -> dict[str, Any]:
@@ -42,6 +45,39 @@ def test_all_packages_share_one_version_and_ask_each_other_for_it() -> None:
     assert len(versions) == 1
     siblings = [need for room in ROOMS for need in project(room).get("dependencies", []) if "xuanzang" in need]
     assert {need.partition("==")[2] for need in siblings} == versions
+
+
+def test_the_package_without_code_offers_every_room_in_one_version() -> None:
+    metadata = project("meta")
+    assert (metadata["name"], metadata["version"]) == ("xuanzang", project("client")["version"])
+    assert (ROOT / "meta" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    extras = metadata["optional-dependencies"]
+    needs = [need for extra in extras.values() for need in extra]
+    assert {need.partition("==")[2] for need in needs} == {metadata["version"]}
+    named = {re.sub(r"\[.*|==.*", "", need).removeprefix("xuanzang-") for need in needs}
+    # proto and kernels come with those that need them.
+    assert named == set(ROOMS) - {"proto", "kernels"}
+    readme = (ROOT / "meta" / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)) == set(extras)
+
+
+def test_all_sources_are_valid_in_the_lowest_python_that_is_promised() -> None:
+    assert {project(room)["requires-python"] for room in ROOMS} == {">=3.11"}
+    for room in ROOMS:
+        for path in (ROOT / room / "src").rglob("*.py"):
+            ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 11))
+
+
+COMMANDS = ("client", "client.loadtest", "server", "gateway", "batch", "model", "export")
+
+
+@pytest.mark.parametrize("module", COMMANDS)
+def test_every_command_says_its_version(module: str) -> None:
+    pytest.importorskip(f"xuanzang.{module}.__main__")
+    done = subprocess.run(
+        [sys.executable, "-m", f"xuanzang.{module}", "--version"], capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(rf"xuanzang[a-z-]* {re.escape(project('client')['version'])}\n", done.stdout)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

@@ -108,6 +108,18 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
         self._record(context, request)
         return pb.ListGlossariesResponse()
 
+    def ListGlossaryEntries(self, request: Any, context: Any) -> pb.ListGlossaryEntriesResponse:  # noqa: N802
+        self._record(context, request)
+        return pb.ListGlossaryEntriesResponse(entries=[pb.GlossaryEntry(source="猫", targets=["cat"])])
+
+    def CreateGlossary(self, request: Any, context: Any) -> pb.CreateGlossaryResponse:  # noqa: N802
+        self._record(context, request)
+        return pb.CreateGlossaryResponse(glossary=pb.Glossary(name=request.name, entry_count=len(request.entries)))
+
+    def DeleteGlossary(self, request: Any, context: Any) -> pb.DeleteGlossaryResponse:  # noqa: N802
+        self._record(context, request)
+        return pb.DeleteGlossaryResponse()
+
     def _record(self, context: Any, *requests: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
         self.requests += requests

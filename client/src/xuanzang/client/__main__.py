@@ -22,6 +22,7 @@ from xuanzang.client._detection import detections, write_languages
 from xuanzang.client._document_command import translate_documents
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
 from xuanzang.client._explanations.command import explain
+from xuanzang.client._glossary_command import glossaries
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
 from xuanzang.client._replay_report import report_lines
@@ -48,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "detect": _detect,
         "explain": explain,
         "replay": _replay,
+        "glossaries": glossaries,
     }
     arguments = parser(os.environ, **commands).parse_args(argv)
     command: Command = arguments.command

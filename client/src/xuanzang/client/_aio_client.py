@@ -16,6 +16,7 @@ import grpc
 
 from xuanzang.client import _channel, _requests, _responses
 from xuanzang.client._aio_calls import AsyncCalls
+from xuanzang.client._aio_glossary_calls import AsyncGlossaryCalls
 from xuanzang.client._aio_stream import AsyncStream
 from xuanzang.client._api_key import checked_key
 from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
@@ -28,7 +29,6 @@ from xuanzang.client._types import (
     DetectedLanguage,
     Model,
     ProgressiveTranslation,
-    StoredGlossary,
     StreamedTranslation,
     TLSConfig,
     TranslateOptions,
@@ -46,7 +46,7 @@ _TEXTS_IN_FLIGHT = 128
 """Texts of a stream that were sent and have no answer yet, unless the caller says otherwise."""
 
 
-class AsyncTranslationClient:
+class AsyncTranslationClient(AsyncGlossaryCalls):
     """Asyncio client of one or several xuanzang servers; tasks of one event loop may share it.
 
     Create it while the event loop is running. A call that a server did not answer is made again, on another address if
@@ -373,18 +373,6 @@ class AsyncTranslationClient:
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
         )
         return _responses.translations(response, request)[0]
-
-    async def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
-        """List the glossaries that the server holds.
-
-        Raises:
-            TranslationError: The server could not be reached in time.
-        """
-        request = pb.ListGlossariesRequest()
-        response = await self._open_calls.unary(
-            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
-        return _responses.glossaries(response)
 
     @property
     def _open_calls(self) -> AsyncCalls:

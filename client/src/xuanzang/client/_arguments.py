@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._completion import PrintCompletion
 from xuanzang.client._document_arguments import add_documents
 from xuanzang.client._explanations.command import add_explain
-from xuanzang.client._glossary_file import read_glossary
+from xuanzang.client._glossary_command import add_glossaries
+from xuanzang.client._term_arguments import add_terms, term_options
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
 Command = Callable[[TranslationClient, argparse.Namespace], int]
@@ -38,6 +40,7 @@ def parser(
     detect: Command,
     explain: Command,
     replay: Command,
+    glossaries: Command,
 ) -> argparse.ArgumentParser:
     """Build the parser.
 
@@ -49,6 +52,7 @@ def parser(
         detect: Implementation of `xuanzang detect`.
         explain: Implementation of `xuanzang explain`.
         replay: Implementation of `xuanzang replay`.
+        glossaries: Implementation of `xuanzang glossaries`.
 
     Returns:
         Parser that stores the implementation of the chosen command in `command`.
@@ -60,6 +64,7 @@ def parser(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"xuanzang {version('xuanzang-client')}")
+    top.add_argument("--completion", action=PrintCompletion, help="print the script that completes commands in bash")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     shared = server_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     _add_translate(commands, shared).set_defaults(command=translate)
@@ -69,6 +74,7 @@ def parser(
     listing.set_defaults(command=models)
     _add_detect(commands, shared).set_defaults(command=detect)
     add_explain(commands, shared).set_defaults(command=explain)
+    add_glossaries(commands, shared).set_defaults(command=glossaries)
     replaying = commands.add_parser(
         "replay",
         help="send the requests of a capsule again and compare the answers",
@@ -182,10 +188,8 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
         "content_format": arguments.content_format,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
-        "glossary": arguments.glossary and read_glossary(arguments.glossary),
-        "glossary_name": arguments.glossary_name,
-        "protected_patterns": arguments.protect and arguments.protect.split(","),
         "return_quality": arguments.quality or None,
+        **term_options(arguments),
     }
 
 
@@ -268,7 +272,7 @@ def _add_translate(
         help="how texts are written; a file or standard input with html or xml is one text",
     )
     _add_search(command.add_argument_group("translation"))
-    _add_terms(command.add_argument_group("terms"))
+    add_terms(command.add_argument_group("terms"))
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
     return command
@@ -306,18 +310,6 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
         "--refuse-long-sentences",
         action="store_true",
         help="refuse sentences over the model's limit that have no comma or white space to cut them at",
-    )
-
-
-def _add_terms(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--glossary", type=Path, metavar="FILE.tsv", help="terms to keep: lines of a term, a tab and its translations"
-    )
-    group.add_argument("--glossary-name", metavar="NAME", help="glossary of the server, whose terms are kept as well")
-    group.add_argument(
-        "--protect",
-        metavar="KINDS",
-        help="texts not to translate, such as url,email: url, email, code, placeholder, number, tag",
     )
 
 

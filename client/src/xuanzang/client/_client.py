@@ -17,6 +17,7 @@ from xuanzang.client._calls import BlockingCalls
 from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
 from xuanzang.client._explanations.values import AttentionKind, ExplainOptions, Explanation
 from xuanzang.client._explanations.wire import explanation, explanation_request
+from xuanzang.client._glossary_calls import GlossaryCalls
 from xuanzang.client._progressive import read_parts, whole
 from xuanzang.client._replay import Replay, compared
 from xuanzang.client._stream import BlockingStream
@@ -25,7 +26,6 @@ from xuanzang.client._types import (
     DetectedLanguage,
     Model,
     ProgressiveTranslation,
-    StoredGlossary,
     StreamedTranslation,
     TLSConfig,
     TranslateOptions,
@@ -43,7 +43,7 @@ _TEXTS_IN_FLIGHT = 128
 """Texts of a stream that were sent and have no answer yet, unless the caller says otherwise."""
 
 
-class TranslationClient:
+class TranslationClient(GlossaryCalls):
     """Client of one or several xuanzang servers; threads may share it.
 
     A call that a server did not answer is made again, on another address if there is one, within its timeout;
@@ -366,18 +366,6 @@ class TranslationClient:
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
         )
         return _responses.translations(response, request)[0]
-
-    def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
-        """List the glossaries that the server holds.
-
-        Raises:
-            TranslationError: The server could not be reached in time.
-        """
-        request = pb.ListGlossariesRequest()
-        response = self._open_calls.unary(
-            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
-        )
-        return _responses.glossaries(response)
 
     @property
     def _open_calls(self) -> BlockingCalls:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from xuanzang.client._term_arguments import add_terms, term_options
 from xuanzang.client._types import TranslateOptions
 from xuanzang.client.documents.opening import SUFFIXES
 
@@ -38,12 +39,22 @@ def add_documents(
     )
     command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file to translate")
     _add_files(command.add_argument_group("files"))
-    _add_translation(command.add_argument_group("translation"))
+    translation = command.add_argument_group("translation")
+    _add_translation(translation)
+    add_terms(translation)
     return command
 
 
 def document_options(arguments: argparse.Namespace) -> TranslateOptions:
-    """Return the options of the translation."""
+    """Return the options of the translation.
+
+    Args:
+        arguments: Arguments of the command.
+
+    Raises:
+        OSError: The glossary cannot be read.
+        ValueError: A line of it is no entry.
+    """
     return {
         "source_language": arguments.source,
         "target_language": arguments.target,
@@ -55,6 +66,7 @@ def document_options(arguments: argparse.Namespace) -> TranslateOptions:
         "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
         "suppressed_texts": arguments.suppressed_texts,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        **term_options(arguments),
     }
 
 

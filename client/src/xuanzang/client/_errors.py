@@ -3,6 +3,7 @@
     TranslationError                 every error of this package
     ├── InvalidRequestError          the request itself is wrong; .violations names the fields
     ├── ModelNotFoundError           no such model, or none for the language pair
+    ├── GlossaryNotFoundError        the server holds no such glossary
     ├── AccessDeniedError            a server or proxy wants credentials that this client lacks
     ├── OverloadedError              the server has too much work; .retry_after says when to retry
     ├── ServerUnavailableError       no server could be reached, or it is shutting down
@@ -88,6 +89,10 @@ class InvalidRequestError(TranslationError):
 
 class ModelNotFoundError(TranslationError):
     """No such model, or none for the language pair."""
+
+
+class GlossaryNotFoundError(TranslationError):
+    """The server holds no such glossary."""
 
 
 class AccessDeniedError(TranslationError):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 from google.protobuf.message import Message
 
 from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
-from xuanzang.client._types import ProtectedPattern, SamplingOptions, TranslateOptions
+from xuanzang.client._types import Glossary, ProtectedPattern, SamplingOptions, TranslateOptions
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
+GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.DeleteGlossaryRequest)
 
 _TEXTS = ("contents", "content")
 _CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
@@ -100,6 +101,40 @@ def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.Ex
     return pb.ExplainTranslationRequest(content=text, **_shared(translate_request((), **options)))
 
 
+def create_glossary(
+    name: str, entries: Glossary, *, languages: tuple[str, str], version: str, replace: bool
+) -> pb.CreateGlossaryRequest:
+    """Build the request to store a glossary.
+
+    Args:
+        name: Its name.
+        entries: Translations by term.
+        languages: Codes of the languages of terms and translations.
+        version: Version that its author gives it.
+        replace: Whether it takes the place of another one.
+
+    Raises:
+        InvalidRequestError: A text cannot be written on the wire.
+        TypeError: A text is no str.
+    """
+    texts = {"name": name, "version": version}
+    texts |= dict(zip(("source_language_code", "target_language_code"), languages, strict=True))
+    for field, text in texts.items():
+        _check_text(text, path=field)
+    return pb.CreateGlossaryRequest(entries=_entries(entries, path="entries"), replace=replace, **texts)
+
+
+def named_glossary(kind: type[GlossaryNaming], name: str) -> GlossaryNaming:
+    """Build a request that only names a glossary.
+
+    Raises:
+        InvalidRequestError: The name cannot be written on the wire.
+        TypeError: It is no str.
+    """
+    _check_text(name, path="name")
+    return kind(name=name)
+
+
 def repeatable_request(template: Request, text: str, provenance: pb.Provenance) -> pb.TranslateTextRequest:
     """Build the request for one text that is answered as it was: by the same model, with the same draws.
 
@@ -128,11 +163,7 @@ def _shared(template: Request) -> dict[str, Any]:
 
 def _add_terms(request: pb.TranslateTextRequest, chosen: dict[str, Any]) -> None:
     """Take what is to be kept out of the options."""
-    for number, (source, targets) in enumerate(dict(chosen.pop("glossary", {})).items()):
-        path = f"glossary_entries[{number}]"
-        _check_text(source, path=f"{path}.source")
-        each = [targets] if isinstance(targets, str) else targets
-        request.glossary_entries.add(source=source, targets=_checked(each, path=f"{path}.targets"))
+    request.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
     name = chosen.pop("glossary_name", "")
     _check_text(name, path="glossary")
     request.glossary = name
@@ -140,6 +171,13 @@ def _add_terms(request: pb.TranslateTextRequest, chosen: dict[str, Any]) -> None
     if isinstance(patterns, str):
         raise TypeError("protected_patterns is a sequence of patterns")
     request.protected_patterns.extend(_pattern(pattern) for pattern in patterns)
+
+
+def _entries(glossary: Glossary, *, path: str) -> Iterator[pb.GlossaryEntry]:
+    for number, (source, targets) in enumerate(dict(glossary).items()):
+        _check_text(source, path=f"{path}[{number}].source")
+        each = [targets] if isinstance(targets, str) else targets
+        yield pb.GlossaryEntry(source=source, targets=_checked(each, path=f"{path}[{number}].targets"))
 
 
 def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:

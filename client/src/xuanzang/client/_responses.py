@@ -108,17 +108,19 @@ def models(response: pb.ListModelsResponse) -> list[Model]:
 
 def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
     """Read the glossaries of a response."""
-    return [
-        StoredGlossary(
-            name=each.name,
-            source_language=each.source_language_code,
-            target_language=each.target_language_code,
-            version=each.version,
-            entry_count=each.entry_count,
-            sha256=each.sha256,
-        )
-        for each in response.glossaries
-    ]
+    return [glossary(each) for each in response.glossaries]
+
+
+def glossary(message: pb.Glossary) -> StoredGlossary:
+    """Read a glossary."""
+    return StoredGlossary(
+        name=message.name,
+        source_language=message.source_language_code,
+        target_language=message.target_language_code,
+        version=message.version,
+        entry_count=message.entry_count,
+        sha256=message.sha256,
+    )
 
 
 def _fault(message: str) -> ServerFaultError:

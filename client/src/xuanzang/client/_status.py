@@ -38,6 +38,7 @@ _ERROR_TYPES: Mapping[StatusCode, type[errors.TranslationError]] = MappingProxyT
         StatusCode.CANCELLED: errors.CallCancelledError,
         StatusCode.INVALID_ARGUMENT: errors.InvalidRequestError,
         StatusCode.OUT_OF_RANGE: errors.InvalidRequestError,
+        StatusCode.ALREADY_EXISTS: errors.InvalidRequestError,
         StatusCode.NOT_FOUND: errors.ModelNotFoundError,
         StatusCode.UNAUTHENTICATED: errors.AccessDeniedError,
         StatusCode.PERMISSION_DENIED: errors.AccessDeniedError,
@@ -66,6 +67,15 @@ def mapped_errors() -> Iterator[None]:
         yield
     except grpc.RpcError as error:
         raise mapped_error(error) from error
+
+
+@contextmanager
+def about_glossaries() -> Iterator[None]:
+    """Say of what a call about glossaries did not find that it is a glossary."""
+    try:
+        yield
+    except errors.ModelNotFoundError as error:
+        raise errors.GlossaryNotFoundError(error.message, code=error.code, request_id=error.request_id) from error
 
 
 def mapped_error(error: grpc.RpcError) -> errors.TranslationError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib.metadata import version
 from typing import ClassVar
 
 from pydantic import ValidationError
@@ -39,6 +40,9 @@ class _Command(ExportSettings, BaseSettings):
 
 def main() -> None:
     """Run the command; exits 1 if the export is refused, 2 if the arguments are."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"xuanzang-export {version('xuanzang-export')}")
+        return
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
     try:
         CliApp.run(_Command, cli_settings_source=CliSettingsSource(_Command, add_argument_method=add_argument))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib.metadata import version
 
 from xuanzang.gateway.logs import configure_logging
 from xuanzang.gateway.serving import serve
@@ -18,6 +19,9 @@ def main() -> int:
     Returns:
         Exit status: 0 after a drain, 1 if the gateway cannot serve.
     """
+    if sys.argv[1:] == ["--version"]:
+        print(f"xuanzang-gateway {version('xuanzang-gateway')}")
+        return 0
     settings = read_settings(sys.argv[1:])
     configure_logging(settings.log_level)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -21,14 +22,20 @@ from xuanzang.client import (
     TLSConfig,
     TranslationError,
 )
+from xuanzang.gateway.documents.kept import DocumentLimits, DocumentState, KeptDocuments
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoint import Entrance
 from xuanzang.gateway.faces.deepl import DeepL
+from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
 from xuanzang.gateway.faces.libretranslate import LibreTranslate
 from xuanzang.gateway.faces.own import Own
+from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _HEALTH_SECONDS = 2.0
+_FORM_BYTES = 64 * 1024
+"""Size of an upload beside its file."""
+_CONCURRENT_UPLOADS = 8
 
 
 def open_client(settings: Settings) -> AsyncTranslationClient:
@@ -55,18 +62,24 @@ def open_client(settings: Settings) -> AsyncTranslationClient:
     )
 
 
-def application(settings: Settings, client: AsyncTranslationClient) -> Starlette:
+def application(settings: Settings, client: AsyncTranslationClient, metrics: Metrics | None = None) -> Starlette:
     """Make the application.
 
     Args:
         settings: Settings.
         client: Client of the server; it is closed at the end.
+        metrics: Metrics; None: some that nobody asks for.
     """
-    entrance = Entrance(settings=settings, callers=Callers(client, anonymous=settings.admits_anonymous))
+    metrics = metrics or Metrics()
+    callers = Callers(client, anonymous=settings.admits_anonymous)
+    entrance = Entrance(settings=settings, callers=callers, metrics=metrics)
+    metrics.in_progress.set_function(lambda: entrance.in_progress)
+    documents = _documents(settings, metrics)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
+        await documents.close()
         await client.close()
 
     async def health(_: Request) -> Response:
@@ -77,9 +90,35 @@ def application(settings: Settings, client: AsyncTranslationClient) -> Starlette
         Route("/livez", _live),
         *Own(entrance).routes,
         *LibreTranslate(entrance).routes,
-        *DeepL(entrance).routes,
+        *_deepl(entrance, documents).routes,
     ]
     return Starlette(routes=routes, middleware=_middleware(settings), lifespan=lifespan)
+
+
+def _deepl(entrance: Entrance, documents: KeptDocuments) -> DeepL:
+    settings = entrance.settings
+    uploading = settings.model_copy(
+        update={
+            "max_body_bytes": settings.max_document_bytes + _FORM_BYTES,
+            "max_concurrent_requests": _CONCURRENT_UPLOADS,
+        }
+    )
+    uploads = Entrance(settings=uploading, callers=entrance.callers, metrics=entrance.metrics)
+    return DeepL(entrance, uploads=uploads, documents=DeepLDocuments(documents, settings))
+
+
+def _documents(settings: Settings, metrics: Metrics) -> KeptDocuments:
+    kept = KeptDocuments(
+        DocumentLimits(
+            documents=settings.max_documents,
+            of_caller=settings.max_caller_documents,
+            running=settings.max_running_documents,
+            seconds=settings.document_timeout_seconds,
+        )
+    )
+    for state in DocumentState:
+        metrics.follow_documents(state.value, partial(kept.count, state))
+    return kept
 
 
 def _middleware(settings: Settings) -> list[Middleware]:

@@ -14,6 +14,8 @@ _STATUSES: Mapping[StatusCode, HTTPStatus] = MappingProxyType(
     {
         StatusCode.INVALID_ARGUMENT: HTTPStatus.BAD_REQUEST,
         StatusCode.OUT_OF_RANGE: HTTPStatus.BAD_REQUEST,
+        StatusCode.ALREADY_EXISTS: HTTPStatus.CONFLICT,
+        StatusCode.FAILED_PRECONDITION: HTTPStatus.CONFLICT,
         StatusCode.NOT_FOUND: HTTPStatus.NOT_FOUND,
         StatusCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
         StatusCode.PERMISSION_DENIED: HTTPStatus.FORBIDDEN,

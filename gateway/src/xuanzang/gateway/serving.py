@@ -6,11 +6,14 @@ import asyncio
 import logging
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import uvicorn
 
 from xuanzang.gateway.app import application, open_client
 from xuanzang.gateway.entry.protocol import bounded
+from xuanzang.gateway.metrics import Metrics, serve_metrics
 from xuanzang.gateway.settings import Settings, split_address
 
 _LOGGER = logging.getLogger(__name__)
@@ -34,11 +37,29 @@ def serve(settings: Settings) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    with listener(settings.address) as listening:
-        server = uvicorn.Server(configuration(settings))
-        _LOGGER.info("listening", extra={"port": listening.getsockname()[1], "server": settings.server})
+    metrics = Metrics()
+    with listener(settings.address) as listening, _served(metrics, settings.metrics_address) as metrics_port:
+        server = uvicorn.Server(configuration(settings, metrics))
+        facts = {"port": listening.getsockname()[1], "server": settings.server, "metrics_port": metrics_port}
+        _LOGGER.info("listening", extra=facts)
         await server.serve(sockets=[listening])
     _LOGGER.info("stopped")
+
+
+@contextmanager
+def _served(metrics: Metrics, address: str | None) -> Iterator[int | None]:
+    """Serve metrics while the context lasts; yield their port."""
+    if address is None:
+        yield None
+        return
+    host, port = split_address(address)
+    server, thread = serve_metrics(metrics, host=host, port=port)
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def listener(address: str) -> socket.socket:
@@ -58,17 +79,18 @@ def listener(address: str) -> socket.socket:
     return listening
 
 
-def configuration(settings: Settings) -> uvicorn.Config:
+def configuration(settings: Settings, metrics: Metrics | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration; the event loop must be running, because the client opens.
 
     Args:
         settings: Settings.
+        metrics: Metrics; None: some that nobody asks for.
 
     Raises:
         ValueError: The server's address is invalid.
     """
     return uvicorn.Config(
-        application(settings, open_client(settings)),
+        application(settings, open_client(settings), metrics),
         http=bounded(settings.receive_timeout_seconds),
         ws="none",
         lifespan="on",

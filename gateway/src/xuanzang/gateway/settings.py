@@ -116,6 +116,29 @@ class Settings(BaseSettings):
     drain_timeout_seconds: int = Field(
         default=30, ge=0, le=3600, description="Maximum seconds to finish accepted requests after SIGTERM."
     )
+    metrics_address: Annotated[str, AfterValidator(_checked_address)] | None = Field(
+        default=None,
+        description="Address to serve Prometheus metrics on, at http://HOST:PORT/metrics; port 0: any free one; unset: "
+        "none.",
+    )
+    max_document_bytes: int = Field(
+        default=4 * 2**20, ge=1024, le=2**28, description="Maximum size of an uploaded document; 413 for larger ones."
+    )
+    max_documents: int = Field(
+        default=32,
+        ge=0,
+        le=100_000,
+        description="Maximum documents in memory, finished ones until they are fetched included; 0: none are taken.",
+    )
+    max_caller_documents: int = Field(
+        default=8, ge=1, le=100_000, description="Maximum documents in memory of one caller."
+    )
+    max_running_documents: int = Field(
+        default=4, ge=1, le=1000, description="Maximum documents in translation at a time; others wait."
+    )
+    document_timeout_seconds: float = Field(
+        default=600, gt=0, le=86_400, description="Maximum seconds to translate a document, and again to fetch it."
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged; lines of requests are info."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import Action, ArgumentParser
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -94,9 +95,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         Exit status: 0, 1 when training diverged, 2 for wrong flags or input, 130 when interrupted.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given == ["--version"]:
+        print(f"{PROGRAM} {version(PROGRAM)}")
+        return 0
     try:
         source: CliSettingsSource[ArgumentParser] = CliSettingsSource(Commands, add_argument_method=_add_argument)
-        given = list(sys.argv[1:] if arguments is None else arguments)
         CliApp.run(Commands, cli_args=given, cli_settings_source=source)
     except ValidationError as error:
         return _fail(2, *(_line(fault["loc"], fault["msg"], fault["input"]) for fault in error.errors()))

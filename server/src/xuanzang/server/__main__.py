@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import sys
+from importlib.metadata import version
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import EngineError
@@ -18,12 +19,15 @@ _LOGGER = logging.getLogger("xuanzang.server")
 _SWITCH_SECONDS = 0.001
 
 
-def main() -> int:
+def main() -> int:  # noqa: PLR0911 - one for each command
     """Serve until SIGTERM, probe a running server, or change its models, the API keys or the quality head of a bundle.
 
     Returns:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
     """
+    if sys.argv[1:] == ["--version"]:
+        print(f"xuanzang-server {version('xuanzang-server')}")
+        return 0
     if sys.argv[1:2] == ["keys"]:
         return run_keys_command(sys.argv[2:], os.environ)
     if sys.argv[1:2] == ["models"]:

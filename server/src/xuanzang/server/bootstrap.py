@@ -9,6 +9,8 @@ from prometheus_client import CollectorRegistry, disable_created_metrics
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
 from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.access.settings import ANYBODY
+from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.trial_loader import TrialLoader
 from xuanzang.server.engine.models.tried_bundles import TriedBundles
@@ -57,6 +59,7 @@ def bootstrap(settings: Settings) -> Server:
         metrics=metrics,
         observation=observation,
         faces=settings.face_names,
+        writers=GlossaryWriters(settings.glossary_writers),
     )
     return Server(
         rpc=rpc,
@@ -130,6 +133,8 @@ def _tls(settings: Settings, metrics: AccessMetrics) -> ReloadedTLS | None:
 def _authenticator(settings: Settings, keys: KeyRing | None, metrics: AccessMetrics) -> Authenticator:
     """Say who may call."""
     anonymous = settings.admits_anonymous
+    if settings.glossary_writers == ANYBODY and not settings.is_loopback:
+        _LOGGER.warning("anyone who may translate can store and delete glossaries", extra={"address": settings.address})
     _LOGGER.info("access", extra={"anonymous": anonymous, "keys": keys and keys.usable, "tls": settings.tls_kind})
     if anonymous and settings.tls_client_ca is None and not settings.is_loopback:
         _LOGGER.warning("anyone who reaches the address may translate", extra={"address": settings.address})

@@ -28,7 +28,7 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
 
-from xuanzang.server.access.settings import AccessSettings
+from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.observation.settings import ObservationSettings
@@ -141,7 +141,7 @@ class Settings(
 ):
     """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
 
-    `xuanzang-server keys --help` describes the command for API keys.
+    `xuanzang-server keys --help` describes the command for API keys; `--version` prints the version.
     """
 
     model_config = SettingsConfigDict(
@@ -212,6 +212,12 @@ class Settings(
             f"--address {self.address} is not a loopback address, so who may call must be said: --keys-file FILE, "
             "--tls-client-ca FILE, or --anonymous for anyone"
         )
+
+    @model_validator(mode="after")
+    def _check_writers(self) -> Self:
+        if self.glossary_writers in ("", ANYBODY) or self.keys_file or self.probe:
+            return self
+        raise ValueError("--glossary-writers names API keys, which need --keys-file FILE")
 
     @model_validator(mode="after")
     def _check_admin_access(self) -> Self:

@@ -124,6 +124,7 @@ def test_a_key_covers_text_options_and_every_model_that_may_answer() -> None:
 
 def test_there_is_no_key_for_random_or_unknown_answers() -> None:
     assert key_function([model()], {"sampling": SamplingOptions()}) is None
+    assert key_function([model()], {"glossary_name": "may-change"}) is None
     assert key_function([], {}) is None
     assert key_function([model()], {"model": "other"}) is None
     assert key_function([model(manifest_sha256="")], {}) is None

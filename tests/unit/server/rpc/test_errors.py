@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.any_pb2 import Any as AnyMessage
 from google.rpc import error_details_pb2, status_pb2
 
-from xuanzang.server.access.errors import QuotaExceededError
+from xuanzang.server.access.errors import NotAWriterError, QuotaExceededError
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors as engine_errors
 from xuanzang.server.engine.errors import FieldViolation
@@ -30,6 +30,10 @@ EXPECTED = [
     (engine_errors.DetectionUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.ExplanationUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.ModelStateError("pinned"), grpc.StatusCode.FAILED_PRECONDITION),
+    (engine_errors.GlossaryNotFoundError("none"), grpc.StatusCode.NOT_FOUND),
+    (engine_errors.GlossaryExistsError("another"), grpc.StatusCode.ALREADY_EXISTS),
+    (engine_errors.GlossaryStateError("full"), grpc.StatusCode.FAILED_PRECONDITION),
+    (NotAWriterError("not this one"), grpc.StatusCode.PERMISSION_DENIED),
     (BundleError(Path("models"), ["cannot be listed"]), grpc.StatusCode.FAILED_PRECONDITION),
 ]
 

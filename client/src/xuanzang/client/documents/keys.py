@@ -26,8 +26,11 @@ def key_function(models: Iterable[Model], options: Mapping[str, object]) -> KeyO
         options: Options of the translation.
 
     Returns:
-        The function; None if nothing can be kept, because tokens are drawn at random, or no model is known to answer.
+        The function; None if nothing can be kept, because tokens are drawn at random, no model is known to answer, or a
+        glossary of the server is named, which may change under its name.
     """
+    if options.get("glossary_name"):
+        return None
     sampling = options.get("sampling")
     if isinstance(sampling, SamplingOptions) and sampling.seed is None:
         return None

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 from xuanzang.client._arguments import connection, server_options
@@ -136,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[server_options(os.environ.get("XUANZANG_ADDRESS", "localhost:50051"))],
     )
+    parser.add_argument("--version", action="version", version=f"xuanzang-loadtest {version('xuanzang-client')}")
     parser.add_argument("texts", type=Path, metavar="FILE", help="texts to draw from, one per line, UTF-8")
     _add_load(parser.add_argument_group("load"))
     _add_options(parser.add_argument_group("translation"))

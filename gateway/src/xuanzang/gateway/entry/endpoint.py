@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
@@ -20,6 +20,7 @@ from xuanzang.gateway.entry.bodies import HungUpError, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers, key_in, request_id_of
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
@@ -45,6 +46,8 @@ class Request:
     """Variable parts of the address, by name."""
     id: str
     """Id, by which caller and operator speak of it."""
+    peer: str
+    """Network address of the caller."""
     client: AsyncTranslationClient
     """Client that calls the server with the caller's key."""
 
@@ -59,6 +62,7 @@ class Entrance:
 
     settings: Settings
     callers: Callers
+    metrics: Metrics = field(default_factory=Metrics)
     in_progress: int = 0
     """Requests in progress."""
 
@@ -67,6 +71,8 @@ class Entrance:
 class Face:
     """Ways of one API."""
 
+    name: str = "other"
+    """Name in metrics."""
     render: Callable[[Fault], Response]
     """Function that gives a fault the API's form."""
     key_parameter: str | None = None
@@ -105,9 +111,11 @@ class Endpoint:
         try:
             facts["status"] = await self._answered(scope, receive, send, headers, request_id)
         except HungUpError:
-            facts["status"] = "hung up"
+            facts["status"] = "hung_up"
         finally:
-            facts["seconds"] = round(time.monotonic() - began, 4)
+            seconds = time.monotonic() - began
+            facts["seconds"] = round(seconds, 4)
+            self._entrance.metrics.answered(self._face.name, str(facts.get("status", "hung_up")), seconds=seconds)
             _LOGGER.info("request", extra=facts)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send, headers: Headers, request_id: str) -> int:
@@ -157,6 +165,7 @@ class Endpoint:
             method=scope["method"],
             path=scope["path_params"],
             id=request_id,
+            peer=peer,
             client=client,
         )
 

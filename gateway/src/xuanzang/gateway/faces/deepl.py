@@ -1,4 +1,4 @@
-"""DeepL's API, version 2: texts, languages, usage, glossaries."""
+"""DeepL's API, version 2: texts, languages, usage, glossaries, documents."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any, cast
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from xuanzang.client import ContentFormat, StoredGlossary, TranslateOptions
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.client import ContentFormat, TranslateOptions
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Handler, Request
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, bad_request
+from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
+from xuanzang.gateway.faces.deepl_glossaries import DeepLGlossaries
 from xuanzang.gateway.faces.texts import checked_texts
 from xuanzang.gateway.languages import base, name_of, targets_by_source
 from xuanzang.gateway.translation import Order, Translated, translate
@@ -54,8 +56,9 @@ def render(fault: Fault) -> Response:
     status = fault.status
     if status is HTTPStatus.UNAUTHORIZED:
         status = HTTPStatus.FORBIDDEN
-    elif status is HTTPStatus.NOT_FOUND:
-        # A language or model that is not served; to its clients 404 is a wrong address or glossary.
+    elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_IMPLEMENTED):
+        # A language or model that is not served; to its clients 404 is a wrong address or glossary. They repeat what
+        # gets 501.
         status = HTTPStatus.BAD_REQUEST
     return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
 
@@ -63,27 +66,40 @@ def render(fault: Fault) -> Response:
 class DeepL:
     """Handlers of the API."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, entrance: Entrance, *, uploads: Entrance, documents: DeepLDocuments) -> None:
         """Make the handlers.
 
         Args:
             entrance: What all endpoints share.
+            uploads: The same for uploads, which are larger and fewer.
+            documents: Handlers of documents.
         """
         self._entrance = entrance
+        self._uploads = uploads
+        self._documents = documents
         self._max_texts = entrance.settings.max_texts
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(render=render, key_parameter="auth_key")
-        calls = {"/v2/translate": self.translate, "/v2/languages": self.languages, "/v2/usage": self.usage}
-        calls |= {"/v2/glossaries": self.glossaries, "/v2/glossaries/{glossary_id}": self.glossary}
+        face = Face(name="deepl", render=render, key_parameter="auth_key")
+        calls: dict[str, Handler] = {
+            "/v2/translate": self.translate,
+            "/v2/languages": self.languages,
+            "/v2/usage": self.usage,
+            **DeepLGlossaries().calls,
+            **self._documents.calls,
+        }
         # Clients may send parameters of GET as a form, with POST.
         routes = [
             Route(path, Endpoint(handler, face, self._entrance), methods=["GET", "POST", "DELETE"])
             for path, handler in calls.items()
         ]
         refusal = Endpoint(self.refuse, face, self._entrance)
+        uploading = Face(name="deepl", render=render, reads_parameters=False)
+        routes.append(
+            Route("/v2/document", Endpoint(self._documents.upload, uploading, self._uploads), methods=["POST"])
+        )
         return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
 
     async def translate(self, request: Request) -> Response:
@@ -117,22 +133,6 @@ class DeepL:
         """Answer /v2/usage: nothing is counted by month, so it says no more than that the key is valid."""
         await request.client.list_models()
         return JSONResponse({})
-
-    async def glossaries(self, request: Request) -> Response:
-        """Answer /v2/glossaries: those that the server's operator has stored."""
-        if request.method != "GET":
-            return await self.refuse(request)
-        return JSONResponse({"glossaries": [_glossary(each) for each in await request.client.list_glossaries()]})
-
-    async def glossary(self, request: Request) -> Response:
-        """Answer /v2/glossaries/ID."""
-        if request.method != "GET":
-            return await self.refuse(request)
-        wanted = request.path["glossary_id"]
-        found = [each for each in await request.client.list_glossaries() if each.name == wanted]
-        if not found:
-            return JSONResponse({"message": "there is no such glossary"}, HTTPStatus.NOT_FOUND)
-        return JSONResponse(_glossary(found[0]))
 
     async def refuse(self, request: Request) -> Response:  # noqa: ARG002 - as all handlers
         """Answer what is not there."""
@@ -173,16 +173,3 @@ def _translation(text: str, result: Translated) -> dict[str, Any]:
 
 def _language(code: str) -> dict[str, Any]:
     return {"language": code.upper(), "name": name_of(code)}
-
-
-def _glossary(stored: StoredGlossary) -> dict[str, Any]:
-    return {
-        "glossary_id": stored.name,
-        "name": stored.name,
-        "ready": True,
-        "source_lang": stored.source_language,
-        "target_lang": stored.target_language,
-        # The server does not keep it, and official clients want one.
-        "creation_time": "1970-01-01T00:00:00.000000+00:00",
-        "entry_count": stored.entry_count,
-    }

@@ -60,7 +60,7 @@ class LibreTranslate:
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(render=render, key_parameter="api_key")
+        face = Face(name="libretranslate", render=render, key_parameter="api_key")
         return [
             Route("/translate", Endpoint(self.translate, face, self._entrance), methods=["POST"]),
             Route("/detect", Endpoint(self.detect, face, self._entrance), methods=["POST"]),

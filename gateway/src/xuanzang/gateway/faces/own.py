@@ -69,7 +69,7 @@ class Own:
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(render=render, reads_parameters=False)
+        face = Face(name="json", render=render, reads_parameters=False)
         calls = {
             ("POST", "/v1/translate"): self.translate,
             ("POST", "/v1/translate/stream"): self.stream,

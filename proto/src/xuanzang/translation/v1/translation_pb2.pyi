@@ -1024,6 +1024,144 @@ class Glossary(google.protobuf.message.Message):
 global___Glossary = Glossary
 
 @typing.final
+class ListGlossaryEntriesRequest(google.protobuf.message.Message):
+    """Request for the entries of a glossary."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the glossary, as listed by ListGlossaries."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___ListGlossaryEntriesRequest = ListGlossaryEntriesRequest
+
+@typing.final
+class ListGlossaryEntriesResponse(google.protobuf.message.Message):
+    """The entries of a glossary."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GLOSSARY_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    @property
+    def glossary(self) -> global___Glossary:
+        """The glossary."""
+
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
+        """Its entries, in the order of its file."""
+
+    def __init__(
+        self,
+        *,
+        glossary: global___Glossary | None = ...,
+        entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["glossary", b"glossary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "glossary", b"glossary"]) -> None: ...
+
+global___ListGlossaryEntriesResponse = ListGlossaryEntriesResponse
+
+@typing.final
+class CreateGlossaryRequest(google.protobuf.message.Message):
+    """Request to store a glossary."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    ENTRIES_FIELD_NUMBER: builtins.int
+    REPLACE_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name for requests: 1 to 63 lower-case letters, digits, "-", "_" and ".", the first of them a letter or digit."""
+    source_language_code: builtins.str
+    """BCP-47 code of the language of its sources, such as "zh"."""
+    target_language_code: builtins.str
+    """BCP-47 code of the language of its targets, such as "en"."""
+    version: builtins.str
+    """Version that its author gives it: at most 64 characters without white space; may be empty."""
+    replace: builtins.bool
+    """Whether it takes the place of another one of that name."""
+    @property
+    def entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
+        """Its entries, at most 100000, and 16 MiB as a file. Texts have no tabs and line breaks, and sources do not begin
+        with "#".
+        """
+
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        source_language_code: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        version: builtins.str = ...,
+        entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
+        replace: builtins.bool = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entries", b"entries", "name", b"name", "replace", b"replace", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
+
+global___CreateGlossaryRequest = CreateGlossaryRequest
+
+@typing.final
+class CreateGlossaryResponse(google.protobuf.message.Message):
+    """A stored glossary."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    GLOSSARY_FIELD_NUMBER: builtins.int
+    @property
+    def glossary(self) -> global___Glossary:
+        """The glossary."""
+
+    def __init__(
+        self,
+        *,
+        glossary: global___Glossary | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["glossary", b"glossary"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["glossary", b"glossary"]) -> None: ...
+
+global___CreateGlossaryResponse = CreateGlossaryResponse
+
+@typing.final
+class DeleteGlossaryRequest(google.protobuf.message.Message):
+    """Request to delete a glossary."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name of the glossary."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name"]) -> None: ...
+
+global___DeleteGlossaryRequest = DeleteGlossaryRequest
+
+@typing.final
+class DeleteGlossaryResponse(google.protobuf.message.Message):
+    """Answer to the deletion of a glossary."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___DeleteGlossaryResponse = DeleteGlossaryResponse
+
+@typing.final
 class SamplingOptions(google.protobuf.message.Message):
     """Settings of random sampling."""
 

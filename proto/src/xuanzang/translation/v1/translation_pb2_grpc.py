@@ -76,6 +76,21 @@ class TranslationServiceStub(object):
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesResponse.FromString,
                 _registered_method=True)
+        self.ListGlossaryEntries = channel.unary_unary(
+                '/xuanzang.translation.v1.TranslationService/ListGlossaryEntries',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossaryEntriesRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossaryEntriesResponse.FromString,
+                _registered_method=True)
+        self.CreateGlossary = channel.unary_unary(
+                '/xuanzang.translation.v1.TranslationService/CreateGlossary',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.CreateGlossaryRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.CreateGlossaryResponse.FromString,
+                _registered_method=True)
+        self.DeleteGlossary = channel.unary_unary(
+                '/xuanzang.translation.v1.TranslationService/DeleteGlossary',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DeleteGlossaryRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DeleteGlossaryResponse.FromString,
+                _registered_method=True)
 
 
 class TranslationServiceServicer(object):
@@ -140,6 +155,31 @@ class TranslationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListGlossaryEntries(self, request, context):
+        """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
+        none of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateGlossary(self, request, context):
+        """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
+        stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
+        of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
+        with the same content, is answered as if it were new, so a call may be repeated.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGlossary(self, request, context):
+        """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TranslationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -177,6 +217,21 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.ListGlossaries,
                     request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesRequest.FromString,
                     response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesResponse.SerializeToString,
+            ),
+            'ListGlossaryEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGlossaryEntries,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossaryEntriesRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossaryEntriesResponse.SerializeToString,
+            ),
+            'CreateGlossary': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateGlossary,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.CreateGlossaryRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.CreateGlossaryResponse.SerializeToString,
+            ),
+            'DeleteGlossary': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGlossary,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DeleteGlossaryRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DeleteGlossaryResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -375,6 +430,87 @@ class TranslationService(object):
             '/xuanzang.translation.v1.TranslationService/ListGlossaries',
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesRequest.SerializeToString,
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossariesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGlossaryEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/ListGlossaryEntries',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossaryEntriesRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.ListGlossaryEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateGlossary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/CreateGlossary',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.CreateGlossaryRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.CreateGlossaryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGlossary(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/DeleteGlossary',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.DeleteGlossaryRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.DeleteGlossaryResponse.FromString,
             options,
             channel_credentials,
             insecure,

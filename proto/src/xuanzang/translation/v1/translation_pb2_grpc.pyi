@@ -75,6 +75,30 @@ class TranslationServiceStub:
     ]
     """Lists the glossaries that the server holds."""
 
+    ListGlossaryEntries: grpc.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesRequest,
+        xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse,
+    ]
+    """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
+    none of that name.
+    """
+
+    CreateGlossary: grpc.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.CreateGlossaryRequest,
+        xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse,
+    ]
+    """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
+    stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
+    of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
+    with the same content, is answered as if it were new, so a call may be repeated.
+    """
+
+    DeleteGlossary: grpc.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.DeleteGlossaryRequest,
+        xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse,
+    ]
+    """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name."""
+
 class TranslationServiceAsyncStub:
     """Translates text with the models that the server has loaded.
 
@@ -131,6 +155,30 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.ListGlossariesResponse,
     ]
     """Lists the glossaries that the server holds."""
+
+    ListGlossaryEntries: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesRequest,
+        xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse,
+    ]
+    """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
+    none of that name.
+    """
+
+    CreateGlossary: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.CreateGlossaryRequest,
+        xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse,
+    ]
+    """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
+    stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
+    of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
+    with the same content, is answered as if it were new, so a call may be repeated.
+    """
+
+    DeleteGlossary: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.DeleteGlossaryRequest,
+        xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse,
+    ]
+    """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name."""
 
 class TranslationServiceServicer(metaclass=abc.ABCMeta):
     """Translates text with the models that the server has loaded.
@@ -202,5 +250,35 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ListGlossariesResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ListGlossariesResponse]]:
         """Lists the glossaries that the server holds."""
+
+    @abc.abstractmethod
+    def ListGlossaryEntries(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ListGlossaryEntriesResponse]]:
+        """Lists the entries of a glossary that the server holds. For callers who may store glossaries; NOT_FOUND if there is
+        none of that name.
+        """
+
+    @abc.abstractmethod
+    def CreateGlossary(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.CreateGlossaryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.CreateGlossaryResponse]]:
+        """Stores a glossary as a file of the server, and answers when requests may name it. UNIMPLEMENTED if the server
+        stores none (`--glossary-writers`), PERMISSION_DENIED for callers who may not, ALREADY_EXISTS if there is another one
+        of that name, FAILED_PRECONDITION if there are too many or the file cannot be written. One that is there already,
+        with the same content, is answered as if it were new, so a call may be repeated.
+        """
+
+    @abc.abstractmethod
+    def DeleteGlossary(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.DeleteGlossaryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.DeleteGlossaryResponse]]:
+        """Deletes a glossary and its file. The same rules hold as for CreateGlossary; NOT_FOUND if there is none of that name."""
 
 def add_TranslationServiceServicer_to_server(servicer: TranslationServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

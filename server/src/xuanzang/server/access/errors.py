@@ -42,6 +42,10 @@ class ModelNotAllowedError(Exception):
         super().__init__(f"{violation.field}: {violation.description}")
 
 
+class NotAWriterError(Exception):
+    """The caller may not store glossaries, nor read their entries."""
+
+
 class QuotaExceededError(OverloadedError):
     """The quota of an API key is used up; the server may have time for others."""
 

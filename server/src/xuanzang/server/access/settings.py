@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, FilePath
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FilePath
+
+ANYBODY = "*"
+"""Value of `glossary_writers` for every caller that is answered."""
+
+_KEY_IDS = re.compile(r"[A-Za-z0-9-]{1,64}(,[A-Za-z0-9-]{1,64})*")
+
+
+def _checked_writers(text: str) -> str:
+    if text not in ("", ANYBODY) and not _KEY_IDS.fullmatch(text):
+        raise ValueError("must be ids of API keys with commas between them, or *")
+    return text
 
 
 class AccessSettings(BaseModel):
@@ -23,4 +37,9 @@ class AccessSettings(BaseModel):
         default=None,
         description="Answer administrators without an API key. Unless set: on for a loopback --admin-address, and with "
         "--tls-client-ca; otherwise keys of the role admin are needed.",
+    )
+    glossary_writers: Annotated[str, AfterValidator(_checked_writers)] = Field(
+        default="",
+        description="Callers who may store glossaries in the folder of the models, delete them and read their entries: "
+        'ids of API keys, separated by commas, or "*" for every caller that is answered. Unless set: nobody.',
     )

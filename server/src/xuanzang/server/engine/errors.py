@@ -6,6 +6,9 @@ EngineError
 ├── DetectionUnavailableError  languages cannot be detected here
 ├── ExplanationUnavailableError translations are not explained here
 ├── ModelStateError            the state of a model does not allow its change
+├── GlossaryNotFoundError      there is no glossary of that name
+├── GlossaryExistsError        there is another glossary of that name
+├── GlossaryStateError         the folder of the glossaries does not allow their change
 ├── OverloadedError            the queue is full: try again later
 │   └── ModelOverloadedError     the limits of one model keep it from more; others have room
 ├── MemoryLimitError           a sentence needs more memory than it can ever have
@@ -52,6 +55,18 @@ class ModelNotFoundError(EngineError):
 
 class ModelStateError(EngineError):
     """The state of a model, or of its folder, does not allow what is asked; the message says why."""
+
+
+class GlossaryNotFoundError(EngineError):
+    """The server holds no glossary of that name."""
+
+
+class GlossaryExistsError(EngineError):
+    """The server holds another glossary of that name."""
+
+
+class GlossaryStateError(EngineError):
+    """The folder of the glossaries is full, or cannot be written; the message says which."""
 
 
 class DetectionUnavailableError(EngineError):

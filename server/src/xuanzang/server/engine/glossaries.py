@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +22,7 @@ MAX_FILE_ENTRIES = 100_000
 MAX_FILES = 1000
 
 _LOGGER = logging.getLogger(__name__)
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
 _MAX_FAULTS = 3
 _LOOK_SECONDS = 1.0
@@ -43,18 +43,25 @@ class Glossary:
     """BCP-47 code."""
     version: str
     """What its author has written; may be empty."""
-    entry_count: int
     sha256: str
     """Digest of the file, lower-case hexadecimal."""
+    entries: tuple[GlossaryEntry, ...]
+    """Its entries, in the order of the file."""
     index: TermIndex
-    """Its entries."""
+    """The same, by their sources."""
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries."""
+        return len(self.entries)
 
 
 class GlossaryFolder:
     """The glossaries of a folder. Belongs to one event loop; files are read in a thread."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.path = folder
+        self._reading = asyncio.Lock()
         self._seen: dict[Path, tuple[int, int, int]] = {}
         self._glossaries: dict[str, Glossary] = {}
 
@@ -85,6 +92,10 @@ class GlossaryFolder:
 
     async def reload_if_changed(self) -> None:
         """Read new and changed files; keep what there is of those that are not valid."""
+        async with self._reading:
+            await self._reload_if_changed()
+
+    async def _reload_if_changed(self) -> None:
         states = self._look()
         changed = [path for path, state in states.items() if self._seen.get(path) != state]
         gone = {path.stem for path in self._seen} - {path.stem for path in states}
@@ -101,7 +112,7 @@ class GlossaryFolder:
 
     def _look(self) -> dict[Path, tuple[int, int, int]]:
         try:
-            paths = sorted(path for path in self._folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
+            paths = sorted(path for path in self.path.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
             found = [(path, path.stat()) for path in paths]
         except OSError:
             # Most servers have no such folder.
@@ -121,7 +132,7 @@ def read_glossary(path: Path) -> Glossary:
     Raises:
         GlossaryError: The file cannot be read, or a line is no entry; the message names the first lines.
     """
-    if not _NAME.fullmatch(path.stem):
+    if not NAME.fullmatch(path.stem):
         raise GlossaryError("its name must be lower-case letters, digits, '-', '_' and '.'")
     try:
         with path.open("rb") as file:
@@ -132,7 +143,7 @@ def read_glossary(path: Path) -> Glossary:
     except (OSError, UnicodeDecodeError) as error:
         raise GlossaryError(str(error)) from error
     headers = {match[1]: match[2] for line in lines if (match := _HEADER.fullmatch(line))}
-    entries = [_entry(line) for line in lines if line.strip() and not line.startswith("#")]
+    entries = tuple(_entry(line) for line in lines if line.strip() and not line.startswith("#"))
     faults = list(_faults(headers, entries))
     if faults:
         raise GlossaryError("; ".join(faults[:_MAX_FAULTS]))
@@ -141,8 +152,8 @@ def read_glossary(path: Path) -> Glossary:
         source_language=headers["source_language"],
         target_language=headers["target_language"],
         version=headers.get("version", ""),
-        entry_count=len(entries),
         sha256=hashlib.sha256(content).hexdigest(),
+        entries=entries,
         index=TermIndex(entries),
     )
 
@@ -152,7 +163,7 @@ def _entry(line: str) -> GlossaryEntry:
     return GlossaryEntry(source=source, targets=tuple(targets))
 
 
-def _faults(headers: dict[str, str], entries: list[GlossaryEntry]) -> Iterator[str]:
+def _faults(headers: dict[str, str], entries: Sequence[GlossaryEntry]) -> Iterator[str]:
     for name in ("source_language", "target_language"):
         if name not in headers:
             yield f"it has no line '# {name}: CODE'"

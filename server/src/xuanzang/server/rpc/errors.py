@@ -12,7 +12,13 @@ from google.protobuf.any_pb2 import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
 
-from xuanzang.server.access.errors import ModelNotAllowedError, QuotaExceededError, UnauthenticatedError, WrongRoleError
+from xuanzang.server.access.errors import (
+    ModelNotAllowedError,
+    NotAWriterError,
+    QuotaExceededError,
+    UnauthenticatedError,
+    WrongRoleError,
+)
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine import errors
 from xuanzang.translation.v1 import status_pb2
@@ -37,6 +43,9 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
         errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
         errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
+        errors.GlossaryNotFoundError: grpc.StatusCode.NOT_FOUND,
+        errors.GlossaryExistsError: grpc.StatusCode.ALREADY_EXISTS,
+        errors.GlossaryStateError: grpc.StatusCode.FAILED_PRECONDITION,
         BundleError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.DetectionUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
         errors.ExplanationUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
@@ -52,6 +61,7 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
         WrongRoleError: grpc.StatusCode.PERMISSION_DENIED,
         ModelNotAllowedError: grpc.StatusCode.PERMISSION_DENIED,
+        NotAWriterError: grpc.StatusCode.PERMISSION_DENIED,
     }
 )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from xuanzang.server.engine.glossaries import Glossary
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
@@ -126,30 +125,6 @@ def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
     """
     ordered = sorted(models, key=lambda model: (model.name, model.version))
     return pb.ListModelsResponse(models=[_model(model) for model in ordered])
-
-
-def glossaries_response(glossaries: Iterable[Glossary]) -> pb.ListGlossariesResponse:
-    """List the glossaries of the server.
-
-    Args:
-        glossaries: Glossaries, by name.
-
-    Returns:
-        The response message.
-    """
-    return pb.ListGlossariesResponse(
-        glossaries=[
-            pb.Glossary(
-                name=glossary.name,
-                source_language_code=glossary.source_language,
-                target_language_code=glossary.target_language,
-                version=glossary.version,
-                entry_count=glossary.entry_count,
-                sha256=glossary.sha256,
-            )
-            for glossary in glossaries
-        ]
-    )
 
 
 def _translation(

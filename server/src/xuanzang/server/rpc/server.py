@@ -10,6 +10,7 @@ import grpc
 from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.metrics import Metrics
@@ -70,6 +71,7 @@ class RpcServer:
         metrics: Metrics,
         observation: Observation | None = None,
         faces: Collection[str] = (),
+        writers: GlossaryWriters | None = None,
     ) -> None:
         """Bind the address; call it inside a running event loop.
 
@@ -82,6 +84,7 @@ class RpcServer:
             metrics: Metrics of the server.
             observation: What is recorded of single RPCs; None for nothing but their ids.
             faces: Other APIs to serve.
+            writers: Callers who may store glossaries; None for nobody.
 
         Raises:
             OSError: The address cannot be bound.
@@ -90,8 +93,13 @@ class RpcServer:
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
-        explainer = Explainer(engine, limits_of(limits))
-        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts, explainer=explainer)
+        service = TranslationService(
+            engine,
+            self._gate,
+            max_stream_texts=limits.max_stream_texts,
+            explainer=Explainer(engine, limits_of(limits)),
+            writers=writers,
+        )
         opened = open_faces(faces, service, self._gate, lambda: engine.models)
         rpcs = TranslationRpcs(opened)
         telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)

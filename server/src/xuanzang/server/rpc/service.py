@@ -10,6 +10,7 @@ import grpc
 from typing_extensions import override
 
 from xuanzang.server.access.callers import Caller
+from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
@@ -19,6 +20,7 @@ from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors, explaining, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
 from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.glossaries import GlossaryRpcs
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.request_ids import request_id_of
 from xuanzang.server.rpc.usage import TextsUsage, Usage
@@ -30,10 +32,18 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     """The RPCs of `xuanzang.translation.v1`, served by an engine."""
 
     def __init__(
-        self, engine: Engine, gate: RpcGate, *, max_stream_texts: int, explainer: Explainer | None = None
+        self,
+        engine: Engine,
+        gate: RpcGate,
+        *,
+        max_stream_texts: int,
+        explainer: Explainer | None = None,
+        writers: GlossaryWriters | None = None,
     ) -> None:
         self._engine = engine
         self._explainer = explainer or Explainer(engine, ExplanationLimits())
+        self.glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters())
+        """The RPCs of glossaries, for faces, too."""
         self._gate = gate
         self._max_stream_texts = max_stream_texts
 
@@ -120,9 +130,24 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     @override
     async def ListGlossaries(self, request: pb.ListGlossariesRequest, context: Context) -> pb.ListGlossariesResponse:
         """List the glossaries that requests may name."""
-        caller = caller_of(context)
-        with caller.charged(()):
-            return responses.glossaries_response(self._engine.glossaries.glossaries)
+        return self.glossaries.list_all(caller_of(context))
+
+    @override
+    async def ListGlossaryEntries(
+        self, request: pb.ListGlossaryEntriesRequest, context: Context
+    ) -> pb.ListGlossaryEntriesResponse:
+        """List the entries of a glossary, for those who may store one."""
+        return self.glossaries.entries(request, caller_of(context))
+
+    @override
+    async def CreateGlossary(self, request: pb.CreateGlossaryRequest, context: Context) -> pb.CreateGlossaryResponse:
+        """Store a glossary."""
+        return await self.glossaries.create(request, caller_of(context))
+
+    @override
+    async def DeleteGlossary(self, request: pb.DeleteGlossaryRequest, context: Context) -> pb.DeleteGlossaryResponse:
+        """Delete a glossary."""
+        return await self.glossaries.delete(request, caller_of(context))
 
     def _resolve(self, caller: Caller) -> requests.Resolve:
         """Return the choice of a model among those that a caller may use."""

@@ -14,7 +14,9 @@ from xuanzang.translation.v1 import translation_pb2
 
 _OPEN_SERVICES = frozenset({HEALTH_SERVICE, reflection.SERVICE_NAME})
 # They cost little, or nothing that the queue is asked for.
-_UNSCREENED = frozenset({"DetectLanguage", "ListModels", "ListGlossaries"})
+_UNSCREENED = frozenset(
+    {"DetectLanguage", "ListModels", "ListGlossaries", "ListGlossaryEntries", "CreateGlossary", "DeleteGlossary"}
+)
 
 
 class TranslationRpcs:

@@ -20,6 +20,10 @@ exceptions = pytest.importorskip("google.api_core.exceptions", reason="needs the
 translate_v3 = pytest.importorskip("google.cloud.translate_v3", reason="needs the extra `google`")
 
 PARENT = "projects/any/locations/global"
+GLOSSARIES = {
+    *("CreateGlossary", "DeleteGlossary", "GetGlossary", "ListGlossaries"),
+    *("CreateGlossaryEntry", "DeleteGlossaryEntry", "GetGlossaryEntry", "ListGlossaryEntries"),
+}
 SERVICE = "google.cloud.translation.v3.TranslationService"
 
 
@@ -76,7 +80,11 @@ def faults() -> Iterator[Any]:
     yield pytest.param({"mime_type": "text/markdown"}, ["mime_type"], id="MIME type")
     yield pytest.param({"labels": {str(number): "" for number in range(65)}}, ["labels"], id="many labels")
     yield pytest.param({"labels": {"key": "x" * 64}}, ["labels"], id="long label")
-    yield pytest.param({"glossary_config": {"glossary": "g"}}, ["glossary_config"], id="glossary")
+    yield pytest.param({"glossary_config": {"glossary": "g"}}, ["glossary_config.glossary"], id="glossary's name")
+    unknown = {"glossary_config": {"glossary": f"{PARENT}/glossaries/none"}}
+    yield pytest.param(unknown, ["glossary_config.glossary"], id="unknown glossary")
+    case = {"glossary_config": {"glossary": f"{PARENT}/glossaries/none", "ignore_case": True}}
+    yield pytest.param(case, ["glossary_config.ignore_case"], id="case")
     yield pytest.param(
         {"transliteration_config": {"enable_transliteration": True}}, ["transliteration_config"], id="transliteration"
     )
@@ -198,14 +206,14 @@ async def test_a_language_without_names_for_others_is_refused(serve: Any, langua
 async def test_every_other_method_of_the_api_is_refused_by_name(serve: Any) -> None:
     metadata = json.loads((files("google.cloud.translate_v3") / "gapic_metadata.json").read_text(encoding="utf-8"))
     methods = set(metadata["services"]["TranslationService"]["clients"]["grpc"]["rpcs"])
-    others = methods - {"TranslateText", "DetectLanguage", "GetSupportedLanguages"}
+    others = methods - {"TranslateText", "DetectLanguage", "GetSupportedLanguages", *GLOSSARIES}
     async with serve(faces=["google"]) as served:
         for method in sorted(others):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await served.channel.unary_unary(f"/{SERVICE}/{method}")(b"")
             assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
             assert str(caught.value.details()).startswith(f"{method} is not offered")
-    assert {"BatchTranslateText", "CreateGlossary"} < others
+    assert {"BatchTranslateText", "UpdateGlossary"} < others
 
 
 async def test_the_gate_holds_for_a_face(serve: Any) -> None:

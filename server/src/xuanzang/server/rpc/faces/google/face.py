@@ -15,6 +15,7 @@ from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.server.rpc.faces.face import Face
 from xuanzang.server.rpc.faces.google.display_names import display_locale
+from xuanzang.server.rpc.faces.google.glossaries import GlossaryMethods, renamed
 from xuanzang.server.rpc.faces.google.names import served_name
 from xuanzang.server.rpc.faces.google.requests import read_detection, read_translation, require_listable
 from xuanzang.server.rpc.faces.google.responses import detection_response, languages_response, translation_response
@@ -33,10 +34,12 @@ def google_face(service: TranslationService) -> Face:
         service: Service that translates, detects and lists.
     """
     methods = _Methods(service)
+    glossaries = GlossaryMethods(service.glossaries)
     answered = {
         "TranslateText": _handler(methods.translate_text, types.TranslateTextRequest),
         "DetectLanguage": _handler(methods.detect_language, types.DetectLanguageRequest),
         "GetSupportedLanguages": _handler(methods.supported_languages, types.GetSupportedLanguagesRequest),
+        **{name: _handler(function, request) for name, (function, request) in glossaries.by_name.items()},
     }
     refused = {name: _refusal(name, answered) for name in _official_methods()}
     return Face(
@@ -54,8 +57,11 @@ class _Methods:
         self._service = service
 
     async def translate_text(self, request: Any, context: Context) -> Any:
-        answer = await self._service.TranslateText(read_translation(request), context)
-        return translation_response(request.parent, answer)
+        try:
+            answer = await self._service.TranslateText(read_translation(request), context)
+        except InvalidInputError as error:
+            raise renamed(error, {"glossary": "glossary_config.glossary"}) from None
+        return translation_response(request.parent, answer, request.glossary_config.glossary)
 
     async def detect_language(self, request: Any, context: Context) -> Any:
         try:

@@ -12,6 +12,7 @@ from xuanzang.server.rpc.faces.google.names import (
     model_violations,
     parent_violations,
     served_name,
+    stored_name,
 )
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -41,8 +42,10 @@ def read_translation(request: Any) -> pb.TranslateTextRequest:
         *_label_violations(request.labels),
         *_unsupported(request),
     )
+    glossary = request.glossary_config.glossary
     return pb.TranslateTextRequest(
         contents=request.contents,
+        glossary=stored_name(glossary, field="glossary_config.glossary") if glossary else "",
         model=served_name(request.model),
         source_language_code=request.source_language_code,
         target_language_code=request.target_language_code,
@@ -100,10 +103,11 @@ def _label_violations(labels: Mapping[str, str]) -> Iterable[FieldViolation]:
 
 
 def _unsupported(request: Any) -> Iterable[FieldViolation]:
-    if request.HasField("glossary_config"):
-        yield FieldViolation(
-            field="glossary_config", description="must be unset: glossaries are for xuanzang.translation.v1"
-        )
+    for name in ("ignore_case", "contextual_translation_enabled"):
+        if getattr(request.glossary_config, name):
+            yield FieldViolation(
+                field=f"glossary_config.{name}", description="must be unset: terms are found as they are written"
+            )
     if request.transliteration_config.enable_transliteration:
         description = "must be unset: this server does not transliterate"
         yield FieldViolation(field="transliteration_config", description=description)

@@ -24,26 +24,32 @@ _UNDETERMINED = "und"
 _GOOGLE_CODES: Mapping[str, str] = MappingProxyType({"zh-Hans": "zh-CN", "zh-Hant": "zh-TW"})
 
 
-def translation_response(parent: str, answer: pb.TranslateTextResponse) -> Any:
+def translation_response(parent: str, answer: pb.TranslateTextResponse, glossary: str = "") -> Any:
     """Write the translations of texts: the best hypothesis of each.
 
     Args:
         parent: Valid name of the caller's project.
         answer: Answer of the translation service.
+        glossary: Resource of the glossary that it has kept, or nothing. Google lists translations without it as well;
+            here both lists hold those with it, because a second translation would double the cost.
 
     Returns:
         google.cloud.translation.v3.TranslateTextResponse.
     """
     model = resource_name(parent, f"{answer.model}/{answer.model_version}")
-    return TranslateTextResponse(
-        translations=[
-            Translation(
-                translated_text=translation.hypotheses[0].text,
-                model=model,
-                detected_language_code=_google_code(translation.detected_language_code),
-            )
-            for translation in answer.translations
-        ]
+    plain = [_translation(each, model=model) for each in answer.translations]
+    if not glossary:
+        return TranslateTextResponse(translations=plain)
+    config = {"glossary": glossary}
+    kept = [_translation(each, model=model, glossary_config=config) for each in answer.translations]
+    return TranslateTextResponse(translations=plain, glossary_translations=kept)
+
+
+def _translation(translation: pb.Translation, **fields: Any) -> Any:
+    return Translation(
+        translated_text=translation.hypotheses[0].text,
+        detected_language_code=_google_code(translation.detected_language_code),
+        **fields,
     )
 
 

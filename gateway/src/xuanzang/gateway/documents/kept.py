@@ -1,0 +1,191 @@
+"""Documents of callers, from their arrival until they are fetched or too old."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import secrets
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from http import HTTPStatus
+
+from xuanzang.client import TranslationError
+from xuanzang.client.documents import DocumentError, DocumentTranslation
+from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+
+_LOGGER = logging.getLogger(__name__)
+_RETRY_SECONDS = 10.0
+_ID_BYTES = 16
+_KEY_BYTES = 32
+
+Work = Callable[[], Awaitable[DocumentTranslation]]
+"""Function that translates a document."""
+
+
+class DocumentState(Enum):
+    """What has become of a document."""
+
+    QUEUED = "queued"
+    TRANSLATING = "translating"
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DocumentLimits:
+    """Limits of what is kept."""
+
+    documents: int
+    """Documents, finished ones until they are fetched included."""
+    of_caller: int
+    """Documents of one caller."""
+    running: int
+    """Documents in translation at a time."""
+    seconds: float
+    """Time for a translation, and then for its fetching."""
+
+
+@dataclass(slots=True, kw_only=True)
+class KeptDocument:
+    """A document of a caller."""
+
+    owner: str
+    """Name of its caller, by which they share the places."""
+    suffix: str
+    """Suffix of its file."""
+    id: str = field(default_factory=lambda: secrets.token_hex(_ID_BYTES))
+    """Public name."""
+    key: str = field(default_factory=lambda: secrets.token_hex(_KEY_BYTES), repr=False)
+    """Secret of those who may fetch it."""
+    state: DocumentState = DocumentState.QUEUED
+    translation: DocumentTranslation | None = None
+    """Result, once it is done."""
+    reason: str = ""
+    """Why it failed; it holds no text of the document."""
+    settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it is done or has failed."""
+
+
+class KeptDocuments:
+    """All documents. Belongs to one event loop."""
+
+    def __init__(self, limits: DocumentLimits) -> None:
+        """Keep nothing yet.
+
+        Args:
+            limits: Limits.
+        """
+        self._limits = limits
+        self._kept: dict[str, KeptDocument] = {}
+        self._running = asyncio.Semaphore(limits.running)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def count(self, state: DocumentState) -> int:
+        """Return the number of documents in a state.
+
+        Args:
+            state: State.
+        """
+        return sum(each.state is state for each in self._kept.values())
+
+    def require_room(self, owner: str) -> None:
+        """Refuse another document of a caller when there is no place.
+
+        Args:
+            owner: Name of the caller.
+
+        Raises:
+            RefusedError: As many documents are kept as may be.
+        """
+        own = sum(each.owner == owner for each in self._kept.values())
+        limits = self._limits
+        if own >= limits.of_caller:
+            message = f"{own} documents of this caller are kept, as many as may be: fetch them first"
+        elif len(self._kept) >= limits.documents:
+            message = f"{len(self._kept)} documents are kept, as many as may be"
+        else:
+            return
+        raise RefusedError(Fault(status=HTTPStatus.TOO_MANY_REQUESTS, message=message, retry_after=_RETRY_SECONDS))
+
+    def add(self, work: Work, *, owner: str, suffix: str) -> KeptDocument:
+        """Begin to translate a document.
+
+        Args:
+            work: Function that translates it.
+            owner: Name of its caller.
+            suffix: Suffix of its file.
+
+        Raises:
+            RefusedError: As many documents are kept as may be.
+        """
+        self.require_room(owner)
+        document = KeptDocument(owner=owner, suffix=suffix)
+        self._kept[document.id] = document
+        self._tasks[document.id] = asyncio.create_task(self._translate(document, work))
+        return document
+
+    def find(self, document_id: str, key: str) -> KeptDocument | None:
+        """Return a document, or None if there is none of the id that has the key.
+
+        Args:
+            document_id: Its id.
+            key: Its secret.
+        """
+        found = self._kept.get(document_id)
+        return found if found and hmac.compare_digest(found.key.encode(), key.encode(errors="replace")) else None
+
+    def drop(self, document: KeptDocument) -> None:
+        """Forget a document.
+
+        Args:
+            document: One that `find` has returned.
+        """
+        self._kept.pop(document.id, None)
+        if timer := self._timers.pop(document.id, None):
+            timer.cancel()
+
+    async def close(self) -> None:
+        """End all translations and forget everything."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for document in list(self._kept.values()):
+            self.drop(document)
+
+    async def _translate(self, document: KeptDocument, work: Work) -> None:
+        try:
+            async with asyncio.timeout(self._limits.seconds), self._running:
+                document.state = DocumentState.TRANSLATING
+                document.translation = await work()
+            document.state = DocumentState.DONE
+        except Exception as error:  # noqa: BLE001 - its fetcher is told, whatever it is
+            document.reason = _reason(error)
+            document.state = DocumentState.FAILED
+        finally:
+            document.settled.set()
+            self._tasks.pop(document.id, None)
+            loop = asyncio.get_running_loop()
+            self._timers[document.id] = loop.call_later(self._limits.seconds, self.drop, document)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a translation failed, without texts of the document."""
+    match error:
+        case DocumentError():
+            return "the file is not what its suffix says, is over a limit, or needs an argument"
+        case TranslationError():
+            return fault_of(error).description
+        case RefusedError():
+            return error.fault.description
+        case TimeoutError():
+            return "the translation took too long"
+        case _:
+            # Without the error's message, which may quote the document.
+            facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
+            _LOGGER.error("a document could not be translated", extra=facts)
+            return "the gateway failed"

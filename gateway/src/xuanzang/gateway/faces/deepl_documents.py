@@ -1,0 +1,138 @@
+"""DeepL's documents, version 2: upload, status, result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+
+from starlette.responses import JSONResponse, Response
+
+from xuanzang.client import TranslateOptions
+from xuanzang.client.documents import DocumentTranslation, Limits
+from xuanzang.gateway.documents.kept import DocumentState, KeptDocument, KeptDocuments
+from xuanzang.gateway.documents.uploads import Upload, read_upload
+from xuanzang.gateway.entry.endpoint import Handler, Request
+from xuanzang.gateway.errors import bad_request
+from xuanzang.gateway.settings import Settings
+
+_READ = frozenset({"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang"})
+_FORMALITIES = ("default", "prefer_less", "prefer_more")
+_STATES: Mapping[DocumentState, str] = MappingProxyType(
+    {
+        DocumentState.QUEUED: "queued",
+        DocumentState.TRANSLATING: "translating",
+        DocumentState.DONE: "done",
+        DocumentState.FAILED: "error",
+    }
+)
+# Clients ask again after five seconds: a little patience here spares them that for small files.
+_PATIENCE_SECONDS = 2.0
+_EXPANSION = 8
+"""Maximum size of a decompressed file, by that of a compressed one."""
+_MAX_TEXTS = 100_000
+
+
+class DeepLDocuments:
+    """Handlers of the documents."""
+
+    def __init__(self, kept: KeptDocuments, settings: Settings) -> None:
+        """Make the handlers.
+
+        Args:
+            kept: Documents of all callers.
+            settings: Settings.
+        """
+        self._kept = kept
+        self._by_address = settings.admits_anonymous
+        size = settings.max_document_bytes
+        self._limits = Limits(file_bytes=size, expanded_bytes=_EXPANSION * size, units=_MAX_TEXTS)
+
+    @property
+    def calls(self) -> dict[str, Handler]:
+        """Handlers by address, but for the upload."""
+        return {"/v2/document/{document_id}": self.status, "/v2/document/{document_id}/result": self.result}
+
+    async def upload(self, request: Request) -> Response:
+        """Answer /v2/document: take a file, and translate it later."""
+        # Where no key is needed, a caller may have as many as it likes.
+        owner = request.peer if self._by_address else request.headers.get("authorization", request.peer)
+        self._kept.require_room(owner)
+        upload = await read_upload(request.headers, request.body)
+        options = _options(upload)
+        # A key or an address that is wrong is refused now.
+        await request.client.list_models()
+
+        async def work() -> DocumentTranslation:
+            return await request.client.translate_document(
+                upload.content, suffix=upload.suffix, limits=self._limits, **options
+            )
+
+        document = self._kept.add(work, owner=owner, suffix=upload.suffix)
+        return JSONResponse({"document_id": document.id, "document_key": document.key})
+
+    async def status(self, request: Request) -> Response:
+        """Answer /v2/document/ID: what has become of a file, at once or when it is done soon."""
+        document = self._found(request)
+        if document is None:
+            return _missing()
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await document.settled.wait()
+        except TimeoutError:
+            return JSONResponse(_status(document) | {"seconds_remaining": 1})
+        return JSONResponse(_status(document))
+
+    async def result(self, request: Request) -> Response:
+        """Answer /v2/document/ID/result: the file, once."""
+        document = self._found(request)
+        if document is None:
+            return _missing()
+        if document.translation is None:
+            message = document.reason or "the document is not translated yet"
+            return JSONResponse({"message": message}, HTTPStatus.SERVICE_UNAVAILABLE)
+        self._kept.drop(document)
+        name = f'attachment; filename="translation{document.suffix}"'
+        return Response(
+            document.translation.content,
+            media_type="application/octet-stream",
+            headers={"content-disposition": name, "x-content-type-options": "nosniff"},
+        )
+
+    def _found(self, request: Request) -> KeptDocument | None:
+        key = request.parameters.text("document_key")
+        if key is None:
+            raise bad_request("document_key", "must be given")
+        return self._kept.find(request.path["document_id"], key)
+
+
+def _options(upload: Upload) -> TranslateOptions:
+    fields = upload.fields
+    if unknown := fields.keys() - _READ:
+        raise bad_request(min(unknown), "is not supported by this gateway")
+    if not fields.get("target_lang"):
+        raise bad_request("target_lang", "must be given")
+    if fields.get("formality", "default") not in _FORMALITIES:
+        raise bad_request("formality", f"is supported only as {' or '.join(_FORMALITIES)}")
+    if fields.get("output_format") and f".{fields['output_format'].lower()}" != upload.suffix:
+        raise bad_request("output_format", f"must be {upload.suffix[1:]}: files keep their format")
+    return TranslateOptions(
+        source_language=fields.get("source_lang") or None,
+        target_language=fields["target_lang"],
+        glossary_name=fields.get("glossary_id") or None,
+    )
+
+
+def _status(document: KeptDocument) -> dict[str, object]:
+    status: dict[str, object] = {"document_id": document.id, "status": _STATES[document.state]}
+    if document.translation:
+        status["billed_characters"] = document.translation.summary.characters
+    if document.state is DocumentState.FAILED:
+        status["error_message"] = document.reason
+    return status
+
+
+def _missing() -> Response:
+    message = "there is no such document, or it was fetched, or is too old"
+    return JSONResponse({"message": message}, HTTPStatus.NOT_FOUND)

@@ -1,0 +1,79 @@
+"""Prometheus metrics of the gateway. Labels are names of APIs, statuses and states: nothing that callers choose."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """All metrics."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """Register the metrics.
+
+        Args:
+            registry: Registry; None: one of their own.
+        """
+        self.registry = registry or CollectorRegistry()
+        self._requests = Counter(
+            "nmt_gateway_requests",
+            "Requests answered, by API and HTTP status; hung_up if the caller was gone before.",
+            ("api", "status"),
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "nmt_gateway_request_seconds",
+            "Time from the head of a request to the end of its answer.",
+            ("api",),
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.in_progress = Gauge(
+            "nmt_gateway_requests_in_progress", "Requests in progress, but for uploads.", registry=self.registry
+        )
+        self._documents = Gauge(
+            "nmt_gateway_documents", "Documents kept, by state.", ("state",), registry=self.registry
+        )
+
+    def answered(self, api: str, status: str, *, seconds: float) -> None:
+        """Count a request.
+
+        Args:
+            api: Name of the API.
+            status: Status of the answer, or "hung_up".
+            seconds: Time that it took.
+        """
+        self._requests.labels(api, status).inc()
+        self._seconds.labels(api).observe(seconds)
+
+    def follow_documents(self, state: str, count: Callable[[], int]) -> None:
+        """Report the number of documents in a state.
+
+        Args:
+            state: Name of the state.
+            count: Function that returns the number.
+        """
+        self._documents.labels(state).set_function(count)
+
+
+def serve_metrics(metrics: Metrics, *, host: str, port: int) -> tuple[WSGIServer, threading.Thread]:
+    """Serve metrics at http://HOST:PORT/metrics, in a thread.
+
+    Args:
+        metrics: Metrics.
+        host: Address of this machine.
+        port: Port; 0 for any free one.
+
+    Returns:
+        The server, and its thread.
+
+    Raises:
+        OSError: The address is taken, or not this machine's.
+    """
+    return start_http_server(port, host, registry=metrics.registry)

@@ -1,0 +1,47 @@
+"""Names and entries of DeepL's glossaries."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xuanzang.gateway.errors import RefusedError
+from xuanzang.gateway.faces.deepl_glossaries import read_entries, stored_name
+
+
+@given(st.text(max_size=100))
+def test_every_name_becomes_one_that_a_file_can_have(name: str) -> None:
+    assert re.fullmatch(r"[a-z0-9][a-z0-9._-]{0,62}", stored_name(name))
+
+
+def test_names_that_files_can_have_stay_and_others_stay_apart() -> None:
+    assert stored_name("my-terms.2") == "my-terms.2"
+    assert stored_name("My terms!").startswith("my-terms-")
+    assert len({stored_name(name) for name in ("My terms", "my terms", "MY TERMS", "术语", "")}) == 5
+
+
+def test_entries_are_read_from_both_forms() -> None:
+    assert read_entries("猫\tcat\r\n\n狗\tdog\n", "tsv") == {"猫": "cat", "狗": "dog"}
+    assert read_entries('猫,"a cat, big"\n狗,dog', "csv") == {"猫": "a cat, big", "狗": "dog"}
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "field", "fault"),
+    [
+        ("猫", "tsv", "entries", "line 1"),
+        ("猫\tcat\n狗\t", "tsv", "entries", "line 2"),
+        ("猫\tcat\n猫\tdog", "tsv", "entries", "once"),
+        ('猫,"cat', "csv", "entries", "CSV"),
+        ("猫,cat,zh,en", "csv", "entries", "line 1"),
+        ("猫\tcat", "xml", "entries_format", "tsv"),
+    ],
+)
+def test_faulty_entries_are_refused_by_line(text: str, form: str, field: str, fault: str) -> None:
+    with pytest.raises(RefusedError) as error:
+        read_entries(text, form)
+    [violation] = error.value.fault.violations
+    assert violation.field == field
+    assert fault in violation.description
