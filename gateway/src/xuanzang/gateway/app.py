@@ -24,8 +24,10 @@ from xuanzang.client import (
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoint import Entrance
 from xuanzang.gateway.faces.deepl import DeepL
+from xuanzang.gateway.faces.documents import Documents
 from xuanzang.gateway.faces.libretranslate import LibreTranslate
 from xuanzang.gateway.faces.own import Own
+from xuanzang.gateway.faces.page import page_routes
 from xuanzang.gateway.settings import Settings
 
 _HEALTH_SECONDS = 2.0
@@ -76,8 +78,10 @@ def application(settings: Settings, client: AsyncTranslationClient) -> Starlette
         Route("/health", health),
         Route("/livez", _live),
         *Own(entrance).routes,
+        *Documents(entrance).routes,
         *LibreTranslate(entrance).routes,
         *DeepL(entrance).routes,
+        *(page_routes() if settings.page else ()),
     ]
     return Starlette(routes=routes, middleware=_middleware(settings), lifespan=lifespan)
 

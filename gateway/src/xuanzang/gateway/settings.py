@@ -94,8 +94,18 @@ class Settings(BaseSettings):
         default="",
         description='Origins of pages that may call, such as "https://a.example,https://b.example"; "*": any.',
     )
+    page: bool = Field(default=True, description="Whether to serve the page for browsers at /.")
     max_body_bytes: int = Field(
         default=2**20, ge=1024, le=2**26, description="Maximum size of a request's body; larger ones are answered 413."
+    )
+    max_document_bytes: int = Field(
+        default=2**23, ge=1024, le=2**26, description="Maximum size of a document; larger ones are answered 413."
+    )
+    max_documents: int = Field(
+        default=4, ge=1, le=1000, description="Maximum documents in progress; further ones are answered 503."
+    )
+    document_timeout_seconds: float = Field(
+        default=600, gt=0, le=86400, description="Maximum seconds for the translation of a document."
     )
     max_texts: int = Field(default=1024, ge=1, le=1024, description="Maximum number of texts in a request.")
     max_concurrent_requests: int = Field(
