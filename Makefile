@@ -6,6 +6,7 @@ SHELL := bash
 PYTHON ?= python3
 ADDRESS ?= 127.0.0.1:50051
 METRICS_ADDRESS ?= 127.0.0.1:9464
+WEB_ADDRESS ?= 127.0.0.1:8080
 # For pytest: make test ARGS="tests/unit -k search"
 ARGS ?=
 
@@ -15,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards clean
+.PHONY: help setup demo serve web test e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ demo: .venv-demo/ready ## Serve the default bundle, translate some sentences, sh
 serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRICS_ADDRESS
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
 		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
+
+web: .venv-demo/ready ## Serve the default bundle and open the page on WEB_ADDRESS in a browser (no torch)
+	@.venv-demo/bin/python examples/web.py $(WEB_ADDRESS)
 
 # One thread in each pytest process, because the processes together use every core.
 test: .venv/ready ## Run the tests on all cores and print the coverage
@@ -122,9 +126,10 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[documents,loadtest]' -e 'batch[parquet]' -e gateway --group dev
 	touch $@
 
-.venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/% gateway/%,$(PYPROJECTS)) $(KERNELS)
+# Of the extra `documents` without pyarrow, which is as large as all the rest.
+.venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client
+	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu,detection]' -e client -e gateway markdown-it-py
 	touch $@
 
 # A separate environment, because newer generators would force newer grpcio and protobuf on every user of the client.

@@ -27,14 +27,19 @@ const choices = new Choices(session, source);
 const alternatives = new Alternatives(session, (place) => target.focus(place));
 const target = new Target(session, (word, anchor, place) => alternatives.open(word, anchor, place));
 const explaining = new Explaining(session, () => tabs.withdraw(["attention", "tree"]));
-const tabs = new Tabs([
+let seen = "";
+const panels = [
   new Hypotheses(session),
   new Attention(session, explaining),
   new Tree(session, explaining),
   new Glossary(session),
   new Provenance(session),
   new Documents(session, () => tabs.choose("documents")),
-]);
+];
+const tabs = new Tabs(panels, (name) => {
+  seen = name;
+  showSentences();
+});
 showVerdict(session);
 
 session.addEventListener("sentence", () => {
@@ -70,7 +75,7 @@ function fail(message) {
 }
 
 function showSentences() {
-  byId("sentence-choice").hidden = session.sentences.length < 2;
+  byId("sentence-choice").hidden = session.sentences.length < 2 || !OF_SENTENCES.includes(seen);
   const options = session.sentences.map((each, i) => {
     const option = element("option", { value: String(i) }, `${i + 1}/${session.sentences.length}  ${each.source.slice(0, 24)}`);
     option.selected = i === session.index;

@@ -43,7 +43,7 @@ export class Documents {
       this.#take(target.files);
       target.value = "";
     };
-    const input = element("input", { type: "file", multiple: true, accept: SUFFIXES.replaceAll(" ", ","), on: { change: changed } });
+    const input = element("input", { type: "file", multiple: true, accept: SUFFIXES.replaceAll(" ", ","), class: "unseen", on: { change: changed } });
     root.replaceChildren(
       element("label", { class: "drop" }, element("span", {}, text("drop")), input),
       element("p", { class: "faint" }, SUFFIXES),

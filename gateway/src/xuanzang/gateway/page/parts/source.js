@@ -4,8 +4,8 @@ import { byId, button } from "../core/dom.js";
 import { text, ui } from "../core/language.js";
 
 const EXAMPLES = {
-  zh: ["今天天气很好，我们去公园吧。", "如果文件不存在，则返回错误。", "昨天我和朋友去看了一场电影。电影很有意思，我们都很喜欢。"],
-  en: ["The weather is nice today. Let us go to the park.", "If the file does not exist, an error is returned."],
+  zh: ["今天天气很好，我们去公园吧。", "电影很有意思。我们都很喜欢。"],
+  en: ["The weather is nice today.", "The film was good. We all liked it."],
 };
 
 /** Shows the source of a session. */

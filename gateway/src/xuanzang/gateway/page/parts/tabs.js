@@ -8,8 +8,14 @@ export class Tabs {
   #tabs = new Map();
   #stale = new Set();
   #chosen = null;
+  #onChoice;
 
-  constructor(panels) {
+  /**
+   * @param {object[]} panels
+   * @param {(name: string) => void} onChoice Called with the name of the panel that is seen.
+   */
+  constructor(panels, onChoice) {
+    this.#onChoice = onChoice;
     for (const panel of panels) this.#add(panel);
     byId("tabs").addEventListener("keydown", (event) => this.#key(event));
     ui.addEventListener("language", () => {
@@ -28,6 +34,7 @@ export class Tabs {
       tab.tabIndex = isChosen ? 0 : -1;
       root.hidden = !isChosen;
     }
+    this.#onChoice(name);
     this.#show();
   }
 
