@@ -1,0 +1,92 @@
+"""Documents through the gateway: the file comes as the body and goes back translated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from gateways import RunningGateway, running_gateway
+
+from xuanzang.client import AsyncTranslationClient
+
+MARKDOWN = "# 我有一只猫。\n\n```\n不译\n```\n\n他们有三只狗。\n".encode()
+QUERY = "/v1/documents?source_language=zh&target_language=en"
+
+
+@pytest.fixture
+async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(running.address, max_document_bytes=4096, max_documents=1) as started:
+        yield started
+
+
+async def test_a_document_comes_back_as_the_sdk_translates_it(
+    gateway: RunningGateway, client: AsyncTranslationClient
+) -> None:
+    expected = await client.translate_document(MARKDOWN, suffix=".md", source_language="zh", target_language="en")
+    answer = await gateway.post(f"{QUERY}&name=%E6%96%87.md", data=MARKDOWN)
+    assert (answer.status, answer.body) == (200, expected.content)
+    assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''%E6%96%87.en.md"
+    summary = json.loads(answer.headers["x-document-summary"])
+    assert (summary["texts"], summary["refused"], summary["refusals"]) == (2, 0, [])
+
+
+async def test_columns_choose_the_texts_of_a_table(gateway: RunningGateway) -> None:
+    table = "id,a,b\n1,我有一只猫。,我有一只猫。\n".encode()
+    answer = await gateway.post(f"{QUERY}&name=t.csv&column=b", data=table)
+    assert answer.status == 200
+    head, row = answer.body.decode().splitlines()
+    assert head == "id,a,b"
+    assert row.startswith("1,我有一只猫。,")
+    assert row != "1,我有一只猫。,我有一只猫。"
+
+
+@pytest.mark.parametrize(
+    ("query", "data", "field"),
+    [
+        ("&name=a.exe", b"x", "name"),
+        ("", b"x", "name"),
+        (f"&name={'a' * 300}.txt", b"x", "name"),
+        ("&name=a.txt&colour=red", b"x", "colour"),
+        ("&name=a.csv", b"a\nb\n", "body"),
+        ("&name=a.docx", b"no archive", "body"),
+        ("&name=a.txt&model=none&source_language=%0A", b"x", "source_language"),
+        ("&name=a.csv" + "&column=a" * 65, b"a\nb\n", "column"),
+    ],
+)
+async def test_a_problem_names_what_is_wrong_with_a_document(
+    gateway: RunningGateway, query: str, data: bytes, field: str
+) -> None:
+    path = f"/v1/documents?target_language=en{query}"
+    answer = await gateway.post(path, data=data)
+    assert answer.status == 400, answer.json
+    assert [each["field"] for each in answer.json["violations"]] == [field]
+
+
+async def test_the_target_language_must_be_given(gateway: RunningGateway) -> None:
+    answer = await gateway.post("/v1/documents?name=a.txt", data=b"x")
+    assert [each["field"] for each in answer.json["violations"]] == ["target_language"]
+
+
+async def test_a_document_over_the_limit_is_refused(gateway: RunningGateway) -> None:
+    answer = await gateway.post(f"{QUERY}&name=a.txt", data=b"a" * 4097)
+    assert (answer.status, answer.json["title"]) == (413, "Request Entity Too Large")
+
+
+async def test_a_document_that_takes_too_long_is_a_gateway_timeout(running: Any) -> None:
+    async with running_gateway(running.address, document_timeout_seconds=0.001) as gateway:
+        answer = await gateway.post(f"{QUERY}&name=a.md", data=MARKDOWN)
+    assert answer.status == 504
+
+
+async def test_only_so_many_documents_are_translated_at_once(gateway: RunningGateway) -> None:
+    lines = "\n".join(f"他们有三只狗，老师有{number}只马。" for number in range(90)).encode()
+    answers = await asyncio.gather(*(gateway.post(f"{QUERY}&name=a.txt", data=lines) for _ in range(3)))
+    statuses = sorted(each.status for each in answers)
+    assert statuses[0] == 200
+    assert set(statuses) <= {200, 503}
+    for refused in (each for each in answers if each.status == 503):
+        assert refused.headers["retry-after"] == "5"
+        assert refused.json["detail"] == "the gateway translates 1 documents already"
