@@ -38,7 +38,9 @@ test: .venv/ready ## Run the tests on all cores and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not e2e" --cov --cov-report=term $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
+e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		echo "THE PAGE WILL NOT BE OPENED: there is no Chromium: apt-get install chromium" >&2
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
 check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file and alert rules
@@ -124,6 +126,10 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
 	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[documents,loadtest]' -e 'batch[parquet]' -e gateway --group dev
+	touch $@
+
+.venv/browser: .venv/ready
+	$(BIN)/python $(INSTALL) --group browser
 	touch $@
 
 # Of the extra `documents` without pyarrow, which is as large as all the rest.
