@@ -21,6 +21,7 @@ from xuanzang.client._commands import Layout, read_lines, read_whole, translate,
 from xuanzang.client._detection import detections, write_languages
 from xuanzang.client._document_command import translate_documents
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
+from xuanzang.client._explanations.command import explain
 from xuanzang.client._output import replaced_file
 from xuanzang.client._progress import Progress
 from xuanzang.client._replay_report import report_lines
@@ -45,6 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "translate_documents": translate_documents,
         "models": _models,
         "detect": _detect,
+        "explain": explain,
         "replay": _replay,
     }
     arguments = parser(os.environ, **commands).parse_args(argv)

@@ -19,6 +19,8 @@ from xuanzang.client._aio_calls import AsyncCalls
 from xuanzang.client._aio_stream import AsyncStream
 from xuanzang.client._api_key import checked_key
 from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._explanations.values import AttentionKind, ExplainOptions, Explanation
+from xuanzang.client._explanations.wire import explanation, explanation_request
 from xuanzang.client._progressive import aio_read_parts, whole
 from xuanzang.client._replay import Replay, compared
 from xuanzang.client._stream_state import StreamState
@@ -269,6 +271,45 @@ class AsyncTranslationClient:
             on_usage=job.count,
         )
         return await aio_translate(job, stream.run(), lambda text: self.translate_one(text, timeout=timeout, **options))
+
+    async def explain(
+        self,
+        text: str,
+        *,
+        attention_kinds: Sequence[AttentionKind | str] = (AttentionKind.CROSS,),
+        attention_layers: Sequence[int] = (),
+        attention_heads: bool = False,
+        timeout: float | None = None,
+        **options: Unpack[ExplainOptions],
+    ) -> Explanation:
+        """Translate one sentence and say how its translation was found; see docs/explaining.md.
+
+        Args:
+            text: Text of one sentence.
+            attention_kinds: Attention to return, such as "cross", "encoder" or "decoder", each at most once.
+            attention_layers: Layers whose attention is returned, from 0; none: all.
+            attention_heads: Whether attention is returned of each head, after the mean of all.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+            options: Keyword arguments listed in ExplainOptions.
+
+        Returns:
+            The translation that `translate_one` returns for these options, and how it was found.
+
+        Raises:
+            TranslationError: The server refused the request, explains nothing, or could not be reached in time.
+            TypeError: A value of the wrong type, or an unknown option.
+        """
+        request = explanation_request(
+            text,
+            attention_kinds=attention_kinds,
+            attention_layers=attention_layers,
+            attention_heads=attention_heads,
+            **options,
+        )
+        response = await self._open_calls.unary(
+            lambda stub: stub.ExplainTranslation, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return explanation(response)
 
     async def detect_languages(
         self, texts: Sequence[str], *, timeout: float | None = None

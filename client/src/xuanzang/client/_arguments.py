@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._document_arguments import add_documents
+from xuanzang.client._explanations.command import add_explain
 from xuanzang.client._glossary_file import read_glossary
 from xuanzang.client._types import SamplingOptions, TLSConfig, TranslateOptions
 
@@ -35,6 +36,7 @@ def parser(
     translate_documents: Command,
     models: Command,
     detect: Command,
+    explain: Command,
     replay: Command,
 ) -> argparse.ArgumentParser:
     """Build the parser.
@@ -45,6 +47,7 @@ def parser(
         translate_documents: Implementation of `xuanzang translate-documents`.
         models: Implementation of `xuanzang models`.
         detect: Implementation of `xuanzang detect`.
+        explain: Implementation of `xuanzang explain`.
         replay: Implementation of `xuanzang replay`.
 
     Returns:
@@ -65,6 +68,7 @@ def parser(
     listing.add_argument("--json", action="store_true", help="write one JSON object per model")
     listing.set_defaults(command=models)
     _add_detect(commands, shared).set_defaults(command=detect)
+    add_explain(commands, shared).set_defaults(command=explain)
     replaying = commands.add_parser(
         "replay",
         help="send the requests of a capsule again and compare the answers",

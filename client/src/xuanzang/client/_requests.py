@@ -85,6 +85,21 @@ def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
     return pb.DetectLanguageRequest(contents=_checked(texts, path="contents"))
 
 
+def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.ExplainTranslationRequest:
+    """Build the request for an explanation, without the attention that is wanted.
+
+    Args:
+        text: The text.
+        options: Languages, model and options of the search.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A value of the wrong type, or an unknown option.
+    """
+    _check_text(text, path="content")
+    return pb.ExplainTranslationRequest(content=text, **_shared(translate_request((), **options)))
+
+
 def repeatable_request(template: Request, text: str, provenance: pb.Provenance) -> pb.TranslateTextRequest:
     """Build the request for one text that is answered as it was: by the same model, with the same draws.
 
@@ -131,7 +146,7 @@ def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:
     known = {each.name.lower(): each for each in ProtectedPattern}
     found = pattern if isinstance(pattern, ProtectedPattern) else known.get(pattern.lower())
     if found is None:
-        raise _invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
+        raise invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
     return pb.ProtectedPattern.ValueType(found.value)
 
 
@@ -139,7 +154,7 @@ def _content_format(name: object) -> pb.ContentFormat.ValueType:
     if not isinstance(name, str):
         raise TypeError(f"content_format is a {type(name).__name__}, not a str")
     if name not in _CONTENT_FORMATS:
-        raise _invalid("content_format", f"must be one of {', '.join(_CONTENT_FORMATS)}")
+        raise invalid("content_format", f"must be one of {', '.join(_CONTENT_FORMATS)}")
     return _CONTENT_FORMATS[name]
 
 
@@ -169,7 +184,7 @@ def _set(message: Message, name: str, value: Any, *, path: str) -> None:
     try:
         setattr(message, name, value)
     except ValueError as error:  # outside 32 bits; the server checks every narrower range
-        raise _invalid(path, f"is out of range: {value}") from error
+        raise invalid(path, f"is out of range: {value}") from error
 
 
 def _checked(texts: Sequence[str], *, path: str) -> Sequence[str]:
@@ -185,9 +200,15 @@ def _check_text(text: str, *, path: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
+        raise invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
 
 
-def _invalid(path: str, description: str) -> InvalidRequestError:
+def invalid(path: str, description: str) -> InvalidRequestError:
+    """Return the error of a value that cannot be written on the wire.
+
+    Args:
+        path: Field of the request.
+        description: What is wrong with it.
+    """
     violation = FieldViolation(field=path, description=description)
     return InvalidRequestError(f"{path} {description}", code=StatusCode.INVALID_ARGUMENT, violations=(violation,))

@@ -33,7 +33,12 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-_Response = pb.TranslateTextResponse | pb.StreamTranslateTextResponse | pb.TranslateTextProgressivelyResponse
+_Response = (
+    pb.TranslateTextResponse
+    | pb.StreamTranslateTextResponse
+    | pb.TranslateTextProgressivelyResponse
+    | pb.ExplainTranslationResponse
+)
 
 
 def translations(response: pb.TranslateTextResponse, request: pb.TranslateTextRequest) -> list[Translation]:
@@ -71,6 +76,15 @@ def progressive_translation(
     if response.HasField("translation"):
         translation = _translation(response.translation, response, request, request.content)
     return ProgressiveTranslation(text_delta=response.text_delta, translation=translation)
+
+
+def explained_translation(response: pb.ExplainTranslationResponse) -> Translation:
+    """Read the translation of an explanation.
+
+    Raises:
+        ServerFaultError: It has no hypothesis.
+    """
+    return _translation(response.translation, response, pb.TranslateTextRequest(), "")
 
 
 def detections(response: pb.DetectLanguageResponse, *, expected: int) -> list[list[DetectedLanguage]]:

@@ -52,6 +52,9 @@ PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
 SHADOW_RESULTS = ("compared", "dropped", "failed")
 """What became of a copy of a request; "dropped": the server had better things to do."""
 
+EXPLANATIONS = ("answered", "refused", "failed")
+"""What became of requests for an explanation; "refused": as many as may be were being made."""
+
 STATUS_CODES = (
     *("OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "RESOURCE_EXHAUSTED"),
     *("UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "UNAUTHENTICATED", "PERMISSION_DENIED"),
@@ -218,6 +221,18 @@ class ModelMetrics:
         _Metric(
             "Flags of translations, of the texts whose callers asked for them.", label="flag", values=QUALITY_FLAGS
         ),
+    ]
+
+    explanations: Annotated[
+        Mapping[str, Counter],
+        _Metric(
+            "Requests for the explanation of a translation; refused: --max-explanations were being made.",
+            label="result",
+            values=EXPLANATIONS,
+        ),
+    ]
+    explanation_duration_seconds: Annotated[
+        Histogram, _Metric("Time to explain a translation, from when it was found.", DURATION_BUCKETS)
     ]
 
     model_ready: Annotated[Gauge, _Metric("1 while a model is warm and answers requests, else 0.")]

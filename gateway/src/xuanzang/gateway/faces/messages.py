@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -101,6 +102,11 @@ class Hypothesis(Message):
     text: str
     score: float | None = Field(description="Log-probability in nats, normalised by length; null unless asked for.")
     finish_reason: str = Field(description="end_of_sentence, max_length, copied, deadline or unspecified.")
+
+
+class DetailedHypothesis(Hypothesis):
+    """A hypothesis with what was asked for about it."""
+
     token_count: int
     tokens: list[Token] = Field(description="Tokens in the order of the text; empty without token_details.")
     quality: Quality | None = Field(description="Null unless asked for.")
@@ -125,7 +131,7 @@ class Translation(Message):
     detection_confidence: float | None = Field(description="Probability of that language; null if it was given.")
     model: str | None = Field(description="Name of the model; null for a text that was in the target language.")
     model_version: str | None
-    hypotheses: list[Hypothesis]
+    hypotheses: list[DetailedHypothesis]
     glossary_matches: list[GlossaryMatch]
     provenance: dict[str, Any] | None = Field(description="How it was made: docs/replay.md. Null unless asked for.")
 
@@ -206,13 +212,22 @@ class Problem(Message):
     retry_after_seconds: float | None = None
 
 
-def schemas() -> dict[str, Any]:
-    """Return the JSON schemas of all messages, by name."""
+ALL: tuple[type[Message], ...] = (
+    *(TranslateRequest, StreamRequest, DetectRequest),
+    *(TranslateResponse, Part, DetectResponse, ModelsResponse, GlossariesResponse, Problem),
+)
+"""Requests and answers."""
+
+
+def schemas(kinds: Iterable[type[Message]]) -> dict[str, Any]:
+    """Return the JSON schemas of messages and of what they hold, by name.
+
+    Args:
+        kinds: Requests and answers.
+    """
     from pydantic.json_schema import models_json_schema  # noqa: PLC0415 - one call of a process asks for it
 
-    asked = (TranslateRequest, StreamRequest, DetectRequest)
-    answered = (TranslateResponse, Part, DetectResponse, ModelsResponse, GlossariesResponse, Problem)
-    pairs = [(kind, "validation") for kind in (*asked, *answered)]
+    pairs = [(kind, "validation") for kind in kinds]
     _, definitions = models_json_schema(pairs, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
     found: dict[str, Any] = definitions["$defs"]
     return found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from xuanzang.gateway.faces.messages import schemas
+from xuanzang.gateway.faces.explanations import ExplainRequest, ExplainResponse
+from xuanzang.gateway.faces.messages import ALL, schemas
 
 
 class _Call(NamedTuple):
@@ -27,6 +28,7 @@ _CALLS = (
         "Part",
         "text/event-stream",
     ),
+    _Call("post", "/v1/explain", "Translate a sentence and say how", "ExplainRequest", "ExplainResponse"),
     _Call("post", "/v1/detect", "Detect the languages of texts", "DetectRequest", "DetectResponse"),
     _Call("get", "/v1/models", "List the models that the caller may use", None, "ModelsResponse"),
     _Call("get", "/v1/glossaries", "List the glossaries that the server holds", None, "GlossariesResponse"),
@@ -78,7 +80,7 @@ def document() -> dict[str, Any]:
         "security": [{"key": []}, {}],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas((*ALL, ExplainRequest, ExplainResponse)),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "description": "API key of the server."}},
         },
     }

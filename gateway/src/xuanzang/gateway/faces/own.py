@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
@@ -12,11 +13,19 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from xuanzang.client import FieldViolation, ProgressiveTranslation, SamplingOptions, TranslateOptions, TranslationError
+from xuanzang.client import (
+    Explanation,
+    FieldViolation,
+    ProgressiveTranslation,
+    SamplingOptions,
+    TranslateOptions,
+    TranslationError,
+)
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.faces import messages
 from xuanzang.gateway.faces.answers import rendered
+from xuanzang.gateway.faces.explanations import ExplainRequest
 from xuanzang.gateway.faces.openapi import document
 from xuanzang.gateway.faces.texts import checked_texts
 from xuanzang.gateway.translation import Order, Translated, source_of, translate
@@ -73,6 +82,7 @@ class Own:
         calls = {
             ("POST", "/v1/translate"): self.translate,
             ("POST", "/v1/translate/stream"): self.stream,
+            ("POST", "/v1/explain"): self.explain,
             ("POST", "/v1/detect"): self.detect,
             ("GET", "/v1/models"): self.models,
             ("GET", "/v1/glossaries"): self.glossaries,
@@ -111,6 +121,25 @@ class Own:
         first = await anext(parts)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_events(first, parts, source), media_type="text/event-stream", headers=headers)
+
+    async def explain(self, request: Request) -> Response:
+        """Answer /v1/explain."""
+        asked = _read(ExplainRequest, request)
+        order = Order(texts=[asked.text], source=asked.source_language, target=asked.target_language, options={})
+        source = await source_of(request.client, order, source_field="source_language")
+        explanation = await request.client.explain(
+            asked.text,
+            source_language=source,
+            target_language=asked.target_language,
+            model=asked.model,
+            attention_kinds=asked.attention_kinds,
+            attention_layers=asked.attention_layers,
+            attention_heads=asked.attention_heads,
+            timeout=self._seconds(asked.timeout_seconds),
+            **asked.options.model_dump(exclude_none=True),
+        )
+        # A million weights take a second, in which others are answered.
+        return await asyncio.to_thread(_explained, explanation, source)
 
     async def detect(self, request: Request) -> Response:
         """Answer /v1/detect."""
@@ -166,6 +195,10 @@ def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> Trans
     if "sampling" in given:
         given["sampling"] = SamplingOptions(**given["sampling"])
     return cast("TranslateOptions", given)
+
+
+def _explained(explanation: Explanation, source: str) -> Response:
+    return JSONResponse(explanation.as_dict() | {"source_language": source})
 
 
 def _problem(fault: Fault) -> dict[str, Any]:

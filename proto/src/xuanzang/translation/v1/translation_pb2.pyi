@@ -11,6 +11,7 @@ import google.protobuf.internal.enum_type_wrapper
 import google.protobuf.message
 import sys
 import typing
+import xuanzang.translation.v1.explanation_pb2
 import xuanzang.translation.v1.status_pb2
 
 if sys.version_info >= (3, 10):
@@ -545,6 +546,100 @@ class TranslateTextProgressivelyResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["model", b"model", "model_version", b"model_version", "text_delta", b"text_delta", "translation", b"translation"]) -> None: ...
 
 global___TranslateTextProgressivelyResponse = TranslateTextProgressivelyResponse
+
+@typing.final
+class ExplainTranslationRequest(google.protobuf.message.Message):
+    """Request for the explanation of the translation of one sentence."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    CONTENT_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    ATTENTION_KINDS_FIELD_NUMBER: builtins.int
+    ATTENTION_LAYERS_FIELD_NUMBER: builtins.int
+    ATTENTION_HEADS_FIELD_NUMBER: builtins.int
+    content: builtins.str
+    """Text in the source language: one sentence, of at most 128 source tokens unless the server is set otherwise."""
+    source_language_code: builtins.str
+    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
+    detects the language of the text, or refuses the request if it cannot.
+    """
+    target_language_code: builtins.str
+    """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
+    requires a choice among several target languages.
+    """
+    model: builtins.str
+    """Name of the model, or "name/version". Empty: the model for the language pair."""
+    attention_heads: builtins.bool
+    """Whether attention is returned of each head, after the mean of all."""
+    @property
+    def options(self) -> global___DecodingOptions:
+        """Decoding options. Unset fields take the model's defaults. Not `sampling`, `return_alternatives` or
+        `partial_on_deadline`: what is explained is a whole beam search.
+        """
+
+    @property
+    def attention_kinds(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[xuanzang.translation.v1.explanation_pb2.AttentionKind.ValueType]:
+        """Attention to return, each kind at most once. Empty: ATTENTION_KIND_CROSS."""
+
+    @property
+    def attention_layers(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]:
+        """Layers whose attention is returned, counted from 0, each at most once. Empty: all."""
+
+    def __init__(
+        self,
+        *,
+        content: builtins.str = ...,
+        source_language_code: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        model: builtins.str = ...,
+        options: global___DecodingOptions | None = ...,
+        attention_kinds: collections.abc.Iterable[xuanzang.translation.v1.explanation_pb2.AttentionKind.ValueType] | None = ...,
+        attention_layers: collections.abc.Iterable[builtins.int] | None = ...,
+        attention_heads: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attention_heads", b"attention_heads", "attention_kinds", b"attention_kinds", "attention_layers", b"attention_layers", "content", b"content", "model", b"model", "options", b"options", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+
+global___ExplainTranslationRequest = ExplainTranslationRequest
+
+@typing.final
+class ExplainTranslationResponse(google.protobuf.message.Message):
+    """A translation and its explanation."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TRANSLATION_FIELD_NUMBER: builtins.int
+    EXPLANATION_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    MODEL_VERSION_FIELD_NUMBER: builtins.int
+    model: builtins.str
+    """Name of the model used."""
+    model_version: builtins.str
+    """Version of that model, such as "1"."""
+    @property
+    def translation(self) -> global___Translation:
+        """The translation, as TranslateText answers it; hypotheses carry their scores."""
+
+    @property
+    def explanation(self) -> xuanzang.translation.v1.explanation_pb2.Explanation:
+        """How its best hypothesis was found."""
+
+    def __init__(
+        self,
+        *,
+        translation: global___Translation | None = ...,
+        explanation: xuanzang.translation.v1.explanation_pb2.Explanation | None = ...,
+        model: builtins.str = ...,
+        model_version: builtins.str = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["explanation", b"explanation", "translation", b"translation"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["explanation", b"explanation", "model", b"model", "model_version", b"model_version", "translation", b"translation"]) -> None: ...
+
+global___ExplainTranslationResponse = ExplainTranslationResponse
 
 @typing.final
 class DetectLanguageRequest(google.protobuf.message.Message):

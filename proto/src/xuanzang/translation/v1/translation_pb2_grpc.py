@@ -56,6 +56,11 @@ class TranslationServiceStub(object):
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.FromString,
                 _registered_method=True)
+        self.ExplainTranslation = channel.unary_unary(
+                '/xuanzang.translation.v1.TranslationService/ExplainTranslation',
+                request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ExplainTranslationRequest.SerializeToString,
+                response_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ExplainTranslationResponse.FromString,
+                _registered_method=True)
         self.DetectLanguage = channel.unary_unary(
                 '/xuanzang.translation.v1.TranslationService/DetectLanguage',
                 request_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.DetectLanguageRequest.SerializeToString,
@@ -105,6 +110,15 @@ class TranslationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainTranslation(self, request, context):
+        """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
+        translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
+        UNIMPLEMENTED if it makes none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DetectLanguage(self, request, context):
         """Detects the languages of up to 1024 texts. UNIMPLEMENTED if the server lacks the libraries for it.
         """
@@ -143,6 +157,11 @@ def add_TranslationServiceServicer_to_server(servicer, server):
                     servicer.TranslateTextProgressively,
                     request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.FromString,
                     response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.SerializeToString,
+            ),
+            'ExplainTranslation': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainTranslation,
+                    request_deserializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ExplainTranslationRequest.FromString,
+                    response_serializer=xuanzang_dot_translation_dot_v1_dot_translation__pb2.ExplainTranslationResponse.SerializeToString,
             ),
             'DetectLanguage': grpc.unary_unary_rpc_method_handler(
                     servicer.DetectLanguage,
@@ -248,6 +267,33 @@ class TranslationService(object):
             '/xuanzang.translation.v1.TranslationService/TranslateTextProgressively',
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyRequest.SerializeToString,
             xuanzang_dot_translation_dot_v1_dot_translation__pb2.TranslateTextProgressivelyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainTranslation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/xuanzang.translation.v1.TranslationService/ExplainTranslation',
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.ExplainTranslationRequest.SerializeToString,
+            xuanzang_dot_translation_dot_v1_dot_translation__pb2.ExplainTranslationResponse.FromString,
             options,
             channel_credentials,
             insecure,

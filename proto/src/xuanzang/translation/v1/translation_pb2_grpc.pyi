@@ -48,6 +48,15 @@ class TranslationServiceStub:
     ]
     """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
 
+    ExplainTranslation: grpc.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.ExplainTranslationRequest,
+        xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse,
+    ]
+    """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
+    translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
+    UNIMPLEMENTED if it makes none.
+    """
+
     DetectLanguage: grpc.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.DetectLanguageRequest,
         xuanzang.translation.v1.translation_pb2.DetectLanguageResponse,
@@ -95,6 +104,15 @@ class TranslationServiceAsyncStub:
         xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse,
     ]
     """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+
+    ExplainTranslation: grpc.aio.UnaryUnaryMultiCallable[
+        xuanzang.translation.v1.translation_pb2.ExplainTranslationRequest,
+        xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse,
+    ]
+    """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
+    translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
+    UNIMPLEMENTED if it makes none.
+    """
 
     DetectLanguage: grpc.aio.UnaryUnaryMultiCallable[
         xuanzang.translation.v1.translation_pb2.DetectLanguageRequest,
@@ -149,6 +167,17 @@ class TranslationServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse], collections.abc.AsyncIterator[xuanzang.translation.v1.translation_pb2.TranslateTextProgressivelyResponse]]:
         """Translates one text and sends each part of the best hypothesis as soon as it is final, then the whole translation."""
+
+    @abc.abstractmethod
+    def ExplainTranslation(
+        self,
+        request: xuanzang.translation.v1.translation_pb2.ExplainTranslationRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse, collections.abc.Awaitable[xuanzang.translation.v1.translation_pb2.ExplainTranslationResponse]]:
+        """Translates one sentence and says how: tokens, attention, alternatives, and every candidate of the search. The
+        translation is that of TranslateText. RESOURCE_EXHAUSTED while the server makes as many explanations as it may.
+        UNIMPLEMENTED if it makes none.
+        """
 
     @abc.abstractmethod
     def DetectLanguage(

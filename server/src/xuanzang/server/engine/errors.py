@@ -4,6 +4,7 @@ EngineError
 ├── InvalidInputError          the caller must change the input
 ├── ModelNotFoundError         no served model fits
 ├── DetectionUnavailableError  languages cannot be detected here
+├── ExplanationUnavailableError translations are not explained here
 ├── ModelStateError            the state of a model does not allow its change
 ├── OverloadedError            the queue is full: try again later
 │   └── ModelOverloadedError     the limits of one model keep it from more; others have room
@@ -55,6 +56,10 @@ class ModelStateError(EngineError):
 
 class DetectionUnavailableError(EngineError):
     """The libraries that detect languages are not installed, or a setting turns them off."""
+
+
+class ExplanationUnavailableError(EngineError):
+    """A setting turns explanations off."""
 
 
 class OverloadedError(EngineError):

@@ -39,6 +39,7 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
         errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
         BundleError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.DetectionUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
+        errors.ExplanationUnavailableError: grpc.StatusCode.UNIMPLEMENTED,
         errors.MemoryLimitError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.ModelOverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
         errors.OverloadedError: grpc.StatusCode.RESOURCE_EXHAUSTED,

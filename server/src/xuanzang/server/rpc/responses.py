@@ -91,6 +91,16 @@ def last_progressive_response(
     )
 
 
+def single_translation(request: TranslationRequest, hypotheses: Sequence[Hypothesis]) -> pb.Translation:
+    """Return the translation of the only text of a request, without provenance.
+
+    Args:
+        request: Request that was translated.
+        hypotheses: Hypotheses of its text, best first.
+    """
+    return _translation(request, hypotheses, recorder=None)
+
+
 def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.DetectLanguageResponse:
     """Answer a request for the languages of texts.
 
@@ -143,7 +153,10 @@ def glossaries_response(glossaries: Iterable[Glossary]) -> pb.ListGlossariesResp
 
 
 def _translation(
-    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder, text_index: int = 0
+    request: TranslationRequest,
+    hypotheses: Sequence[Hypothesis],
+    recorder: ProvenanceRecorder | None,
+    text_index: int = 0,
 ) -> pb.Translation:
     return pb.Translation(
         hypotheses=[
@@ -157,7 +170,7 @@ def _translation(
             )
             for hypothesis in hypotheses
         ],
-        provenance=recorder.provenance(text_index),
+        provenance=recorder.provenance(text_index) if recorder else None,
         glossary_matches=map(glossary_match, hypotheses[0].matches),
         detected_language_code=request.detected_language,
     )

@@ -11,11 +11,13 @@ from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Listener, Option
 from xuanzang.server.rpc.entry.screen import Screen
+from xuanzang.server.rpc.explaining import limits_of
 from xuanzang.server.rpc.faces.opening import open_faces
 from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
@@ -88,7 +90,8 @@ class RpcServer:
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
-        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts)
+        explainer = Explainer(engine, limits_of(limits))
+        service = TranslationService(engine, self._gate, max_stream_texts=limits.max_stream_texts, explainer=explainer)
         opened = open_faces(faces, service, self._gate, lambda: engine.models)
         rpcs = TranslationRpcs(opened)
         telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)

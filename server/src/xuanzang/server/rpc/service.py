@@ -12,8 +12,10 @@ from typing_extensions import override
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
+from xuanzang.server.engine.explanation.explainer import Explainer
+from xuanzang.server.engine.explanation.types import ExplanationLimits
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
-from xuanzang.server.rpc import errors, requests, responses
+from xuanzang.server.rpc import errors, explaining, requests, responses
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.provenance import ProvenanceRecorder
@@ -24,10 +26,13 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 
 class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
-    """The five RPCs of `xuanzang.translation.v1`, served by an engine."""
+    """The RPCs of `xuanzang.translation.v1`, served by an engine."""
 
-    def __init__(self, engine: Engine, gate: RpcGate, *, max_stream_texts: int) -> None:
+    def __init__(
+        self, engine: Engine, gate: RpcGate, *, max_stream_texts: int, explainer: Explainer | None = None
+    ) -> None:
         self._engine = engine
+        self._explainer = explainer or Explainer(engine, ExplanationLimits())
         self._gate = gate
         self._max_stream_texts = max_stream_texts
 
@@ -111,6 +116,14 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             usage.send(context)
         except InvalidInputError as error:
             raise requests.for_single_text(error) from None
+
+    @override
+    async def ExplainTranslation(
+        self, request: pb.ExplainTranslationRequest, context: Context
+    ) -> pb.ExplainTranslationResponse:
+        """Translate a sentence and say how."""
+        resolve = self._resolve(caller_of(context))
+        return await explaining.answer(request, context, self._explainer, resolve, self._engine.glossaries)
 
     @override
     async def DetectLanguage(self, request: pb.DetectLanguageRequest, context: Context) -> pb.DetectLanguageResponse:

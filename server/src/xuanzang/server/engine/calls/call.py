@@ -186,7 +186,7 @@ class Call:
         if not self._context.in_background:
             self._count(prepared)
         if self._journal:
-            self._journal.begin(prepared.texts)
+            self._journal.begin(prepared.texts, prepared.searches)
         if self._options.return_alternatives:
             return await self._alternatives(prepared)
         planned = draws(prepared.searches)

@@ -30,14 +30,20 @@ class Journal:
         # Text and position in it of each sentence of the call.
         self._places: list[tuple[int, int]] = []
 
-    def begin(self, texts: Iterable[Sequence[Segment]]) -> None:
+    def begin(self, texts: Iterable[Sequence[Segment]], searches: Sequence[PlannedSearch]) -> None:
         """Take the sentences of the call.
 
         Args:
             texts: Segments of each text.
+            searches: A search for each sentence, none of which has begun.
+
+        Raises:
+            ValueError: There are more searches than sentences, or fewer.
         """
         counts = (sum(1 for segment in segments if segment.source_ids) for segments in texts)
         self._places = [(text, sentence) for text, count in enumerate(counts) for sentence in range(count)]
+        if len(searches) != len(self._places):
+            raise ValueError(f"{len(self._places)} sentences have {len(searches)} searches")
 
     def add(self, searches: Iterable[tuple[int, PlannedSearch]], results: Iterable[SentenceResult]) -> None:
         """Record searches that are done.

@@ -26,6 +26,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
 from xuanzang.server.engine.decoding.required_phrases import Inspection, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.sampling import Sampler
+from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
 
 DEAD_SCORE = np.float32(-1.0e9)
@@ -116,6 +117,8 @@ class BeamSearch:
         """What the search knows of the sentences that require phrases."""
         self._history = History(beam_size)
         self._step = 0
+        # Batch indices of the sentences whose search is recorded; hardly ever any.
+        self._recorded: list[int] = []
         # Bounds over all sentences: asking each of them at each step takes too long.
         self._inspected_from = 0
         self._edited_until = 0
@@ -139,6 +142,9 @@ class BeamSearch:
             self.sentences[index : index + 1] = [state]  # the next one is put at the end
             self._inspected_from = min(self._inspected_from, state.inspected_from)
             self._edited_until = max(self._edited_until, state.edited_until)
+            if option.recorder:
+                option.recorder.begin(option.decoding.no_repeat_ngram_size)
+        self._find_recorded()
         beams = self.beams
         beams.token_ids[indices] = self._start_id
         beams.scores[indices] = DEAD_SCORE
@@ -157,10 +163,14 @@ class BeamSearch:
         """
         self.sentences = [self.sentences[index] for index in order.tolist()]
         self.beams = self.beams.selected(order)
+        self._find_recorded()
         self._history.select(order)
         self.required.select(order)
         if self.details:
             self.details.select(order)
+
+    def _find_recorded(self) -> None:
+        self._recorded = [index for index, state in enumerate(self.sentences) if state.options.recorder]
 
     def advance(
         self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None
@@ -194,6 +204,8 @@ class BeamSearch:
         ]
         if inspection:
             done += self._advance_required(before, inspection)
+        for index in self._recorded:
+            self._record(index, candidates, is_last=index in done)
         beams = self.beams
         self._history.add(beams.token_ids, beams.parents, beams.positions)
         if self.details:
@@ -201,6 +213,24 @@ class BeamSearch:
         return [
             (index, [self._ended(index, ending) for ending in self.sentences[index].finished.best()]) for index in done
         ]
+
+    def _record(self, index: int, candidates: Candidates, *, is_last: bool) -> None:
+        state, beams, length = self.sentences[index], self.beams, self._length(index)
+        live = zip(beams.token_ids[index].tolist(), beams.parents[index].tolist(), strict=True)
+        step = RecordedStep(
+            candidates=list(zip(*(array[index].tolist() for array in candidates), strict=True)),
+            live=[]
+            if is_last
+            else [pair for pair, score in zip(live, beams.scores[index], strict=True) if score > _DEAD],
+            endings=[
+                RecordedEnding(ending.parent, ending.token, ending.score)
+                for ending in state.finished.endings
+                if ending.token_count == length
+            ],
+            is_last=is_last,
+        )
+        if state.options.recorder:
+            state.options.recorder.add(step)
 
     def _continue_best(self, candidates: Candidates) -> None:
         """Let every sentence go on with its best continuations, as most do; the others are corrected one by one."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from xuanzang.server.engine.decoding.phrases import PhraseAutomaton
+from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
 from xuanzang.server.engine.types import DecodingOptions
 
 
@@ -24,6 +25,8 @@ class SearchOptions:
     """Sequences of tokens that no hypothesis may hold; none is empty."""
     phrases: PhraseAutomaton | None = None
     """Phrases that every hypothesis must hold; None for none."""
+    recorder: SearchRecorder | None = field(default=None, compare=False)
+    """Recorder of the search, which must not require phrases; None, as of nearly all sentences, for no record."""
 
     @property
     def forced_ids(self) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle, islice
 from typing import NamedTuple
@@ -14,6 +15,17 @@ from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 _FORBIDDEN = -1.0e9
 # So great that all other tokens get a probability of exactly 0, and this one of exactly 1.
 _FORCED = 1.0e9
+
+
+class Prohibition(enum.Enum):
+    """Why a token may not come next."""
+
+    REPEATED_NGRAM = "repeated_ngram"
+    """It would make a sequence of `no_repeat_ngram_size` tokens occur again."""
+    SUPPRESSED = "suppressed"
+    """It would complete a suppressed sequence."""
+    TOO_SHORT = "too_short"
+    """It would end the hypothesis before `min_target_length`."""
 
 
 class LogitEdit(NamedTuple):
@@ -54,13 +66,26 @@ def hypothesis_edits(options: SearchOptions, tokens: Sequence[int], *, eos_id: i
     edits: dict[int, LogitEdit] = {}
     if decoding.repetition_penalty != 1.0:
         edits = dict.fromkeys(tokens, LogitEdit(penalty=decoding.repetition_penalty))
-    forbidden = [
-        *_repeating(tokens, decoding.no_repeat_ngram_size),
-        *_completing(tokens, options.suppressed_sequences),
-        *([eos_id] if len(tokens) < decoding.min_target_length else []),
-    ]
-    edits |= dict.fromkeys(forbidden, LogitEdit(bias=_FORBIDDEN))
+    edits |= dict.fromkeys(prohibitions(options, tokens, eos_id=eos_id), LogitEdit(bias=_FORBIDDEN))
     return edits
+
+
+def prohibitions(options: SearchOptions, tokens: Sequence[int], *, eos_id: int) -> dict[int, Prohibition]:
+    """Find the tokens that may not come next in a hypothesis, behind its forced beginning.
+
+    Args:
+        options: Options of its sentence.
+        tokens: Its tokens so far, without start token.
+        eos_id: Token that ends a hypothesis.
+
+    Returns:
+        Reasons by id; of several the first of `Prohibition`.
+    """
+    decoding = options.decoding
+    repeating = dict.fromkeys(_repeating(tokens, decoding.no_repeat_ngram_size), Prohibition.REPEATED_NGRAM)
+    completing = dict.fromkeys(_completing(tokens, options.suppressed_sequences), Prohibition.SUPPRESSED)
+    early = {eos_id: Prohibition.TOO_SHORT} if len(tokens) < decoding.min_target_length else {}
+    return early | completing | repeating
 
 
 def stack(edits: Mapping[tuple[int, int], dict[int, LogitEdit]], *, batch: int, beam: int) -> LogitEdits:

@@ -174,11 +174,16 @@ class LoadedModel:
         """Whether its graphs can search for translations that hold required phrases."""
         return inspects_rows(self.bundle.manifest)
 
-    def new_decoder(self) -> Decoder:
-        """Return an empty decoder over the open graphs, for one thread."""
+    @property
+    def sessions(self) -> Sessions:
+        """The open graphs."""
         if self._sessions is None:
             raise RuntimeError("the graphs of the model are not open")
-        return Decoder(self._sessions)
+        return self._sessions
+
+    def new_decoder(self) -> Decoder:
+        """Return an empty decoder over the open graphs, for one thread."""
+        return Decoder(self.sessions)
 
     def codec_between(self, source_language: str, target_language: str) -> TextCodec:
         """Return the codec for two languages.

@@ -77,8 +77,9 @@ class Sessions:
         decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
         extra = [manifest.shortlist.suggestions] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
-        operators = choose_kernels(self._device, enabled=kernels).library
-        sessions = [_open(bundle.directory / graph.file, self._device, intra_op_threads, operators) for graph in graphs]
+        self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
+        self._operators = choose_kernels(self._device, enabled=kernels).library
+        sessions = [self.open(graph.file) for graph in graphs]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
@@ -97,6 +98,22 @@ class Sessions:
             dtype=np.dtype(next(iter(caches.values()))),
             device=self._device,
         )
+
+    def open(self, name: str, content: bytes | None = None) -> onnxruntime.InferenceSession:
+        """Open a graph of the bundle.
+
+        Args:
+            name: File of the graph.
+            content: What to open instead of the file's content, with the same weights; None for the file's.
+
+        Raises:
+            BundleError: It cannot be opened.
+        """
+        return _open(self._directory / name, self._device, self._intra_op_threads, self._operators, content)
+
+    def new_binding(self, session: onnxruntime.InferenceSession) -> Binding:
+        """Return a binding of a graph that `open` has opened."""
+        return Binding(session, copies=self._device != "cpu")
 
     def common_pieces(self) -> Ints:
         """Return the pieces that every sentence may choose, in the order of the graph. Only with a shortlist."""
@@ -185,8 +202,12 @@ class Binding:
         self._session.run_with_iobinding(self._binding, self._options)
 
 
-def _open(path: Path, device: str, intra_op_threads: int, operators: Path | None) -> onnxruntime.InferenceSession:
+def _open(
+    path: Path, device: str, intra_op_threads: int, operators: Path | None, content: bytes | None
+) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if content is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
     if operators:
         options.register_custom_ops_library(str(operators))
     options.log_severity_level = 3
@@ -199,7 +220,7 @@ def _open(path: Path, device: str, intra_op_threads: int, operators: Path | None
     providers = [_PROVIDERS[device], *([] if device == "cpu" else [_PROVIDERS["cpu"]])]
     try:
         return onnxruntime.InferenceSession(
-            str(path),
+            str(path) if content is None else content,
             options,
             providers=providers,
             # On CPU the fused residual + norm kernel is four times slower than the two it replaces.

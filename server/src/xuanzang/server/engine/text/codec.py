@@ -212,6 +212,14 @@ class TextCodec:
         """Return the text that each token adds; the bytes of a character add it with the last of them."""
         return self._target.token_texts(target_ids)
 
+    def source_piece(self, source_id: int) -> str:
+        """Return the piece of a source id."""
+        return self._source.piece_of(source_id)
+
+    def target_piece(self, target_id: int) -> str:
+        """Return the piece of a target id."""
+        return self._target.piece_of(target_id)
+
     def joiner(self) -> Joiner:
         """Return a joiner of translated sentences and white space for the target language."""
         return Joiner(spaced=self.is_spaced)

@@ -1,0 +1,96 @@
+"""Graphs of a bundle with more outputs: the states which attention is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from xuanzang.bundle.v1 import graph_pb2
+from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.files import read_limited
+from xuanzang.server.bundles.weights import MAX_GRAPH_BYTES
+
+# The beginning of the name, which has the type of floats added unless it is float32.
+_CROSS, _DECODER, _ENCODER = "CrossAttention", "PagedAttention", "MultiHeadAttention"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionGraph:
+    """A graph that returns states of its attention besides its own outputs."""
+
+    content: bytes
+    """The ONNX model; its weights lie in the bundle's folder."""
+    queries: tuple[str, ...] = ()
+    """Outputs with the queries of each layer's attention to the source, [batch, length, model]."""
+    keys: tuple[str, ...] = ()
+    """Outputs with the keys of each layer, [batch, length, model]; only of an encoder."""
+    projected: tuple[str, ...] = ()
+    """Outputs with queries, keys and values of each layer's self-attention side by side, [batch, length, 3 · model];
+    only of a decoder."""
+
+
+def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
+    """Read an encoder graph and add outputs.
+
+    Args:
+        directory: Folder of a verified bundle.
+        name: File of the graph.
+        layers: Number of encoder layers.
+
+    Raises:
+        BundleError: The graph cannot be read, or its attention is not found.
+    """
+    model = _read(directory, name)
+    nodes = [node for node in model.graph.node if node.op_type == _ENCODER]
+    _require(directory, name, {_ENCODER: (len(nodes), layers)})
+    queries, keys = (tuple(node.input[part] for node in nodes) for part in (0, 1))
+    return AttentionGraph(content=_with_outputs(model, *queries, *keys), queries=queries, keys=keys)
+
+
+def attention_decoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
+    """Read a graph of a decoder step and add outputs.
+
+    Args:
+        directory: Folder of a verified bundle.
+        name: File of the graph.
+        layers: Number of decoder layers.
+
+    Raises:
+        BundleError: The graph cannot be read, or its attention is not found.
+    """
+    model = _read(directory, name)
+    queries, projected = (tuple(_first_inputs(model, operator)) for operator in (_CROSS, _DECODER))
+    _require(directory, name, {_CROSS: (len(queries), layers), _DECODER: (len(projected), layers)})
+    content = _with_outputs(model, *queries, *projected)
+    return AttentionGraph(content=content, queries=queries, projected=projected)
+
+
+def _read(directory: Path, name: str) -> graph_pb2.OnnxModel:
+    try:
+        return graph_pb2.OnnxModel.FromString(read_limited(directory, name, MAX_GRAPH_BYTES))
+    except DecodeError as error:
+        raise BundleError(directory, [f"{name} is not an ONNX graph"]) from error
+
+
+def _first_inputs(model: graph_pb2.OnnxModel, operator: str) -> Iterator[str]:
+    return (node.input[0] for node in model.graph.node if node.op_type.startswith(operator) and node.input)
+
+
+def _require(directory: Path, name: str, counts: dict[str, tuple[int, int]]) -> None:
+    faults = [
+        f"{name} has {found} operators {operator}, and the dimensions say {layers} layers"
+        for operator, (found, layers) in counts.items()
+        if found != layers
+    ]
+    if faults:
+        raise BundleError(directory, faults)
+
+
+def _with_outputs(model: graph_pb2.OnnxModel, *names: str) -> bytes:
+    known = {value.name for value in model.graph.output}
+    model.graph.output.extend(graph_pb2.OnnxValue(name=name) for name in names if name not in known)
+    content: bytes = model.SerializeToString()
+    return content

@@ -1,0 +1,1 @@
+"""How a translation was found: the search, the attention, and the alternatives."""

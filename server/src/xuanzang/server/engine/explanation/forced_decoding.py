@@ -1,0 +1,188 @@
+"""A sentence decoded once more along a known translation, alone, with what its search had no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from xuanzang.server.engine.arrays import Floats
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions
+from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
+from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, no_edits, stack
+from xuanzang.server.engine.decoding.required_phrases import RequiredPhraseSearch
+from xuanzang.server.engine.decoding.shortlist import BatchShortlist
+from xuanzang.server.engine.explanation.graphs import AttentionGraphs
+from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
+from xuanzang.server.engine.runtime.page_pool import Tensor
+
+ALTERNATIVES = 5
+"""Likeliest tokens that are returned of each step."""
+
+# Less than any log-probability: of what is forbidden.
+_EXCLUDED = -5.0e8
+
+
+class DecodingStoppedError(Exception):
+    """The decoding was given up because nobody waits for it any more."""
+
+
+class ForcedStates(NamedTuple):
+    """What one decoding has shown, by step."""
+
+    alternatives: list[list[tuple[int, float]]]
+    """Likeliest tokens of each step with their log-probabilities, best first."""
+    cross: list[tuple[Floats, Floats]]
+    """Queries [step, heads, head] and keys [source, heads, head] of each layer."""
+    own: list[tuple[Floats, Floats]]
+    """Queries and keys of each layer's self-attention, [step, heads, head]."""
+
+
+class ForcedDecoding:
+    """One sentence alone in the decoder. Belongs to one thread."""
+
+    def __init__(self, graphs: AttentionGraphs, source_ids: Sequence[int], options: SearchOptions) -> None:
+        """Encode the sentence.
+
+        Args:
+            graphs: Graphs of the model.
+            source_ids: Source ids, end token included.
+            options: Options of its search.
+        """
+        sessions, self._graph = graphs.sessions, graphs.open_decoder()
+        self._ids, self._options = sessions.special_ids, options
+        self._heads, self._dtype = sessions.cache_shape.page.num_heads, sessions.cache_shape.dtype
+        self._source_length = len(source_ids)
+        self._d_model = sessions.dimensions.d_model
+        count = min(ALTERNATIVES, sessions.dimensions.target_vocab_size)
+        self._count = np.array([count])
+        self._cache = KeyValueCache(sessions.cache_shape, 1)
+        self._inspected = InspectedRows(sessions, candidate_count=count)
+        self._shortlist: BatchShortlist | None = None
+        first, ids = np.array([0]), np.array([source_ids])
+        if sessions.has_shortlist:
+            vocab_size = sessions.dimensions.target_vocab_size
+            self._shortlist = BatchShortlist(sessions.common_pieces(), vocab_size=vocab_size, min_pieces=count)
+            self._shortlist.join(first, sessions.suggest(ids), [options.forced_ids])
+        tensors = self._cache.join(first, np.array([self._source_length]), padded=self._source_length)
+        encoder, _ = sessions.new_bindings()
+        encoder.bind({"source_ids": ids, **tensors.inputs}, tensors.outputs)
+        encoder.run()
+        self._binding = sessions.new_binding(self._graph.session)
+
+    def follow(self, target_ids: Sequence[int], *, stopped: Callable[[], bool]) -> ForcedStates:
+        """Decode along a translation, once.
+
+        Args:
+            target_ids: Tokens of the translation, at least one; the end token may be the last.
+            stopped: Whether to give up.
+
+        Raises:
+            DecodingStoppedError: `stopped` was true.
+        """
+        inputs = [self._ids.decoder_start_id, *target_ids[:-1]]
+        shown = [self._shown_arrays() for _ in inputs]
+        alternatives = []
+        for position, token in enumerate(inputs):
+            if stopped():
+                raise DecodingStoppedError
+            alternatives.append(self._step(position, token, target_ids[:position], shown[position]))
+        return ForcedStates(alternatives, self._cross_states(shown), self._own_states(shown))
+
+    def _shown_arrays(self) -> dict[str, Floats]:
+        widths = dict.fromkeys(self._graph.queries, self._d_model)
+        widths |= dict.fromkeys(self._graph.projected, 3 * self._d_model)
+        return {name: np.zeros((1, 1, width), self._dtype) for name, width in widths.items()}
+
+    def _step(
+        self, position: int, token: int, before: Sequence[int], shown: dict[str, Floats]
+    ) -> list[tuple[int, float]]:
+        """Decode one token; return the likeliest next ones."""
+        self._cache.advance(np.zeros((1, 1), np.int64))
+        self._inspected.fit(RequiredPhraseSearch(1, eos_id=self._ids.eos_id), None)
+        count = int(self._count[0])
+        scores, ids = np.zeros((1, count), np.float32), np.zeros((1, count), np.int64)
+        inputs: dict[str, Tensor] = {
+            "token_ids": np.array([[token]]),
+            "positions": np.array([[position]]),
+            "scores": np.zeros((1, 1), np.float32),
+            "candidate_count": self._count,
+            **self._edits(before)._asdict(),
+            **(self._shortlist.inputs() if self._shortlist else {}),
+            **self._inspected.inputs,
+            **self._cache.decoder_tensors.inputs,
+        }
+        outputs: dict[str, Tensor] = {
+            "attention": np.zeros((1, 1, self._cache.source_slots), np.float32),
+            "candidate_scores": scores,
+            "candidate_ids": ids,
+            "candidate_parents": np.zeros((1, count), np.int64),
+            **self._inspected.outputs,
+            **shown,
+        }
+        self._binding.bind(inputs, {**outputs, **self._cache.decoder_tensors.outputs})
+        self._binding.run()
+        likeliest = zip(ids[0].tolist(), scores[0].tolist(), strict=True)
+        return [(token_id, score) for token_id, score in likeliest if score > _EXCLUDED]
+
+    def _edits(self, before: Sequence[int]) -> LogitEdits:
+        changes = hypothesis_edits(self._options, before, eos_id=self._ids.eos_id)
+        if not changes:
+            return no_edits(1, 1)
+        edits = stack({(0, 0): changes}, batch=1, beam=1)
+        return self._shortlist.translated(edits) if self._shortlist else edits
+
+    def _cross_states(self, shown: Sequence[dict[str, Floats]]) -> list[tuple[Floats, Floats]]:
+        return [
+            (self._by_head(np.concatenate([each[name][0] for each in shown])), self._source_keys(layer))
+            for layer, name in enumerate(self._graph.queries)
+        ]
+
+    def _own_states(self, shown: Sequence[dict[str, Floats]]) -> list[tuple[Floats, Floats]]:
+        states = []
+        for name in self._graph.projected:
+            together = np.concatenate([each[name][0] for each in shown])  # [step, 3 · model]
+            queries, keys, _ = np.split(together, 3, axis=1)
+            states.append((self._by_head(queries), self._by_head(keys)))
+        return states
+
+    def _source_keys(self, layer: int) -> Floats:
+        """Read the keys of the source from their pages, [source, heads, head]."""
+        tensors = self._cache.decoder_tensors.inputs
+        pool, table = tensors[f"cross_key_values.{layer}.key"], tensors["source_page_table"]
+        pages = pool if isinstance(pool, np.ndarray) else pool.numpy()
+        own = table[0] if isinstance(table, np.ndarray) else table.numpy()[0]
+        slots = pages[own[own >= 0]].transpose(0, 2, 1, 3)  # [page, slot, heads, head]
+        keys: Floats = slots.reshape(-1, *slots.shape[2:])[: self._source_length]
+        return keys
+
+    def _by_head(self, states: Floats) -> Floats:
+        return states.reshape(len(states), self._heads, -1)
+
+
+def encoder_states(graphs: AttentionGraphs, source_ids: Sequence[int]) -> list[tuple[Floats, Floats]]:
+    """Encode a sentence alone.
+
+    Args:
+        graphs: Graphs of the model.
+        source_ids: Source ids, end token included.
+
+    Returns:
+        Queries and keys of each layer, [source, heads, head].
+    """
+    sessions, graph = graphs.sessions, graphs.open_encoder()
+    ids, length = np.array([source_ids]), len(source_ids)
+    tensors = KeyValueCache(sessions.cache_shape, 1).join(np.array([0]), np.array([length]), padded=length)
+    shape = (1, length, sessions.dimensions.d_model)
+    shown: dict[str, Floats] = {
+        name: np.zeros(shape, sessions.cache_shape.dtype) for name in (*graph.queries, *graph.keys)
+    }
+    binding = sessions.new_binding(graph.session)
+    binding.bind({"source_ids": ids, **tensors.inputs}, {**tensors.outputs, **shown})
+    binding.run()
+    heads = sessions.cache_shape.page.num_heads
+    return [
+        (shown[query].reshape(length, heads, -1), shown[key].reshape(length, heads, -1))
+        for query, key in zip(graph.queries, graph.keys, strict=True)
+    ]

@@ -1,0 +1,224 @@
+"""Explanations of translations: what is explained is what TranslateText finds, and what the torch model computes."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from prometheus_client import CollectorRegistry
+
+from xuanzang.model.attention_maps import attention_maps
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.explanation.explainer import Explainer
+from xuanzang.server.engine.explanation.types import (
+    AttentionChoice,
+    AttentionKind,
+    Candidate,
+    CandidateFate,
+    CandidateReason,
+    Explanation,
+    ExplanationLimits,
+)
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.metrics import Metrics
+
+TEXTS = ["我有三只猫。", "老师有十只马。", "Ann有一只虎。", "他们有两只鱼。", "我们有七只羊和六只牛。"]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"beam_size": 1},
+    {"beam_size": 6, "num_hypotheses": 3},
+    {"length_penalty": 0.0},
+    {"beam_size": 3, "coverage_penalty": 0.4},
+    {"repetition_penalty": 1.5, "no_repeat_ngram_size": 2},
+    {"min_target_length": 6, "suppressed_texts": ("cat", "three", "have")},
+    {"max_target_length": 5},
+    {"target_prefix": "we have", "beam_size": 2},
+]
+EVERYTHING = AttentionChoice(kinds=tuple(AttentionKind), heads=True)
+
+
+class Explained(NamedTuple):
+    """A sentence that was translated, and explained by the same engine."""
+
+    translated: list[Hypothesis]
+    hypotheses: list[Hypothesis]
+    explanation: Explanation
+
+
+Explain = Callable[..., Explained]
+
+
+@pytest.fixture(scope="module")
+def open_explain(tiny_bundle_repository: Path, provider: str) -> Iterator[Callable[[bool], Explain]]:
+    """Return a function that starts an engine, with or without kernels, and returns how to explain with it."""
+    with asyncio.Runner() as runner, ExitStack() as stack:
+
+        def start(kernels: bool) -> Explain:
+            settings = EngineSettings.model_validate({"workers": 1, "provider": provider, "kernels": kernels})
+            engine = Engine(tiny_bundle_repository, settings=settings, metrics=Metrics(CollectorRegistry()))
+            explainer = Explainer(engine, ExplanationLimits())
+            runner.run(engine.start())
+            stack.callback(lambda: runner.run(engine.join(10)))
+            stack.callback(explainer.release)
+
+            def explain(text: str, *, choice: AttentionChoice = EVERYTHING, **changes: Any) -> Explained:
+                return runner.run(_explained(engine, explainer, text, choice, changes))
+
+            return explain
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def explain(open_explain: Callable[[bool], Explain]) -> Explain:
+    return open_explain(True)
+
+
+async def _explained(
+    engine: Engine, explainer: Explainer, text: str, choice: AttentionChoice, changes: dict[str, Any]
+) -> Explained:
+    model = engine.models[0]
+    options = replace(model.default_options, token_details=True, **changes)
+    [translated] = await engine.translate([text], model=model, options=options, deadline=None)
+    hypotheses, explanation = await explainer.explain(text, model=model, options=options, choice=choice, deadline=None)
+    return Explained(translated, hypotheses, explanation)
+
+
+class FixedTokenizer:
+    """A tokeniser for one text, whose ids are given: a model need not choose those that the text is encoded to."""
+
+    def __init__(self, tokenizer: Any, ids: list[int]) -> None:
+        self.encode = lambda _: ids
+        self.pieces = tokenizer.pieces
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_what_is_explained_is_the_translation(explain: Explain, options: dict[str, Any]) -> None:
+    for text in TEXTS[:2]:
+        explained = explain(text, **options)
+        assert explained.hypotheses == explained.translated
+        best, tokens = explained.hypotheses[0], explained.explanation.target_tokens
+        assert [token.score for token in tokens] == [detail.score for detail in best.tokens]
+        assert [token.text for token in tokens] == [detail.text for detail in best.tokens]
+        spans = [explained.explanation.source_tokens[token.source_token] for token in tokens]
+        assert [(s.start, s.end) for s in spans] == [(d.source_start, d.source_end) for d in best.tokens]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_tree_holds_together_from_the_first_step_to_the_last(explain: Explain, options: dict[str, Any]) -> None:
+    explained = explain(TEXTS[2], **options)
+    steps, beam_size = explained.explanation.steps, options.get("beam_size", 4)
+    before: set[int | None] = {None}
+    previous: Sequence[Candidate] = ()
+    for step in steps:
+        kept = {i for i, each in enumerate(step.candidates) if each.fate is CandidateFate.KEPT}
+        assert {each.parent for each in step.candidates} <= before
+        assert len(kept) <= beam_size
+        for each in step.candidates:
+            if each.fate is not CandidateFate.KEPT:
+                assert each.reason
+            if each.parent is not None and each.score is not None:
+                assert each.score <= (previous[each.parent].score or 0.0) + 1e-6
+        previous = step.candidates
+        before = set(kept)
+    assert not before, "nothing lives on after the last step"
+    assert sorted(each.rank for step in steps for each in step.candidates if each.rank) == list(
+        range(1, len(explained.hypotheses) + 1)
+    )
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_the_path_of_the_best_hypothesis_sums_to_its_score(explain: Explain, options: dict[str, Any]) -> None:
+    explained = explain(TEXTS[3], **options)
+    explanation, best = explained.explanation, explained.hypotheses[0]
+    path = [
+        step.candidates[token.candidate]
+        for step, token in zip(explanation.steps, explanation.target_tokens, strict=False)
+    ]
+    assert [each.token_id for each in path] == [token.token_id for token in explanation.target_tokens]
+    totals = np.cumsum([token.score for token in explanation.target_tokens])
+    np.testing.assert_allclose([each.score or 0.0 for each in path], totals, atol=1e-5)
+    assert (path[-1].rank, path[-1].fate) == (1, CandidateFate.FINISHED)
+    assert path[-1].final_score == best.score
+
+
+def test_attention_is_that_of_the_torch_model(explain: Explain, checkpoint: Checkpoint) -> None:
+    for text in TEXTS:
+        explained = explain(text)
+        explanation = explained.explanation
+        ids = [token.token_id for token in explanation.target_tokens]
+        tokenizer: Any = FixedTokenizer(checkpoint.target_tokenizer, ids)
+        oracle = attention_maps(replace(checkpoint, target_tokenizer=tokenizer), text, "")
+        assert [token.piece for token in explanation.source_tokens] == oracle.source_pieces
+        assert [token.piece for token in explanation.target_tokens] == oracle.target_output_pieces
+        expected = {
+            AttentionKind.CROSS: oracle.cross_attention,
+            AttentionKind.ENCODER: oracle.encoder_self_attention,
+            AttentionKind.DECODER: oracle.decoder_self_attention,
+        }
+        for attention in explanation.attention:
+            of_layer = expected[attention.kind][attention.layer]
+            wanted = of_layer.mean(axis=0) if attention.head is None else of_layer[attention.head]
+            np.testing.assert_allclose(attention.weights, wanted, atol=1e-4)
+
+
+def test_rows_of_attention_sum_to_one_and_the_mean_is_that_of_the_heads(explain: Explain) -> None:
+    attention = explain(TEXTS[4]).explanation.attention
+    for each in attention:
+        np.testing.assert_allclose(each.weights.sum(axis=1), 1.0, atol=1e-5)
+    for mean in (each for each in attention if each.head is None):
+        heads = [e.weights for e in attention if (e.kind, e.layer) == (mean.kind, mean.layer) and e.head is not None]
+        np.testing.assert_allclose(mean.weights, np.mean(heads, axis=0), atol=1e-6)
+
+
+def test_alternatives_are_the_likeliest_tokens_of_the_torch_model(explain: Explain, checkpoint: Checkpoint) -> None:
+    explained = explain(TEXTS[0], beam_size=4, min_target_length=0)
+    tokens = explained.explanation.target_tokens
+    model, ids = checkpoint.model, [token.token_id for token in tokens]
+    source = torch.tensor([checkpoint.source_ids(TEXTS[0])])
+    with torch.inference_mode():
+        targets = torch.tensor([[model.config.bos_id, *ids[:-1]]])
+        logits = model(source, torch.ones_like(source, dtype=torch.bool), targets)[0]
+    log_probs = torch.log_softmax(logits.float(), dim=-1)
+    log_probs[:, list(model.config.banned_ids)] = -math.inf
+    for row, token in zip(log_probs, tokens, strict=True):
+        assert token.score == pytest.approx(float(row[token.token_id]), abs=1e-3)
+        best = torch.topk(row, 5).values.tolist()
+        assert [each.score for each in token.alternatives] == pytest.approx(best, abs=1e-3)
+        assert [float(row[each.token_id]) for each in token.alternatives] == pytest.approx(best, abs=1e-3)
+
+
+def test_without_kernels_the_explanation_is_the_same(explain: Explain, open_explain: Callable[[bool], Explain]) -> None:
+    with_kernels, without = explain(TEXTS[1]), open_explain(False)(TEXTS[1])
+    for one, other in zip(with_kernels.explanation.attention, without.explanation.attention, strict=True):
+        np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+    scores, others = (
+        [each.score for each in explained.explanation.target_tokens] for explained in (with_kernels, without)
+    )
+    assert scores == pytest.approx(others, abs=1e-4)
+
+
+def test_excluded_tokens_are_named_with_the_option_that_excluded_them(explain: Explain) -> None:
+    steps = explain(TEXTS[0], min_target_length=3, suppressed_texts=("i",), no_repeat_ngram_size=1).explanation.steps
+    early = [each for step in steps[:3] for each in step.candidates if each.reason is CandidateReason.TOO_SHORT]
+    assert early
+    assert {each.piece for each in early} == {"</s>"}
+    assert not any(each.reason is CandidateReason.TOO_SHORT for step in steps[3:] for each in step.candidates)
+    assert any(each.reason is CandidateReason.SUPPRESSED for step in steps for each in step.candidates)
+    assert any(each.reason is CandidateReason.REPEATED_NGRAM for step in steps for each in step.candidates)
+
+
+def test_only_the_layers_and_kinds_that_are_asked_for_are_returned(explain: Explain) -> None:
+    choice = AttentionChoice(kinds=(AttentionKind.DECODER,), layers=(1,))
+    attention = explain(TEXTS[0], choice=choice).explanation.attention
+    assert [(each.kind, each.layer, each.head) for each in attention] == [(AttentionKind.DECODER, 1, None)]
