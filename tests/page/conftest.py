@@ -17,6 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTH, HEIGHT = 1280, 900
+TIMEOUT_MILLISECONDS = 20_000
 
 
 def free_port() -> int:
@@ -56,22 +57,26 @@ def browser() -> Iterator[Any]:
         browser.close()
 
 
-class Watched:
-    """What goes wrong in a page: messages of the console, exceptions, and calls of other origins."""
+@pytest.fixture
+def faults() -> list[str]:
+    """What has gone wrong in the page; a test that provokes something takes it out."""
+    return []
 
-    def __init__(self, page: Any, url: str) -> None:
-        self.faults: list[str] = []
-        page.on("console", self._logged)
-        page.on("pageerror", lambda error: self.faults.append(str(error)))
-        page.on("request", lambda request: self._asked(request.url, url))
 
-    def _logged(self, message: Any) -> None:
+def watch(page: Any, url: str, faults: list[str]) -> None:
+    """Note messages of the console, exceptions, and calls of other origins."""
+
+    def log(message: Any) -> None:
         if message.type in ("error", "warning"):
-            self.faults.append(f"{message.text} {message.location}")
+            faults.append(f"{message.text} {message.location}")
 
-    def _asked(self, asked: str, url: str) -> None:
-        if not asked.startswith((url, "blob:")):
-            self.faults.append(f"asked for {asked}")
+    def ask(request: Any) -> None:
+        if not request.url.startswith((url, "blob:")):
+            faults.append(f"asked for {request.url}")
+
+    page.on("console", log)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", ask)
 
 
 @pytest.fixture
@@ -82,14 +87,15 @@ def look(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def page(browser: Any, url: str, look: dict[str, Any]) -> Iterator[Any]:
+def page(browser: Any, url: str, look: dict[str, Any], faults: list[str]) -> Iterator[Any]:
     """Yield the page, open and ready; at the end the console must be empty."""
     context = browser.new_context(**look)
     context.grant_permissions(["clipboard-read", "clipboard-write"])
+    context.set_default_timeout(TIMEOUT_MILLISECONDS)
     opened = context.new_page()
-    watched = Watched(opened, url)
+    watch(opened, url, faults)
     opened.goto(url)
     opened.wait_for_selector("#target-language option", state="attached")
     yield opened
     context.close()
-    assert watched.faults == []
+    assert faults == []

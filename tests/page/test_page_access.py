@@ -113,7 +113,7 @@ def test_dark_and_light_follow_the_system_until_one_is_chosen(page: Any) -> None
     assert page.evaluate(colour) == dark
 
 
-def test_neither_scripts_nor_styles_nor_calls_of_others_run(page: Any, url: str) -> None:
+def test_neither_scripts_nor_styles_nor_calls_of_others_run(page: Any, faults: list[str]) -> None:
     refused = page.evaluate(
         """async () => {
           const blocked = [];
@@ -133,3 +133,5 @@ def test_neither_scripts_nor_styles_nor_calls_of_others_run(page: Any, url: str)
     assert not refused["ran"]
     assert not refused["isTrusted"]
     assert {"style-src-elem", "connect-src"} <= set(refused["blocked"])
+    assert len(faults) >= 3
+    faults.clear()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from playwright.sync_api import expect
+
 TWO_SENTENCES = "昨天我和朋友去看了一场电影。今天天气很好，我们去公园吧。"
 SENTENCE = "今天天气很好，我们去公园吧。"
 
@@ -11,7 +13,7 @@ SENTENCE = "今天天气很好，我们去公园吧。"
 def translated(page: Any, source: str) -> str:
     """Write a source text at once and return its translation when it is whole."""
     page.fill("#source", "")
-    page.wait_for_function("document.querySelectorAll('.word').length === 0")
+    expect(page.locator("#target")).to_be_empty()
     page.fill("#source", source)
     page.wait_for_selector(".word")
     return shown(page)
@@ -36,5 +38,5 @@ def open_tab(page: Any, name: str) -> Any:
 
 def until_text_changes(page: Any, before: str) -> str:
     """Wait until the translation is another one and return it."""
-    page.wait_for_function("before => document.querySelector('#target').textContent !== before", arg=before)
+    expect(page.locator("#target")).not_to_have_text(before, use_inner_text=False)
     return shown(page)

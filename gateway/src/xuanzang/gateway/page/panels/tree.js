@@ -36,7 +36,7 @@ export class Tree {
   #shown(root, explained) {
     const nodes = layout(explained, this.#withPruned);
     const drawing = new Drawing(nodes);
-    requestAnimationFrame(() => drawing.fit());
+    requestAnimationFrame(() => drawing.begin());
     return [
       this.#bar(root, drawing),
       drawing.root,
@@ -88,10 +88,20 @@ class Drawing {
     if (best.length) this.#choose(best.at(-1));
   }
 
+  /** Shows where the search begins. */
+  begin() {
+    this.view.begin(this.#size());
+  }
+
+  /** Shows the whole search. */
   fit() {
+    this.view.fit(this.#size());
+  }
+
+  #size() {
     const width = Math.max(...this.#nodes.map((each) => each.x)) + COLUMN;
-    const height = Math.max(...this.#nodes.map((each) => each.y)) + ROW + 10;
-    this.view.fit({ width, height });
+    const height = Math.max(...this.#nodes.map((each) => each.y)) + ROW;
+    return { width, height };
   }
 
   #shape(node) {

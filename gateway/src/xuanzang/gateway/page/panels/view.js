@@ -2,7 +2,9 @@
 
 const LEAST = 0.2;
 const MOST = 3;
-const HEIGHT = 380;
+const HEIGHT = 340;
+const READABLE = 0.85;
+const MARGIN = 10;
 
 /** Moves the group inside a drawing. */
 export class View {
@@ -19,11 +21,16 @@ export class View {
     svg.addEventListener("pointerdown", (event) => this.#drag(event));
   }
 
-  /** Shows all of a drawing, or at least its height. */
-  fit({ width, height }) {
-    const room = this.#svg.clientWidth || 600;
-    this.#scale = Math.min(1, Math.max(0.6, room / width), HEIGHT / height);
-    this.#move(10, 10);
+  /** Shows the beginning of a drawing, as large as it can be read. */
+  begin(size) {
+    this.#scale = Math.max(READABLE, this.#fitting(size));
+    this.#move(MARGIN, MARGIN);
+  }
+
+  /** Shows all of a drawing. */
+  fit(size) {
+    this.#scale = Math.max(LEAST, this.#fitting(size));
+    this.#move(MARGIN, MARGIN);
   }
 
   /** Enlarges around the middle. */
@@ -38,6 +45,11 @@ export class View {
     const overRight = left + width * this.#scale - this.#svg.clientWidth;
     const overBottom = top + height * this.#scale - HEIGHT;
     this.#move(this.#x - Math.min(0, left - 10) - Math.max(0, overRight), this.#y - Math.min(0, top - 10) - Math.max(0, overBottom));
+  }
+
+  #fitting({ width, height }) {
+    const room = this.#svg.clientWidth || 600;
+    return Math.min(1, (room - 2 * MARGIN) / width, (HEIGHT - 2 * MARGIN) / height);
   }
 
   #zoomAt(factor, x, y) {
