@@ -53,7 +53,7 @@ check: .venv/ready .venv-proto/ready ## Check style, types, import rules, protos
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
-	$(BIN)/hadolint server/Dockerfile
+	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
 	$(call where-found,promtool,prometheus,check config deploy/prometheus/prometheus.yml)
 	$(call where-found,promtool,prometheus,test rules deploy/prometheus/tests/*.yml)

@@ -1,4 +1,4 @@
-"""For everyone: rules of accessibility, keyboard, small screens, dark and light, two languages, and nobody else's code."""
+"""For everyone: accessibility, keyboard, small screens, dark and light, two languages, and nobody else's code."""
 
 from __future__ import annotations
 
