@@ -16,6 +16,7 @@ MESSAGES: dict[Descriptor, Descriptor] = {
     onnx.ModelProto.DESCRIPTOR: graph_pb2.OnnxModel.DESCRIPTOR,
     onnx.TrainingInfoProto.DESCRIPTOR: graph_pb2.OnnxTrainingInfo.DESCRIPTOR,
     onnx.GraphProto.DESCRIPTOR: graph_pb2.OnnxGraph.DESCRIPTOR,
+    onnx.ValueInfoProto.DESCRIPTOR: graph_pb2.OnnxValue.DESCRIPTOR,
     onnx.FunctionProto.DESCRIPTOR: graph_pb2.OnnxFunction.DESCRIPTOR,
     onnx.NodeProto.DESCRIPTOR: graph_pb2.OnnxNode.DESCRIPTOR,
     onnx.AttributeProto.DESCRIPTOR: graph_pb2.OnnxAttribute.DESCRIPTOR,

@@ -140,9 +140,9 @@ async def test_explanations_are_counted(running: Any, client: AsyncTranslationCl
     with pytest.raises(InvalidRequestError):
         await client.explain("猫。狗。")
     scrape = await running.scrape()
-    assert scrape.value("nmt_explanations_total", result="answered") == 1
-    assert scrape.value("nmt_explanations_total", result="failed") == 1
-    assert scrape.value("nmt_explanations_total", result="refused") == 0
+    assert scrape.value("nmt_explanations_total", outcome="answered") == 1
+    assert scrape.value("nmt_explanations_total", outcome="failed") == 1
+    assert scrape.value("nmt_explanations_total", outcome="refused") == 0
     assert scrape.value("nmt_explanation_duration_seconds_count") == 1
 
 

@@ -14,7 +14,7 @@ from multilingual_directories import SPM, write_m2m, write_nllb
 from sentencepiece import SentencePieceProcessor
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer
 
-from xuanzang.client import AsyncTranslationClient, InvalidRequestError
+from xuanzang.client import AsyncTranslationClient, CandidateReason, InvalidRequestError
 from xuanzang.export.__main__ import main as run_export
 from xuanzang.model.__main__ import main as run_model
 
@@ -130,6 +130,20 @@ async def test_the_token_of_the_language_is_in_no_answer(start_server: Any, nllb
         several = await translate(return_alternatives=True, num_hypotheses=3)
         assert len({hypothesis.text for hypothesis in several.hypotheses}) == 3
         assert all("_" not in hypothesis.text for hypothesis in several.hypotheses)
+
+
+async def test_an_explanation_shows_the_tokens_that_name_the_languages(start_server: Any, nllb_models: Path) -> None:
+    languages: Any = {"source_language": "zh-CN", "target_language": "en", "beam_size": 4}
+    async with start_server(models=nllb_models) as running, AsyncTranslationClient(running.address) as client:
+        plain = await client.translate_one("我有一只猫。", **languages)
+        explained = await client.explain("我有一只猫。", **languages, attention_kinds=["cross", "encoder"])
+    assert explained.text == plain.text
+    first, *others = explained.target_tokens
+    assert (first.piece, first.text, first.score, first.forced) == ("eng_Latn", "", 0.0, True)
+    assert not any(token.forced for token in others)
+    assert [each.reason for each in explained.search_steps[0].candidates] == [CandidateReason.FORCED]
+    assert "zho_Hans" in [token.piece for token in explained.source_tokens]
+    assert all(sum(row) == pytest.approx(1.0, abs=1e-4) for each in explained.attention for row in each.weights)
 
 
 async def test_scripts_of_one_language_are_told_apart(start_server: Any, nllb_models: Path) -> None:

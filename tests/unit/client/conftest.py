@@ -72,6 +72,7 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
         self.on_stream: Callable[[Any, Any], Any] = echo_stream
         self.on_progressive: Callable[[Any, Any], Any] = echo_in_parts
         self.models = pb.ListModelsResponse()
+        self.explanation = pb.ExplainTranslationResponse(translation=translated("a"), model="zh-en", model_version="1")
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         self.address = ""
@@ -87,6 +88,10 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
     def TranslateTextProgressively(self, request: Any, context: Any) -> Any:  # noqa: N802
         self._record(context, request)
         return self.on_progressive(request, context)
+
+    def ExplainTranslation(self, request: Any, context: Any) -> pb.ExplainTranslationResponse:  # noqa: N802
+        self._record(context, request)
+        return self.explanation
 
     def DetectLanguage(self, request: Any, context: Any) -> pb.DetectLanguageResponse:  # noqa: N802
         self._record(context, request)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import xuanzang.client as sdk
+from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 if TYPE_CHECKING:
@@ -48,6 +49,22 @@ def test_every_option_of_the_wire_is_a_keyword_argument() -> None:
     assert on_the_wire | of_requests == sdk.TranslateOptions.__optional_keys__
     sampling = {field.name for field in pb.SamplingOptions.DESCRIPTOR.fields}
     assert sampling == {field.name for field in dataclasses.fields(sdk.SamplingOptions)}
+
+
+def test_explain_takes_the_options_of_a_whole_beam_search() -> None:
+    without = {"sampling", "return_alternatives", "partial_on_deadline", "token_details", "return_scores"}
+    on_the_wire = {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields} - without
+    languages = {"source_language", "target_language", "model"}
+    assert (on_the_wire | languages) - {"refuse_long_sentences"} == sdk.ExplainOptions.__optional_keys__
+
+
+def test_every_kind_fate_and_reason_of_the_wire_has_its_counterpart() -> None:
+    for ours, theirs, prefix in (
+        (sdk.AttentionKind, explanation_pb2.AttentionKind, "ATTENTION_KIND"),
+        (sdk.CandidateFate, explanation_pb2.CandidateFate, "CANDIDATE_FATE"),
+        (sdk.CandidateReason, explanation_pb2.CandidateReason, "CANDIDATE_REASON"),
+    ):
+        assert {f"{prefix}_{each.name}": each.value for each in ours} == dict(theirs.items())
 
 
 def test_every_finish_reason_of_the_wire_has_its_counterpart() -> None:

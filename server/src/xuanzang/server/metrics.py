@@ -227,7 +227,7 @@ class ModelMetrics:
         Mapping[str, Counter],
         _Metric(
             "Requests for the explanation of a translation; refused: --max-explanations were being made.",
-            label="result",
+            label="outcome",
             values=EXPLANATIONS,
         ),
     ]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
 from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
@@ -31,7 +33,7 @@ def steps_by_sentence(journal: Journal, text: int) -> list[tuple[int, int]]:
 
 def test_searches_are_found_by_text_and_in_the_order_of_its_sentences() -> None:
     journal = Journal()
-    journal.begin([[SENTENCE, BLANK, SENTENCE], [BLANK], [SENTENCE]])
+    journal.begin([[SENTENCE, BLANK, SENTENCE], [BLANK], [SENTENCE]], [search(10), search(20), search(30)])
     # Openings of all sentences first, then what continues them.
     journal.add(enumerate([search(10), search(20), search(30)]), map(result, (1, 2, 3)))
     journal.add([(0, search(10)), (0, search(10)), (2, search(30))], map(result, (4, 5, 6)))
@@ -39,3 +41,8 @@ def test_searches_are_found_by_text_and_in_the_order_of_its_sentences() -> None:
     assert steps_by_sentence(journal, 1) == []
     assert steps_by_sentence(journal, 2) == [(0, 3), (0, 6)]
     assert [record.max_target_length for record in journal.of_text(0)] == [10, 10, 10, 20]
+
+
+def test_a_sentence_without_a_search_is_noticed() -> None:
+    with pytest.raises(ValueError, match="2 sentences have 1 searches"):
+        Journal().begin([[SENTENCE, SENTENCE]], [search(10)])

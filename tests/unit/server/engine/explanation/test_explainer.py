@@ -1,0 +1,76 @@
+"""How many explanations are made at once, and what is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import ExplanationUnavailableError, ModelNotFoundError, OverloadedError
+from xuanzang.server.engine.explanation.explainer import Explainer
+from xuanzang.server.engine.explanation.types import AttentionChoice, ExplanationLimits
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import DecodingOptions
+from xuanzang.server.metrics import Metrics
+
+LABELS = {"model": "small", "version": "1"}
+
+
+@pytest.fixture
+async def engine(make_engine: Callable[..., Engine]) -> Engine:
+    engine = make_engine(EngineSettings(workers=1))
+    await engine.start()
+    return engine
+
+
+def explain(engine: Engine, explainer: Explainer, options: DecodingOptions) -> Any:
+    return explainer.explain("a b", model=engine.models[0], options=options, choice=AttentionChoice(), deadline=None)
+
+
+def counted(metrics: Metrics, outcome: str) -> float | None:
+    return metrics.registry.get_sample_value("nmt_explanations_total", LABELS | {"outcome": outcome})
+
+
+async def test_no_more_are_made_at_once_than_the_limit(
+    engine: Engine, script: Any, options: DecodingOptions, metrics: Metrics
+) -> None:
+    explainer = Explainer(engine, ExplanationLimits(max_running=2))
+    script.allow(0)
+    running = [asyncio.create_task(explain(engine, explainer, options)) for _ in range(2)]
+    await script.until(lambda script: script.blocked)
+    with pytest.raises(OverloadedError, match="2 translations are being explained") as raised:
+        await explain(engine, explainer, options)
+    assert raised.value.retry_after_seconds > 0
+    assert counted(metrics, "refused") == 1
+    # Those who translate are not refused.
+    translating = asyncio.create_task(engine.translate(["a"], model=engine.models[0], options=options, deadline=None))
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    script.allow(1000)
+    assert await translating
+    assert counted(metrics, "failed") == 2
+    # The places are free again.
+    script.allow(0)
+    again = asyncio.create_task(explain(engine, explainer, options))
+    await script.until(lambda script: script.blocked)
+    again.cancel()
+    await asyncio.gather(again, return_exceptions=True)
+    assert counted(metrics, "refused") == 1
+
+
+async def test_a_limit_of_none_turns_explanations_off(engine: Engine, options: DecodingOptions) -> None:
+    explainer = Explainer(engine, ExplanationLimits(max_running=0))
+    with pytest.raises(ExplanationUnavailableError, match="--max-explanations is 0"):
+        await explain(engine, explainer, options)
+
+
+async def test_a_model_that_is_not_served_is_not_found(engine: Engine, options: DecodingOptions) -> None:
+    explainer = Explainer(engine, ExplanationLimits())
+    model = dataclasses.replace(engine.models[0], version=9)
+    with pytest.raises(ModelNotFoundError, match="small/9 is not served"):
+        await explainer.explain("a", model=model, options=options, choice=AttentionChoice(), deadline=None)
