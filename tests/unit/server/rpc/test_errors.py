@@ -28,6 +28,7 @@ EXPECTED = [
     (engine_errors.DrainingError("stopping"), grpc.StatusCode.UNAVAILABLE),
     (errors.NotReadyError("loading"), grpc.StatusCode.UNAVAILABLE),
     (engine_errors.DetectionUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
+    (engine_errors.ExplanationUnavailableError("not installed"), grpc.StatusCode.UNIMPLEMENTED),
     (engine_errors.ModelStateError("pinned"), grpc.StatusCode.FAILED_PRECONDITION),
     (BundleError(Path("models"), ["cannot be listed"]), grpc.StatusCode.FAILED_PRECONDITION),
 ]
