@@ -6,6 +6,7 @@ SHELL := bash
 PYTHON ?= python3
 ADDRESS ?= 127.0.0.1:50051
 METRICS_ADDRESS ?= 127.0.0.1:9464
+WEB_ADDRESS ?= 127.0.0.1:8080
 # For pytest: make test ARGS="tests/unit -k search"
 ARGS ?=
 
@@ -15,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve test coverage slow e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
+.PHONY: help setup demo serve web test coverage slow e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,6 +30,9 @@ serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRI
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
 		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
 
+web: .venv-demo/ready ## Serve the default bundle and open the page on WEB_ADDRESS in a browser (no torch)
+	@.venv-demo/bin/python examples/web.py $(WEB_ADDRESS)
+
 # One thread in each pytest process, because the processes together use every core.
 test: .venv/ready ## Run the tests on all cores
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not e2e and not slow" $(ARGS)
@@ -41,7 +45,9 @@ slow: .venv/ready ## Run the tests that `make test` leaves out because they take
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m slow $(ARGS)
 
 # -rs names what was skipped, and why.
-e2e: .venv/ready .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray
+e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium
+	@command -v chromium chromium-browser google-chrome >/dev/null || \
+		echo "THE PAGE WILL NOT BE OPENED: there is no Chromium: apt-get install chromium" >&2
 	$(BIN)/pytest -m e2e -rs $(ARGS)
 
 check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, protos, C++ format, Dockerfile, compose file, alert rules and docs
@@ -54,7 +60,7 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
-	$(BIN)/hadolint server/Dockerfile
+	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
 	$(call where-found,promtool,prometheus,check config deploy/prometheus/prometheus.yml)
 	$(call where-found,promtool,prometheus,test rules deploy/prometheus/tests/*.yml)
@@ -133,9 +139,14 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,traditional,shortlist]' -e export -e 'server[cpu,detection,otel,google]' -e 'client[documents,loadtest]' -e 'batch[parquet]' -e gateway --group dev
 	touch $@
 
-.venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/% gateway/%,$(PYPROJECTS)) $(KERNELS)
+.venv/browser: .venv/ready
+	$(BIN)/python $(INSTALL) --group browser
+	touch $@
+
+# Of the extra `documents` without pyarrow, which is as large as all the rest.
+.venv-demo/ready: constraints.txt $(filter-out model/% export/% batch/%,$(PYPROJECTS)) $(KERNELS)
 	$(PYTHON) -m venv .venv-demo
-	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu]' -e client
+	.venv-demo/bin/python $(INSTALL) -e proto -e kernels -e 'server[cpu,detection]' -e client -e gateway markdown-it-py
 	touch $@
 
 # A separate environment, because newer generators would force newer grpcio and protobuf on every user of the client.

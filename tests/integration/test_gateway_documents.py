@@ -1,104 +1,92 @@
-"""DeepL's own client translates documents through a gateway, which keeps few of them for a short time."""
+"""Documents through the gateway: the file comes as the body and goes back translated."""
 
 from __future__ import annotations
 
 import asyncio
-import io
-from pathlib import Path
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
-import deepl
 import pytest
 from gateways import RunningGateway, running_gateway
 
-PAGE = '<!doctype html>\n<p class="x">我有一只猫。</p>\n<pre>猫</pre>\n'
+from xuanzang.client import AsyncTranslationClient
+
+MARKDOWN = "# 我有一只猫。\n\n```\n不译\n```\n\n他们有三只狗。\n".encode()
+QUERY = "/v1/documents?source_language=zh&target_language=en"
 
 
-def official(gateway: RunningGateway) -> deepl.DeepLClient:
-    return deepl.DeepLClient("key", server_url=gateway.url)
+@pytest.fixture
+async def gateway(running: Any) -> AsyncIterator[RunningGateway]:
+    async with running_gateway(running.address, max_document_bytes=4096, max_running_documents=1) as started:
+        yield started
 
 
-def translated(gateway: RunningGateway, content: str, name: str, **options: Any) -> str:
-    output = io.BytesIO()
-    given = {"source_lang": "ZH", "target_lang": "EN-GB", "filename": name, **options}
-    official(gateway).translate_document(content.encode(), output, **given)
-    return output.getvalue().decode()
+async def test_a_document_comes_back_as_the_sdk_translates_it(
+    gateway: RunningGateway, client: AsyncTranslationClient
+) -> None:
+    expected = await client.translate_document(MARKDOWN, suffix=".md", source_language="zh", target_language="en")
+    answer = await gateway.post(f"{QUERY}&name=%E6%96%87.md", data=MARKDOWN)
+    assert (answer.status, answer.body) == (200, expected.content)
+    assert answer.headers["content-disposition"] == "attachment; filename*=UTF-8''%E6%96%87.en.md"
+    summary = json.loads(answer.headers["x-document-summary"])
+    assert (summary["texts"], summary["refused"], summary["refusals"]) == (2, 0, [])
 
 
-def uploaded(gateway: RunningGateway, content: str = "猫", name: str = "a.txt", **options: Any) -> deepl.DocumentHandle:
-    given = {"source_lang": "ZH", "target_lang": "EN-GB", "filename": name, **options}
-    return official(gateway).translate_document_upload(content.encode(), **given)
-
-
-async def refusal(call: Any, *arguments: Any, **options: Any) -> str:
-    with pytest.raises(deepl.DeepLException) as caught:
-        await asyncio.to_thread(call, *arguments, **options)
-    return str(caught.value)
-
-
-async def test_a_document_comes_back_as_the_sdk_translates_it(running: Any, client: Any, tmp_path: Path) -> None:
-    expected = await client.translate_document(
-        PAGE.encode(), suffix=".html", source_language="zh", target_language="en"
-    )
-    (tmp_path / "page.html").write_text(PAGE, encoding="utf-8")
-    paths = (tmp_path / "page.html", tmp_path / "page.en.html")
-    async with running_gateway(running.address) as gateway:
-        status = await asyncio.to_thread(
-            official(gateway).translate_document_from_filepath, *paths, source_lang="ZH", target_lang="EN-US"
-        )
-    assert paths[1].read_bytes() == expected.content
-    assert (status.status, status.billed_characters) == (deepl.DocumentStatus.Status.DONE, 6)
-
-
-async def test_a_document_is_fetched_once_and_only_with_its_key(running: Any) -> None:
-    async with running_gateway(running.address) as gateway:
-        handle = await asyncio.to_thread(uploaded, gateway)
-        other = deepl.DocumentHandle(handle.document_id, "0" * 64)
-        assert "no such document" in await refusal(official(gateway).translate_document_get_status, other)
-        assert "Not found" in await refusal(official(gateway).translate_document_download, other)
-        status = await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
-        assert status.done
-        await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
-        assert "Not found" in await refusal(official(gateway).translate_document_download, handle)
+async def test_columns_choose_the_texts_of_a_table(gateway: RunningGateway) -> None:
+    table = "id,a,b\n1,我有一只猫。,我有一只猫。\n".encode()
+    answer = await gateway.post(f"{QUERY}&name=t.csv&column=b", data=table)
+    assert answer.status == 200
+    head, row = answer.body.decode().splitlines()
+    assert head == "id,a,b"
+    assert row.startswith("1,我有一只猫。,")
+    assert row != "1,我有一只猫。,我有一只猫。"
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("query", "data", "field"),
     [
-        ({"name": "a.exe"}, "file: must be a file with one of the suffixes .txt"),
-        ({"output_format": "docx"}, "output_format: must be txt"),
-        ({"formality": "more"}, "formality: is supported only as default"),
-        ({"extra_body_parameters": {"colour": "red"}}, "colour: is not supported"),
+        ("&name=a.exe", b"x", "name"),
+        ("", b"x", "name"),
+        (f"&name={'a' * 300}.txt", b"x", "name"),
+        ("&name=a.txt&colour=red", b"x", "colour"),
+        ("&name=a.csv", b"a\nb\n", "body"),
+        ("&name=a.docx", b"no archive", "body"),
+        ("&name=a.txt&model=none&source_language=%0A", b"x", "source_language"),
+        ("&name=a.csv" + "&column=a" * 65, b"a\nb\n", "column"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_at_once(running: Any, options: Any, message: str) -> None:
-    async with running_gateway(running.address) as gateway:
-        assert message in await refusal(uploaded, gateway, **options)
+async def test_a_problem_names_what_is_wrong_with_a_document(
+    gateway: RunningGateway, query: str, data: bytes, field: str
+) -> None:
+    path = f"/v1/documents?target_language=en{query}"
+    answer = await gateway.post(path, data=data)
+    assert answer.status == 400, answer.json
+    assert [each["field"] for each in answer.json["violations"]] == [field]
 
 
-async def test_what_fails_later_is_said_by_its_status(running: Any) -> None:
-    async with running_gateway(running.address) as gateway:
-        assert "no model translates" in await refusal(translated, gateway, "猫", "a.txt", target_lang="FR")
-        assert "not what its suffix says" in await refusal(translated, gateway, '{"猫": ', "a.json")
-        assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
+async def test_the_target_language_must_be_given(gateway: RunningGateway) -> None:
+    answer = await gateway.post("/v1/documents?name=a.txt", data=b"x")
+    assert [each["field"] for each in answer.json["violations"]] == ["target_language"]
 
 
-async def test_a_document_has_a_limit_of_size(running: Any) -> None:
-    async with running_gateway(running.address, max_document_bytes=1024) as gateway:
-        assert await asyncio.to_thread(translated, gateway, "猫" * 300, "a.txt")
-        assert "file" in await refusal(translated, gateway, "猫" * 400, "a.txt")
-        answer = await gateway.post("/v2/document", data=b"x" * (1024 + 64 * 1024 + 1))
-        assert answer.status == 413
+async def test_a_document_over_the_limit_is_refused(gateway: RunningGateway) -> None:
+    answer = await gateway.post(f"{QUERY}&name=a.txt", data=b"a" * 4097)
+    assert (answer.status, answer.json["title"]) == (413, "Request Entity Too Large")
 
 
-async def test_documents_are_bounded_in_number_and_age(running: Any) -> None:
-    async with running_gateway(running.address, max_caller_documents=1, document_timeout_seconds=60) as gateway:
-        handle = await asyncio.to_thread(uploaded, gateway)
-        full = await gateway.post("/v2/document", multipart={"target_lang": "EN"})
-        assert (full.status, "as many as may be" in full.json["message"]) == (429, True)
-        assert int(full.headers["retry-after"]) > 0
-        await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
-        await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
-        assert await asyncio.to_thread(uploaded, gateway)
-    async with running_gateway(running.address, max_documents=0) as gateway:
-        assert (await gateway.post("/v2/document", multipart={"target_lang": "EN"})).status == 429
+async def test_a_document_that_takes_too_long_is_a_gateway_timeout(running: Any) -> None:
+    async with running_gateway(running.address, document_timeout_seconds=0.001) as gateway:
+        answer = await gateway.post(f"{QUERY}&name=a.md", data=MARKDOWN)
+    assert answer.status == 504
+
+
+async def test_only_so_many_documents_are_translated_at_once(gateway: RunningGateway) -> None:
+    lines = "\n".join(f"他们有三只狗，老师有{number}只马。" for number in range(90)).encode()
+    answers = await asyncio.gather(*(gateway.post(f"{QUERY}&name=a.txt", data=lines) for _ in range(3)))
+    statuses = sorted(each.status for each in answers)
+    assert statuses[0] == 200
+    assert set(statuses) <= {200, 503}
+    for refused in (each for each in answers if each.status == 503):
+        assert refused.headers["retry-after"] == "5"
+        assert refused.json["detail"] == "the gateway translates 1 documents already"

@@ -69,6 +69,42 @@ async def test_a_stream_that_cannot_begin_has_the_status_of_its_error(gateway: R
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+async def test_what_is_asked_for_about_a_translation_is_in_the_answer(
+    gateway: RunningGateway, client: AsyncTranslationClient
+) -> None:
+    from dataclasses import asdict
+
+    from xuanzang.gateway.faces.messages import TranslateResponse
+
+    glossary = {"猫": "cat"}
+    asked: Any = {"token_details": True, "return_scores": True}
+    (expected,) = await client.translate(TEXTS[:1], **PAIR, **asked, glossary=glossary, return_provenance=True)
+    body = {"texts": TEXTS[:1], **PAIR, "options": asked, "glossary": glossary, "return_provenance": True}
+    answer = await gateway.post("/v1/translate", json=body)
+    assert TranslateResponse.model_validate(answer.json).model_dump() == answer.json
+    (translation,) = answer.json["translations"]
+    (hypothesis,) = translation["hypotheses"]
+    assert hypothesis["tokens"] == [asdict(each) for each in expected.hypotheses[0].tokens]
+    assert hypothesis["token_count"] == len(hypothesis["tokens"])
+    assert [each["source"] for each in translation["glossary_matches"]] == ["猫"]
+    assert expected.provenance
+    assert translation["provenance"]["manifest_sha256"] == expected.provenance.manifest_sha256
+    assert translation["provenance"]["options"] == asdict(expected.provenance.options)
+
+
+async def test_what_is_not_asked_for_is_empty(gateway: RunningGateway) -> None:
+    answer = await gateway.post("/v1/translate", json={"texts": TEXTS[:1], **PAIR})
+    (translation,) = answer.json["translations"]
+    assert (translation["provenance"], translation["glossary_matches"]) == (None, [])
+    assert (translation["hypotheses"][0]["tokens"], translation["hypotheses"][0]["quality"]) == ([], None)
+
+
+async def test_a_model_without_a_quality_head_refuses_by_the_name_of_the_field(gateway: RunningGateway) -> None:
+    answer = await gateway.post("/v1/translate", json={"texts": TEXTS[:1], **PAIR, "return_quality": True})
+    assert answer.status == 400
+    assert [each["field"] for each in answer.json["violations"]] == ["return_quality"]
+
+
 async def test_models_are_listed(gateway: RunningGateway) -> None:
     (model,) = (await gateway.get("/v1/models")).json["models"]
     assert model["name"] == "tiny"

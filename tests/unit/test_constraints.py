@@ -27,7 +27,7 @@ def asked_for(room: str) -> list[Requirement]:
 
 def tools() -> list[Requirement]:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    return [Requirement(line) for line in groups["dev"]]
+    return [Requirement(line) for line in [*groups["dev"], *groups["browser"]]]
 
 
 def unpinned(requirements: list[Requirement]) -> list[str]:

@@ -27,8 +27,10 @@ from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoint import Entrance
 from xuanzang.gateway.faces.deepl import DeepL
 from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
+from xuanzang.gateway.faces.documents import Documents
 from xuanzang.gateway.faces.libretranslate import LibreTranslate
 from xuanzang.gateway.faces.own import Own
+from xuanzang.gateway.faces.page import page_routes
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
@@ -89,8 +91,10 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
         Route("/health", health),
         Route("/livez", _live),
         *Own(entrance).routes,
+        *Documents(entrance).routes,
         *LibreTranslate(entrance).routes,
         *_deepl(entrance, documents).routes,
+        *(page_routes() if settings.page else ()),
     ]
     return Starlette(routes=routes, middleware=_middleware(settings), lifespan=lifespan)
 

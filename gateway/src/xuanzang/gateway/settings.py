@@ -94,6 +94,7 @@ class Settings(BaseSettings):
         default="",
         description='Origins of pages that may call, such as "https://a.example,https://b.example"; "*": any.',
     )
+    page: bool = Field(default=True, description="Whether to serve the page for browsers at /.")
     max_body_bytes: int = Field(
         default=2**20, ge=1024, le=2**26, description="Maximum size of a request's body; larger ones are answered 413."
     )

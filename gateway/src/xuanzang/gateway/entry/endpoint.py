@@ -79,6 +79,8 @@ class Face:
     """Parameter that may hold the API key; None: only the header does."""
     reads_parameters: bool = True
     """Whether bodies are forms or JSON objects of parameters; otherwise handlers read them."""
+    takes_documents: bool = False
+    """Whether bodies are documents, which have a limit of their own."""
 
 
 class Endpoint:
@@ -149,7 +151,8 @@ class Endpoint:
     async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str) -> Request:
         settings, face = self._entrance.settings, self._face
         seconds = settings.receive_timeout_seconds
-        body = await read_body(headers, receive, max_bytes=settings.max_body_bytes, seconds=seconds)
+        max_bytes = settings.max_document_bytes if face.takes_documents else settings.max_body_bytes
+        body = await read_body(headers, receive, max_bytes=max_bytes, seconds=seconds)
         query = scope["query_string"]
         read = body if face.reads_parameters else b""
         parameters = await read_parameters(query=query, headers=headers, body=read)

@@ -43,6 +43,7 @@ class Options(Message):
     suppressed_texts: list[str] | None = None
     sampling: Sampling | None = None
     return_alternatives: bool | None = None
+    token_details: bool | None = None
     partial_on_deadline: bool | None = None
     refuse_long_sentences: bool | None = None
 
@@ -55,6 +56,8 @@ class _Wish(Message):
     glossary: dict[str, str | list[str]] | None = Field(default=None, description="Translations of terms to keep.")
     glossary_name: str | None = Field(default=None, description="A glossary of the server.")
     protected_patterns: list[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
+    return_quality: bool | None = Field(default=None, description="Whether to say how far to trust each hypothesis.")
+    return_provenance: bool | None = Field(default=None, description="Whether to say how the translation was made.")
     options: Options = Field(default_factory=Options)
     timeout_seconds: float | None = Field(default=None, gt=0, description="At most the gateway's own limit.")
 
@@ -77,12 +80,47 @@ class DetectRequest(Message):
     texts: list[str] = Field(min_length=1)
 
 
+class Token(Message):
+    """One token of a hypothesis; positions are in characters (code points) of the source text."""
+
+    text: str = Field(description="Text that it adds to its sentence; empty for the token that ends a sentence.")
+    score: float = Field(description="Log-probability in nats.")
+    source_start: int = Field(description="First character that it attends to most.")
+    source_end: int = Field(description="After the last one; equal to the start if it attends to none.")
+
+
+class Quality(Message):
+    """How far to trust a hypothesis; docs/quality.md describes it."""
+
+    acceptable_probability: float | None
+    flags: list[str] = Field(description="Suspicions, such as number_lost.")
+
+
 class Hypothesis(Message):
     """One way to translate a text."""
 
     text: str
     score: float | None = Field(description="Log-probability in nats, normalised by length; null unless asked for.")
     finish_reason: str = Field(description="end_of_sentence, max_length, copied, deadline or unspecified.")
+
+
+class DetailedHypothesis(Hypothesis):
+    """A hypothesis with what was asked for about it."""
+
+    token_count: int
+    tokens: list[Token] = Field(description="Tokens in the order of the text; empty without token_details.")
+    quality: Quality | None = Field(description="Null unless asked for.")
+
+
+class GlossaryMatch(Message):
+    """A term or protected text that occurs in a text, and what became of it."""
+
+    source: str
+    source_start: int
+    source_end: int
+    target: str = Field(description="Translation that the best hypothesis holds; empty if it holds none.")
+    outcome: str = Field(description="honoured, not_writable, no_room, not_reached or unspecified.")
+    pattern: str = Field(description="Pattern that found it; unspecified for a term.")
 
 
 class Translation(Message):
@@ -93,7 +131,9 @@ class Translation(Message):
     detection_confidence: float | None = Field(description="Probability of that language; null if it was given.")
     model: str | None = Field(description="Name of the model; null for a text that was in the target language.")
     model_version: str | None
-    hypotheses: list[Hypothesis]
+    hypotheses: list[DetailedHypothesis]
+    glossary_matches: list[GlossaryMatch]
+    provenance: dict[str, Any] | None = Field(description="How it was made: docs/replay.md. Null unless asked for.")
 
 
 class TranslateResponse(Message):
@@ -129,6 +169,7 @@ class Model(Message):
     source_languages: list[str]
     target_languages: list[str]
     is_default: bool
+    precision: str = Field(description="Number format of the weights, such as int8.")
 
 
 class ModelsResponse(Message):

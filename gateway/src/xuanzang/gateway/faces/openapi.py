@@ -35,11 +35,45 @@ _CALLS = (
 )
 
 
+_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_DOCUMENTS = {
+    "operationId": "post_v1_documents",
+    "summary": "Translate a file; docs/documents.md lists the formats",
+    "parameters": [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in ("name", "target_language"),
+            "description": description,
+            "schema": {"type": "array", "items": {"type": "string"}} if name == "column" else {"type": "string"},
+        }
+        for name, description in (
+            ("name", "Name of the file, whose suffix tells the format."),
+            ("target_language", "BCP-47 code, such as en."),
+            ("source_language", "BCP-47 code; left out: the server's only one, or that of each text."),
+            ("model", "Name of a model, or name/version."),
+            ("glossary_name", "A glossary of the server."),
+            ("column", "Column or key whose texts are translated."),
+        )
+    ],
+    "requestBody": {"required": True, "content": _BINARY},
+    "responses": {
+        "200": {
+            "description": "The translated file.",
+            "headers": {"x-document-summary": {"description": "What was done, as JSON.", "schema": {"type": "string"}}},
+            "content": _BINARY,
+        },
+        "default": {"description": "A problem."},
+    },
+}
+
+
 def document() -> dict[str, Any]:
     """Return the description."""
     paths: dict[str, Any] = {}
     for call in _CALLS:
         paths.setdefault(call.path, {})[call.method] = _operation(call)
+    paths["/v1/documents"] = {"post": _DOCUMENTS}
     return {
         "openapi": "3.1.0",
         "info": {"title": "xuanzang gateway", "version": _version()},

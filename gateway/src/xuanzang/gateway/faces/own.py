@@ -24,6 +24,7 @@ from xuanzang.client import (
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.faces import messages
+from xuanzang.gateway.faces.answers import rendered
 from xuanzang.gateway.faces.explanations import ExplainRequest
 from xuanzang.gateway.faces.openapi import document
 from xuanzang.gateway.faces.texts import checked_texts
@@ -39,7 +40,15 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "target_language_code": "target_language",
     }
 )
-_TERMS_AND_FORMAT = {"model", "content_format", "glossary", "glossary_name", "protected_patterns"}
+_BESIDE_OPTIONS = {
+    "model",
+    "content_format",
+    "glossary",
+    "glossary_name",
+    "protected_patterns",
+    "return_quality",
+    "return_provenance",
+}
 Asked = TypeVar("Asked", bound=BaseModel)
 
 
@@ -98,7 +107,7 @@ class Own:
             timeout=self._seconds(asked.timeout_seconds),
         )
         results = await translate(request.client, order, source_field="source_language")
-        return JSONResponse({"translations": [_translation(each) for each in results]})
+        return JSONResponse({"translations": [rendered(each) for each in results]})
 
     async def stream(self, request: Request) -> Response:
         """Answer /v1/translate/stream; an error before the first part has a status of its own."""
@@ -182,7 +191,7 @@ def _path(location: tuple[int | str, ...]) -> str:
 
 def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:
     given = asked.options.model_dump(exclude_none=True)
-    given |= asked.model_dump(include=_TERMS_AND_FORMAT, exclude_none=True)
+    given |= asked.model_dump(include=_BESIDE_OPTIONS, exclude_none=True)
     if "sampling" in given:
         given["sampling"] = SamplingOptions(**given["sampling"])
     return cast("TranslateOptions", given)
@@ -190,21 +199,6 @@ def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> Trans
 
 def _explained(explanation: Explanation, source: str) -> Response:
     return JSONResponse(explanation.as_dict() | {"source_language": source})
-
-
-def _translation(result: Translated) -> dict[str, Any]:
-    made = result.translation
-    return {
-        "text": result.text,
-        "source_language": result.source,
-        "detection_confidence": result.confidence,
-        "model": made.model if made else None,
-        "model_version": made.model_version if made else None,
-        "hypotheses": [
-            {"text": each.text, "score": each.score, "finish_reason": each.finish_reason.name.lower()}
-            for each in (made.hypotheses if made else ())
-        ],
-    }
 
 
 def _problem(fault: Fault) -> dict[str, Any]:
@@ -233,7 +227,7 @@ async def _events(
                 yield _event("part", {"text_delta": part.text_delta})
             if part.translation is not None:
                 whole = Translated(text=part.translation.text, source=source, translation=part.translation)
-                yield _event("translation", _translation(whole))
+                yield _event("translation", rendered(whole))
             part = await anext(parts)
     except StopAsyncIteration:
         return

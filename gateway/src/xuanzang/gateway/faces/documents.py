@@ -1,0 +1,136 @@
+"""Documents of the gateway's own API: a file comes as the body and goes back translated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from http import HTTPStatus
+from pathlib import PurePath
+from urllib.parse import quote
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from xuanzang.client import TranslateOptions
+from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation, Limits
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.gateway.errors import Fault, RefusedError, bad_request
+from xuanzang.gateway.faces.own import render
+
+SUMMARY = "x-document-summary"
+"""Header of the answer: what was done, as JSON."""
+
+_NAMES = ("name", "source_language", "target_language", "model", "glossary_name", "column")
+_LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,64}")
+_MAX_NAME = 255
+_MAX_COLUMNS = 64
+_SHOWN_REFUSALS = 10
+_TIMES_EXPANDED = 8
+_MAX_UNITS = 100_000
+_RETRY_SECONDS = 5.0
+
+
+class Documents:
+    """Handler of documents."""
+
+    def __init__(self, entrance: Entrance) -> None:
+        """Make the handler.
+
+        Args:
+            entrance: What all endpoints share.
+        """
+        self._entrance = entrance
+        self._settings = entrance.settings
+        self._places = asyncio.Semaphore(entrance.settings.max_running_documents)
+        size = entrance.settings.max_document_bytes
+        self._limits = Limits(file_bytes=size, expanded_bytes=_TIMES_EXPANDED * size, units=_MAX_UNITS)
+
+    @property
+    def routes(self) -> list[Route]:
+        """Address of documents."""
+        face = Face(render=render, reads_parameters=False, takes_documents=True)
+        return [Route("/v1/documents", Endpoint(self.translate, face, self._entrance), methods=["POST"])]
+
+    async def translate(self, request: Request) -> Response:
+        """Answer /v1/documents."""
+        name, options = _name(request), _options(request)
+        if self._places.locked():
+            message = f"the gateway translates {self._settings.max_running_documents} documents already"
+            status = HTTPStatus.SERVICE_UNAVAILABLE
+            raise RefusedError(Fault(status=status, message=message, retry_after=_RETRY_SECONDS))
+        async with self._places:
+            translation = await self._translated(request, name, options)
+        headers = {
+            SUMMARY: json.dumps(_summary(translation.summary)),
+            "content-disposition": f"attachment; filename*=UTF-8''{quote(_target_name(name, options))}",
+            "cache-control": "no-store",
+            "x-content-type-options": "nosniff",
+        }
+        return Response(translation.content, media_type="application/octet-stream", headers=headers)
+
+    async def _translated(self, request: Request, name: PurePath, options: TranslateOptions) -> DocumentTranslation:
+        seconds = self._settings.document_timeout_seconds
+        columns = request.parameters.texts("column")
+        if len(columns) > _MAX_COLUMNS:
+            raise bad_request("column", f"must be given at most {_MAX_COLUMNS} times")
+        try:
+            async with asyncio.timeout(seconds):
+                return await request.client.translate_document(
+                    request.body,
+                    suffix=name.suffix.lower(),
+                    columns=columns or None,
+                    limits=self._limits,
+                    timeout=self._settings.request_timeout_seconds,
+                    **options,
+                )
+        except DocumentError as error:
+            raise bad_request("body", str(error).removeprefix("the document: ")) from error
+        except TimeoutError as error:
+            message = f"the document was not translated within {seconds:g} seconds"
+            raise RefusedError(Fault(status=HTTPStatus.GATEWAY_TIMEOUT, message=message)) from error
+
+
+def _name(request: Request) -> PurePath:
+    """Return the name of the file, which tells its format."""
+    for name in sorted(request.parameters.names - set(_NAMES)):
+        raise bad_request(name[:64], f"is no parameter; those are {', '.join(_NAMES)}")
+    name = PurePath((request.parameters.text("name") or "").replace("\\", "/")).name
+    if not name or len(name) > _MAX_NAME:
+        raise bad_request("name", f"must be the name of the file, of at most {_MAX_NAME} characters")
+    if PurePath(name).suffix.lower() not in SUFFIXES:
+        raise bad_request("name", f"must end in one of {' '.join(SUFFIXES)}")
+    return PurePath(name)
+
+
+def _options(request: Request) -> TranslateOptions:
+    for field in ("source_language", "target_language"):
+        code = request.parameters.text(field)
+        if code is not None and not _LANGUAGE.fullmatch(code):
+            raise bad_request(field, "must be a BCP-47 code, such as zh")
+    target = request.parameters.text("target_language")
+    if target is None:
+        raise bad_request("target_language", "must be given")
+    return TranslateOptions(
+        source_language=request.parameters.text("source_language"),
+        target_language=target,
+        model=request.parameters.text("model"),
+        glossary_name=request.parameters.text("glossary_name"),
+    )
+
+
+def _target_name(name: PurePath, options: TranslateOptions) -> str:
+    return f"{name.stem}.{options['target_language']}{name.suffix}"
+
+
+def _summary(summary: DocumentSummary) -> dict[str, object]:
+    return {
+        "texts": summary.units,
+        "asked": summary.asked,
+        "characters": summary.characters,
+        "sentences": summary.sentences,
+        "refused": len(summary.refusals),
+        "refusals": [
+            {"where": each.where[:200], "message": each.message[:200]} for each in summary.refusals[:_SHOWN_REFUSALS]
+        ],
+    }

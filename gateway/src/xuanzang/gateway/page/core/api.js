@@ -1,0 +1,74 @@
+// Calls of the gateway: JSON, server-sent events and files, with its errors as exceptions.
+
+import { byId } from "./dom.js";
+
+/** A refusal or failure, as the gateway's problem describes it. */
+export class Problem extends Error {
+  constructor(status, { detail = "", violations = [] } = {}) {
+    const fields = violations.map((each) => `${each.field}: ${each.description}`);
+    super(fields.length ? fields.join("; ") : detail);
+    this.status = status;
+    this.violations = violations;
+  }
+
+  /** Whether a field of the request is named as faulty. */
+  names(field) {
+    return this.violations.some((each) => each.field === field);
+  }
+}
+
+/** Gets JSON. */
+export const get = async (path) => (await sent(path, {})).json();
+
+/** Posts JSON and returns the answer's. */
+export const post = async (path, body, signal) => (await sent(path, json(body, signal))).json();
+
+/** Posts JSON and yields the events of the answer, each with `name` and `data`. */
+export async function* events(path, body, signal) {
+  const answer = await sent(path, json(body, signal));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (waiting + value).split("\n\n");
+    waiting = blocks.pop();
+    for (const block of blocks) {
+      const [name, data] = block.split("\n");
+      yield { name: name.slice("event: ".length), data: JSON.parse(data.slice("data: ".length)) };
+    }
+  }
+}
+
+/** Posts a file; returns the translated one, its name, and what was done. */
+export async function postFile(parameters, file, signal) {
+  const type = { "content-type": "application/octet-stream" };
+  const answer = await sent(`/v1/documents?${parameters}`, { method: "POST", body: file, headers: type, signal });
+  const disposition = answer.headers.get("content-disposition");
+  return {
+    name: decodeURIComponent(disposition.split("''")[1]),
+    summary: JSON.parse(answer.headers.get("x-document-summary")),
+    blob: await answer.blob(),
+  };
+}
+
+const json = (body, signal) => ({
+  method: "POST",
+  body: JSON.stringify(body),
+  headers: { "content-type": "application/json" },
+  signal,
+});
+
+async function sent(path, options) {
+  const key = byId("key").value;
+  const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
+  const answer = await fetch(path, { ...options, headers, cache: "no-store" });
+  if (answer.ok) return answer;
+  if (answer.status === 401 || answer.status === 403) byId("access").hidden = false;
+  throw new Problem(answer.status, await problemOf(answer));
+}
+
+async function problemOf(answer) {
+  const isProblem = answer.headers.get("content-type")?.startsWith("application/problem+json");
+  return isProblem ? answer.json() : { detail: `${answer.status} ${answer.statusText}` };
+}

@@ -1,0 +1,50 @@
+// Elements of the page. Text only ever becomes text: nothing here, nor elsewhere, reads markup from a string.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** Finds an element of index.html by its id. */
+export const byId = (id) => document.getElementById(id);
+
+/**
+ * Makes an element.
+ * @param {string} tag Name, such as "button".
+ * @param {object} attributes Attributes by name; `on` has listeners by event; null, undefined and false are left out.
+ * @param {...(Node|string)} children What is inside; strings become text.
+ */
+export const element = (tag, attributes = {}, ...children) =>
+  filled(document.createElement(tag), attributes, children);
+
+/** Makes an element of SVG. */
+export const drawn = (tag, attributes = {}, ...children) =>
+  filled(document.createElementNS(SVG, tag), attributes, children);
+
+/** Makes a button that submits nothing. */
+export const button = (label, attributes, onClick) =>
+  element("button", { type: "button", ...attributes, on: { click: onClick } }, label);
+
+/** Makes a select with a label before it. */
+export function choice(label, options, chosen, onChange) {
+  const select = element("select", { on: { change: () => onChange(select.value) } });
+  fillSelect(select, options, chosen);
+  return element("label", {}, `${label} `, select);
+}
+
+/** Gives a select its options, pairs of value and text. */
+export function fillSelect(select, options, chosen) {
+  select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
+  select.value = String(chosen);
+}
+
+/** Lets people save bytes as a file. */
+export function saved(blob, name) {
+  return element("a", { href: URL.createObjectURL(blob), download: name, class: "save" }, name);
+}
+
+function filled(made, { on = {}, ...attributes }, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  for (const [event, listener] of Object.entries(on)) made.addEventListener(event, listener);
+  made.append(...children);
+  return made;
+}

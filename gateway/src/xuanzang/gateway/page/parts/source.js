@@ -1,0 +1,92 @@
+// The source: what is typed, examples, and marks of the characters that words of the translation come from.
+
+import { byId, button } from "../core/dom.js";
+import { text, ui } from "../core/language.js";
+
+const EXAMPLES = {
+  zh: ["今天天气很好，我们去公园吧。", "电影很有意思。我们都很喜欢。"],
+  en: ["The weather is nice today.", "The film was good. We all liked it."],
+};
+
+/** Shows the source of a session. */
+export class Source {
+  #area = byId("source");
+  #mirror = byId("mirror");
+  #session;
+
+  constructor(session) {
+    this.#session = session;
+    this.#area.addEventListener("input", (event) => this.#typed(event));
+    this.#area.addEventListener("compositionend", () => session.write(this.#area.value));
+    this.#area.addEventListener("pointermove", (event) => this.#pointed(event));
+    this.#area.addEventListener("pointerleave", () => session.mark([], []));
+    this.#area.addEventListener("keyup", () => this.#lookAt(this.#area.selectionStart));
+    byId("clear").addEventListener("click", () => this.write(""));
+    session.addEventListener("marked", ({ detail }) => this.#mark(detail.spans));
+    ui.addEventListener("language", () => this.#count());
+    this.#count();
+  }
+
+  /** Replaces the text, as an example does. */
+  write(value) {
+    this.#area.value = value;
+    this.#session.write(value, 0);
+    this.#count();
+    this.#area.focus();
+  }
+
+  /** Tells the browser the language, for its fonts, and offers examples in it. */
+  speak(language) {
+    this.#area.lang = language;
+    this.#mirror.lang = language;
+    const examples = EXAMPLES[language.split("-")[0]] ?? [];
+    byId("examples").replaceChildren(
+      ...examples.map((each) => button(each, { class: "example", lang: language }, () => this.write(each))),
+    );
+  }
+
+  #typed(event) {
+    this.#count();
+    this.#mark([]);
+    if (event.isComposing) return;
+    const isWhole = event.inputType === "insertFromPaste" || event.inputType === "insertFromDrop";
+    this.#session.write(this.#area.value, isWhole ? 0 : undefined);
+  }
+
+  #count() {
+    const { value } = this.#area;
+    byId("length").textContent = value ? text("length", { count: ui.number([...value].length) }) : "";
+    byId("clear").hidden = !value;
+    byId("examples").hidden = Boolean(value);
+    this.#mirror.textContent = `${value}\n`;
+  }
+
+  #mark(spans) {
+    const { value } = this.#area;
+    const ends = [...new Set(spans.flat())].sort((a, b) => a - b);
+    const pieces = [0, ...ends, value.length].map((from, i, all) => [from, all[i + 1] ?? value.length]);
+    this.#mirror.replaceChildren(
+      ...pieces.map(([from, to]) => {
+        const piece = document.createElement(spans.some(([a, b]) => a <= from && to <= b && from < to) ? "mark" : "span");
+        piece.textContent = value.slice(from, to);
+        return piece;
+      }),
+      "\n",
+    );
+  }
+
+  #pointed(event) {
+    const place = document.caretPositionFromPoint?.(event.clientX, event.clientY);
+    if (place?.offsetNode === this.#area) this.#lookAt(place.offset);
+  }
+
+  #lookAt(at) {
+    if (this.#session.answer) this.#session.mark([], wordsAt(this.#session.sentences, at));
+  }
+}
+
+/** Returns the words that come from a character of the source. */
+function wordsAt(sentences, at) {
+  const isAt = ([from, to]) => from <= at && at < to;
+  return sentences.flatMap((each) => each.words.filter((word) => word.spans.some(isAt)));
+}

@@ -1,0 +1,104 @@
+"""DeepL's own client translates documents through a gateway, which keeps few of them for a short time."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+from gateways import RunningGateway, running_gateway
+
+PAGE = '<!doctype html>\n<p class="x">我有一只猫。</p>\n<pre>猫</pre>\n'
+
+
+def official(gateway: RunningGateway) -> deepl.DeepLClient:
+    return deepl.DeepLClient("key", server_url=gateway.url)
+
+
+def translated(gateway: RunningGateway, content: str, name: str, **options: Any) -> str:
+    output = io.BytesIO()
+    given = {"source_lang": "ZH", "target_lang": "EN-GB", "filename": name, **options}
+    official(gateway).translate_document(content.encode(), output, **given)
+    return output.getvalue().decode()
+
+
+def uploaded(gateway: RunningGateway, content: str = "猫", name: str = "a.txt", **options: Any) -> deepl.DocumentHandle:
+    given = {"source_lang": "ZH", "target_lang": "EN-GB", "filename": name, **options}
+    return official(gateway).translate_document_upload(content.encode(), **given)
+
+
+async def refusal(call: Any, *arguments: Any, **options: Any) -> str:
+    with pytest.raises(deepl.DeepLException) as caught:
+        await asyncio.to_thread(call, *arguments, **options)
+    return str(caught.value)
+
+
+async def test_a_document_comes_back_as_the_sdk_translates_it(running: Any, client: Any, tmp_path: Path) -> None:
+    expected = await client.translate_document(
+        PAGE.encode(), suffix=".html", source_language="zh", target_language="en"
+    )
+    (tmp_path / "page.html").write_text(PAGE, encoding="utf-8")
+    paths = (tmp_path / "page.html", tmp_path / "page.en.html")
+    async with running_gateway(running.address) as gateway:
+        status = await asyncio.to_thread(
+            official(gateway).translate_document_from_filepath, *paths, source_lang="ZH", target_lang="EN-US"
+        )
+    assert paths[1].read_bytes() == expected.content
+    assert (status.status, status.billed_characters) == (deepl.DocumentStatus.Status.DONE, 6)
+
+
+async def test_a_document_is_fetched_once_and_only_with_its_key(running: Any) -> None:
+    async with running_gateway(running.address) as gateway:
+        handle = await asyncio.to_thread(uploaded, gateway)
+        other = deepl.DocumentHandle(handle.document_id, "0" * 64)
+        assert "no such document" in await refusal(official(gateway).translate_document_get_status, other)
+        assert "Not found" in await refusal(official(gateway).translate_document_download, other)
+        status = await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
+        assert status.done
+        await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
+        assert "Not found" in await refusal(official(gateway).translate_document_download, handle)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "a.exe"}, "file: must be a file with one of the suffixes .txt"),
+        ({"output_format": "docx"}, "output_format: must be txt"),
+        ({"formality": "more"}, "formality: is supported only as default"),
+        ({"extra_body_parameters": {"colour": "red"}}, "colour: is not supported"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_at_once(running: Any, options: Any, message: str) -> None:
+    async with running_gateway(running.address) as gateway:
+        assert message in await refusal(uploaded, gateway, **options)
+
+
+async def test_what_fails_later_is_said_by_its_status(running: Any) -> None:
+    async with running_gateway(running.address) as gateway:
+        assert "no model translates" in await refusal(translated, gateway, "猫", "a.txt", target_lang="FR")
+        assert "not what its suffix says" in await refusal(translated, gateway, '{"猫": ', "a.json")
+        assert "glossary" in await refusal(translated, gateway, "猫", "a.txt", glossary="none")
+
+
+async def test_a_document_has_a_limit_of_size(running: Any) -> None:
+    async with running_gateway(running.address, max_document_bytes=1024) as gateway:
+        assert await asyncio.to_thread(translated, gateway, "猫" * 300, "a.txt")
+        assert "file" in await refusal(translated, gateway, "猫" * 400, "a.txt")
+        answer = await gateway.post("/v2/document", data=b"x" * (1024 + 64 * 1024 + 1))
+        assert answer.status == 413
+
+
+async def test_documents_are_bounded_in_number_and_age(running: Any) -> None:
+    async with running_gateway(running.address, max_caller_documents=1, document_timeout_seconds=60) as gateway:
+        handle = await asyncio.to_thread(uploaded, gateway)
+        full = await gateway.post("/v2/document", multipart={"target_lang": "EN"})
+        assert (full.status, "as many as may be" in full.json["message"]) == (429, True)
+        assert int(full.headers["retry-after"]) > 0
+        await asyncio.to_thread(official(gateway).translate_document_wait_until_done, handle)
+        await asyncio.to_thread(official(gateway).translate_document_download, handle, io.BytesIO())
+        assert await asyncio.to_thread(uploaded, gateway)
+    async with running_gateway(running.address, max_documents=0) as gateway:
+        assert (await gateway.post("/v2/document", multipart={"target_lang": "EN"})).status == 429

@@ -1,0 +1,143 @@
+"""Translation as one types."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from web_page import SENTENCE, TWO_SENTENCES, shown, translated, words
+
+pytestmark = pytest.mark.e2e
+
+MAX_MILLISECONDS = 300
+TRIES = 8
+LONG = "昨天我和朋友去看了一场电影。电影很有意思，我们都很喜欢。她每天早上六点起床。这本书太难了，我看不懂。" * 3
+
+# Types a last character and returns the milliseconds until the translation is another text.
+TIME_OF_FIRST_TEXT = """
+source => new Promise((done) => {
+  const area = document.querySelector("#source");
+  area.value = source;
+  const began = performance.now();
+  const watcher = new MutationObserver(() => {
+    if (!document.querySelector("#target").textContent.trim()) return;
+    watcher.disconnect();
+    requestAnimationFrame(() => done(performance.now() - began));
+  });
+  watcher.observe(document.querySelector("#target"), { childList: true, subtree: true, characterData: true });
+  area.dispatchEvent(new InputEvent("input", { inputType: "insertText" }));
+})
+"""
+
+# Returns the texts that the translation went through.
+HISTORY = """
+() => {
+  window.history_ = [];
+  const target = document.querySelector("#target");
+  new MutationObserver(() => window.history_.push(target.textContent)).observe(target, { childList: true });
+}
+"""
+
+
+def test_the_translation_follows_what_is_typed(page: Any) -> None:
+    page.click("#source")
+    page.keyboard.type("我有一只猫。", delay=30)
+    expect(page.locator("#target")).to_contain_text("cat")
+    page.wait_for_selector(".word")
+    page.keyboard.type("她很漂亮。", delay=30)
+    expect(page.locator("#target")).to_contain_text("beautiful")
+    assert "cat" in words(page)
+
+
+def test_the_translation_grows_while_it_is_found(page: Any) -> None:
+    page.evaluate(HISTORY)
+    whole = translated(page, LONG)
+    history = [each for each in page.evaluate("window.history_") if each]
+    assert len(set(history)) > 3
+    assert all(whole.startswith(each) for each in history)
+
+
+def test_the_first_words_are_there_soon_after_the_last_key(page: Any) -> None:
+    translated(page, SENTENCE)
+    times = []
+    for number in range(TRIES):
+        page.fill("#source", "")
+        expect(page.locator("#target")).to_be_empty()
+        times.append(page.evaluate(TIME_OF_FIRST_TEXT, f"我有{number + 2}只猫。"))
+    sys.stdout.write(f"milliseconds from the last key to the first words: {sorted(map(round, times))}\n")
+    # The best of some: the machine may do other things, too.
+    assert min(times) <= MAX_MILLISECONDS
+
+
+def test_an_older_translation_never_replaces_a_newer_one(page: Any) -> None:
+    page.fill("#source", LONG)
+    page.wait_for_timeout(200)
+    assert "cat" in translated(page, "我有一只猫。")
+    page.wait_for_timeout(1000)
+    assert "cat" in shown(page)
+
+
+def test_no_text_is_translated_before_its_characters_are_chosen(page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(
+        """() => {
+          const area = document.querySelector("#source");
+          area.dispatchEvent(new CompositionEvent("compositionstart"));
+          area.value = "wo you";
+          area.dispatchEvent(new InputEvent("input", { inputType: "insertCompositionText", isComposing: true }));
+        }"""
+    )
+    page.wait_for_timeout(500)
+    assert asked == []
+    page.evaluate(
+        """() => {
+          const area = document.querySelector("#source");
+          area.value = "我有一只猫。";
+          area.dispatchEvent(new CompositionEvent("compositionend"));
+        }"""
+    )
+    page.wait_for_selector(".word")
+    assert any(each.endswith("/v1/translate/stream") for each in asked)
+
+
+def test_an_example_is_translated_and_clear_takes_everything_away(page: Any) -> None:
+    page.locator(".example").first.click()
+    page.wait_for_selector(".word")
+    assert page.is_hidden("#examples")
+    assert page.text_content("#length") == "14 characters"
+    page.click("#clear")
+    expect(page.locator("#target")).to_be_empty()
+    assert page.is_visible("#examples")
+
+
+def test_languages_and_model_can_be_chosen(page: Any) -> None:
+    translated(page, SENTENCE)
+    assert page.locator("#source-language option").first.text_content() == "Detected: Chinese"
+    with page.expect_request("**/v1/translate/stream") as asked:
+        page.select_option("#model", label="zh-en 2 (int8)")
+    assert asked.value.post_data_json["model"] == "zh-en/2"
+    with page.expect_request("**/v1/translate/stream") as asked:
+        page.select_option("#source-language", "zh")
+    assert asked.value.post_data_json["source_language"] == "zh"
+    page.wait_for_selector(".word")
+    # No model translates the other way round.
+    assert page.is_hidden("#swap")
+
+
+def test_the_translation_can_be_copied(page: Any) -> None:
+    whole = translated(page, TWO_SENTENCES)
+    page.click("#copy")
+    expect(page.locator("#copy")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == whole
+
+
+def test_a_text_over_the_limit_of_the_server_is_refused_in_words(page: Any, faults: list[str]) -> None:
+    page.fill("#source", "猫" * 20_001)
+    page.wait_for_selector("#failure:not([hidden])")
+    assert "20000" in page.text_content("#failure")
+    # The browser logs every answer that is an error.
+    assert [each for each in faults if "status of 400" not in each] == []
+    faults.clear()
