@@ -122,10 +122,8 @@ def served(peers: Peers, runtime: Sessions, sentences: Sequence[list[int]], beam
 
 def searched(peers: Peers, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
     source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
-    prefix_ids = peers.ours.target_prefix_ids
-    found = beam_search(
-        peers.ours.model, source, mask, beam_size=beam_size, max_target_length=LIMIT, prefix_ids=prefix_ids
-    )
+    prefixes = [peers.ours.target_prefix_ids] * len(sentences)
+    found = beam_search(peers.ours.model, source, mask, beam_size=beam_size, max_target_length=LIMIT, prefixes=prefixes)
     return [hypotheses[0].target_ids for hypotheses in found]
 
 

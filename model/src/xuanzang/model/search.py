@@ -33,7 +33,7 @@ def beam_search(
     length_penalty: float = 1.0,
     min_target_length: int = 0,
     max_target_length: int | Sequence[int] = 200,
-    prefix_ids: Sequence[int] = (),
+    prefixes: Sequence[Sequence[int]] = (),
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping the `beam_size` best hypotheses of each sentence at every step.
 
@@ -51,7 +51,8 @@ def beam_search(
         length_penalty: α of score = sum / length^α, eos counted in both, as in CTranslate2.
         min_target_length: Tokens before eos is allowed, eos not counted.
         max_target_length: Maximum tokens, eos counted; one for all sentences or one for each.
-        prefix_ids: Beginning of every hypothesis, which costs nothing and counts towards its length.
+        prefixes: Beginning of the hypotheses of each sentence, which costs nothing and counts towards their length; all
+            of one length, or none at all.
 
     Returns:
         For each sentence at most num_hypotheses, best first.
@@ -63,18 +64,20 @@ def beam_search(
         source_mask.repeat_interleave(beam_size, 0),
     )
     token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
-    running = beams
+    running, beginnings = beams, list(prefixes)
     for length in range(1, max(limits) + 1):
         logits, cache = model.step(token_ids, cache)
         if length <= min_target_length:
             logits[:, model.config.eos_id] = -torch.inf
         log_probs = logits.float().log_softmax(-1)
         log_probs[:, list(model.config.banned_ids)] = -torch.inf
-        if length <= len(prefix_ids):
+        if beginnings and length <= len(beginnings[0]):
+            forced = [prefix[length - 1] for prefix in beginnings for _ in range(beam_size)]
             log_probs = torch.full_like(log_probs, -torch.inf)
-            log_probs[:, prefix_ids[length - 1]] = 0.0
+            log_probs[range(len(forced)), forced] = 0.0
         _advance(running, log_probs.view(len(running), beam_size, -1), model.config.eos_id)
         rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
+        beginnings = [prefix for beam, prefix in zip(running, beginnings, strict=False) if not beam.done]
         running = [beam for beam in running if not beam.done]
         if not running:
             break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -46,12 +47,27 @@ class OnnxModel:
     """Encoder and decoder, open in onnxruntime."""
 
     def __init__(
-        self, encoder: onnx.ModelProto, decoder: onnx.ModelProto, config: TransformerConfig, *, threads: int = 0
+        self,
+        encoder: onnx.ModelProto,
+        decoder: onnx.ModelProto,
+        config: TransformerConfig,
+        *,
+        folder: Path | None = None,
+        threads: int = 0,
     ) -> None:
+        """Open the graphs.
+
+        Args:
+            encoder: Graph of the encoder.
+            decoder: Graph of a decoder step.
+            config: Shape of the model.
+            folder: Folder of the file of their weights, unless they hold these.
+            threads: Threads inside one operation; 0 for those that torch has, two at most.
+        """
         # No more than torch has, for which they are measured: on busy cores two wait for each other.
         threads = threads or min(2, torch.get_num_threads())
         self.config = config
-        self.encoder, self.decoder = _session(encoder, threads), _session(decoder, threads)
+        self.encoder, self.decoder = (_session(graph, threads, folder) for graph in (encoder, decoder))
         self._encoder_outputs = [output.name for output in self.encoder.get_outputs()]
         self._decoder_outputs = [output.name for output in self.decoder.get_outputs()]
 
@@ -105,9 +121,11 @@ class ShortlistedModel(OnnxModel):
         decoder: onnx.ModelProto,
         suggestions: onnx.ModelProto,
         config: TransformerConfig,
+        *,
+        folder: Path | None = None,
     ) -> None:
-        super().__init__(encoder, decoder, config)
-        self._suggestions = _session(suggestions, 1)
+        super().__init__(encoder, decoder, config, folder=folder)
+        self._suggestions = _session(suggestions, 1, folder)
 
     def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
         """Return the decoder's inputs that depend on the source, its shortlist included, by name."""
@@ -121,14 +139,15 @@ class ShortlistedModel(OnnxModel):
 
 def open_graphs(graphs: GraphSet, config: TransformerConfig) -> OnnxModel:
     """Open encoder and decoder of a set of graphs."""
-    return OnnxModel(graphs.encoder, graphs.decoder, config)
+    return OnnxModel(graphs.encoder, graphs.decoder, config, folder=graphs.folder)
 
 
 def open_shortlisted(graphs: GraphSet, config: TransformerConfig) -> ShortlistedModel | None:
     """Open a set of graphs for decoding with a shortlist, or return None if it has none."""
     if not graphs.shortlist:
         return None
-    return ShortlistedModel(graphs.encoder, graphs.shortlist.decoder, graphs.shortlist.suggestions, config)
+    shortlist = graphs.shortlist
+    return ShortlistedModel(graphs.encoder, shortlist.decoder, shortlist.suggestions, config, folder=graphs.folder)
 
 
 def translate_batch(
@@ -137,8 +156,8 @@ def translate_batch(
     *,
     beam_size: int,
     length_penalty: float,
-    max_target_length: int,
-    prefix_ids: Sequence[int] = (),
+    max_target_length: int | Sequence[int],
+    prefixes: Sequence[Sequence[int]] = (),
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate sentences together by beam search over the decoder graph.
@@ -148,19 +167,20 @@ def translate_batch(
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept per sentence.
         length_penalty: α of score = sum / length^α.
-        max_target_length: Maximum number of tokens, eos counted.
-        prefix_ids: Beginning of every hypothesis, which costs nothing.
+        max_target_length: Maximum number of tokens, eos counted; one for all sentences or one for each.
+        prefixes: Beginning of the hypotheses of each sentence, which costs nothing; all of one length, or none at all.
         on_step: Callback after each step, which gets its hypotheses and their continuations.
 
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
-    batch, pages = len(sentences), pages_for(max_target_length * beam_size)
-    beams = [Beam(beam_size, beam_size, length_penalty, max_target_length) for _ in sentences]
+    limits = [max_target_length] * len(sentences) if isinstance(max_target_length, int) else max_target_length
+    batch, pages = len(sentences), pages_for(max(limits) * beam_size)
+    beams = [Beam(beam_size, beam_size, length_penalty, limit) for limit in limits]
     memory, past = model.encode(sentences), model.empty_pages(batch, pages)
     visible = np.zeros((batch, beam_size, pages * PAGE_SLOTS), dtype=bool)
     live = _first_hypotheses(batch, beam_size, model.config.bos_id)
-    for position in range(max_target_length):
+    for position in range(max(limits)):
         # No slot is used twice: wasteful, and simple.
         own = position * beam_size + np.arange(beam_size)
         visible = np.take_along_axis(visible, live.parents[:, :, None], 1)
@@ -169,19 +189,20 @@ def translate_batch(
         candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
         if on_step:
             on_step(live, candidates)
-        if position < len(prefix_ids):
-            candidates = _forced(candidates, prefix_ids[position])
+        if prefixes and position < len(prefixes[0]):
+            candidates = _forced(candidates, np.array([prefix[position] for prefix in prefixes]))
         live = _advance(beams, candidates, model.config.eos_id)
         if all(beam.done for beam in beams):
             break
     return [beam.hypotheses() for beam in beams]
 
 
-def _forced(candidates: Candidates, token_id: int) -> Candidates:
-    """Return the candidates of a step that has only one choice, which costs nothing."""
+def _forced(candidates: Candidates, token_ids: npt.NDArray[np.int64]) -> Candidates:
+    """Return the candidates of a step in which each sentence has only one choice, which costs nothing."""
     scores = np.full_like(candidates.scores, DEAD_SCORE)
     scores[:, 0] = 0.0
-    return Candidates(scores, np.full_like(candidates.ids, token_id), np.zeros_like(candidates.parents))
+    ids = np.broadcast_to(token_ids[:, None], candidates.ids.shape)
+    return Candidates(scores, ids, np.zeros_like(candidates.parents))
 
 
 def pages_for(slots: int) -> int:
@@ -254,8 +275,10 @@ def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> Live
     )
 
 
-def _session(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
+def _session(model: onnx.ModelProto, threads: int, folder: Path | None) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     if operators := library():
