@@ -44,6 +44,9 @@ class ExportSettings(BaseModel):
     """Default of requests to this model, and of the evaluation."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """Default of requests to this model, and of the evaluation."""
+    stopping: Literal["first-finished", "none-better"] = "first-finished"
+    """When searches end: as soon as `beam_size` hypotheses have finished, or once no live one is better than these,
+    which takes more steps and is what transformers does by default."""
     loop_retry_ngram_size: int = Field(default=0, ge=0, le=16)
     """N-gram limit for a second search when a translation repeats itself endlessly; 0 for no second search."""
     max_float32_difference: float = Field(default=1e-4, gt=0)
@@ -98,8 +101,8 @@ class _Usual(NamedTuple):
 
 
 _USUAL = {
-    "parity_sentences": _Usual(50, 8, 32e6),
-    "calibration_sentences": _Usual(300, 32, 64e6),
-    "evaluation_sentences": _Usual(500, 32, 32e6),
-    "test_sentences": _Usual(2000, 32, 16e6),
+    "parity_sentences": _Usual(50, 6, 32e6),
+    "calibration_sentences": _Usual(300, 16, 64e6),
+    "evaluation_sentences": _Usual(500, 16, 32e6),
+    "test_sentences": _Usual(2000, 16, 16e6),
 }

@@ -18,6 +18,9 @@ from xuanzang.model.transformer import Transformer
 
 logger = logging.getLogger(__name__)
 
+_LARGE = 100_000_000
+"""Parameters from which even a trial takes seconds."""
+
 Sentence = TypeVar("Sentence", bound=Sized)
 
 
@@ -147,7 +150,8 @@ def use_fastest_threads(checkpoint: Checkpoint) -> None:
         checkpoint: Model to be used.
     """
     model = checkpoint.model
-    ids = torch.full((8, 24), model.config.unk_id, device=model.output_projection.weight.device)
+    large = sum(parameter.numel() for parameter in model.parameters()) > _LARGE
+    ids = torch.full((1, 8) if large else (8, 24), model.config.unk_id, device=model.output_projection.weight.device)
     if ids.device.type == "cpu" and (usable := usable_threads()) > 1:
         measured = fastest_threads(lambda: model(ids, torch.ones_like(ids, dtype=torch.bool), ids), usable)
         logger.info("using %d of %d CPU threads: %s", measured.threads, usable, measured)

@@ -28,6 +28,7 @@ from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.evaluation import Scores
+from xuanzang.model.search import SearchRules
 
 
 class _Measured(NamedTuple):
@@ -59,6 +60,7 @@ class Certifier:
         """
         self._checkpoint, self._examples, self._settings = checkpoint, examples, settings
         self._tests = {name: test[: settings.test_sentences] for name, test in tests.items()}
+        self._rules = SearchRules(settings.stopping == "none-better", checkpoint.metadata.forces_end)
         self._measured: dict[str, _Measured] = {}
         self._shortlisted: Translations = []
         self._samples: list[Sample] = []
@@ -75,14 +77,16 @@ class Certifier:
             ParityError: Float32 graphs do not compute what torch does, or no sentence is translated alike by all.
         """
         if shortlisted := open_shortlisted(graphs, self._checkpoint.model.config):
-            self._shortlisted = onnx_translations(shortlisted, self._compared()[: self._scored()], self._settings)
+            self._shortlisted = onnx_translations(
+                shortlisted, self._compared()[: self._scored()], self._settings, self._rules
+            )
             del shortlisted
         model = open_graphs(graphs, self._checkpoint.model.config)
         examples, settings = self._examples.sentences[: self._settings.parity_sentences], self._settings
         prefixes = [example.prefix_ids for example in examples]
         recordings = record(model, sources_of(examples), beam_size=settings.beam_size, prefixes=prefixes)
-        translations = onnx_translations(model, self._compared(), settings)
-        tests = {name: onnx_translations(model, test, settings) for name, test in self._tests.items()}
+        translations = onnx_translations(model, self._compared(), settings, self._rules)
+        tests = {name: onnx_translations(model, test, settings, self._rules) for name, test in self._tests.items()}
         times = _step_times(model)
         if graphs.precision == settings.precision:
             self._choose_samples(model, translations)
@@ -108,10 +112,11 @@ class Certifier:
         if not pairs:
             require_agreement(agreement, settings.precision, settings)
         scores = self._scores() if pairs else {}
+        compared = self._examples._replace(sentences=self._compared())
         return Certificate(
             measured_on=self._examples.kind,
-            directions=self._examples.directions,
-            not_measured=not_measured(checkpoint, self._examples, len(shipped)),
+            directions=compared.directions,
+            not_measured=not_measured(checkpoint, compared),
             parity={precision: measured.parity._asdict() for precision, measured in self._measured.items()},
             quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
             quality_sentences=self._scored() if pairs else 0,
@@ -136,7 +141,9 @@ class Certifier:
     def _choose_samples(self, model: OnnxModel, shipped: Translations) -> None:
         found = [measured.translations for measured in self._measured.values()]
         found += [shipped, *([self._shortlisted] if self._shortlisted else [])]
-        self._samples = choose_samples(self._checkpoint, model, self._examples.sentences, found, self._settings)
+        self._samples = choose_samples(
+            self._checkpoint, model, self._examples.sentences, found, self._settings, self._rules
+        )
 
     def _scores(self) -> dict[str, Scores]:
         found = {f"onnx_{precision}": measured.translations for precision, measured in self._measured.items()}

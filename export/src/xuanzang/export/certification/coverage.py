@@ -7,15 +7,16 @@ from xuanzang.model.checkpoint import Checkpoint
 
 _FEW_SENTENCES = 200
 """Below this number a loss of int8 has to be large to be seen."""
+_NAMED = 4
+"""Directions that are named; more would say less."""
 
 
-def not_measured(checkpoint: Checkpoint, examples: Examples, compared: int) -> list[str]:
+def not_measured(checkpoint: Checkpoint, examples: Examples) -> list[str]:
     """Say what a certificate does not.
 
     Args:
         checkpoint: Exported model.
-        examples: Sentences that were measured with.
-        compared: Number of them that all precisions translated.
+        examples: Sentences that all precisions translated.
 
     Returns:
         A sentence for each thing.
@@ -31,11 +32,11 @@ def not_measured(checkpoint: Checkpoint, examples: Examples, compared: int) -> l
             "Your texts: everything was measured on, and int8 ranges were taken from, plain everyday sentences of the "
             "exporter (--texts takes sentences of yours)."
         )
-    metadata = checkpoint.metadata
+    metadata, measured = checkpoint.metadata, examples.directions
     directions = len(metadata.source_languages) * len(metadata.target_languages)
-    if (measured := len(examples.directions)) < directions:
-        known = ", ".join(examples.directions)
-        gaps.append(f"{directions - measured} of {directions} directions: measured were {known}.")
-    if compared < _FEW_SENTENCES:
+    if len(measured) < directions:
+        named = f", all but {', '.join(measured)}" if len(measured) <= _NAMED else ""
+        gaps.append(f"{directions - len(measured)} of {directions} directions{named}.")
+    if (compared := len(examples.sentences)) < _FEW_SENTENCES:
         gaps.append(f"Small losses of the number format: {compared} sentences show large ones only.")
     return gaps

@@ -157,8 +157,8 @@ def step_milliseconds(
     shape = (batch, beam_size)
     live = LiveHypotheses(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
     visible = np.ones((*shape, pages * PAGE_SLOTS), dtype=bool)
-    inputs = step_inputs(config, live, position, np.arange(beam_size), visible)
-    feed = memory | onnx_model.empty_pages(batch, pages)
+    inputs = step_inputs(config, live, position, np.tile(np.arange(beam_size), (batch, 1)), visible)
+    feed = memory | onnx_model.empty_pages(batch * pages)
     feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
     times = []
     for _ in range(runs):

@@ -14,7 +14,7 @@ from xuanzang.export.examples import Example
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.evaluation import Scores, score_metrics, score_translations
-from xuanzang.model.search import Hypothesis
+from xuanzang.model.search import Hypothesis, SearchRules
 from xuanzang.model.translation import translate_by_length
 
 Translations = Sequence[Sequence[Hypothesis]]
@@ -24,16 +24,20 @@ METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 """Names of the metrics for people, by their names in keys and flags."""
 
 
-def onnx_translations(model: OnnxModel, examples: Sequence[Example], settings: ExportSettings) -> Translations:
+def onnx_translations(
+    model: OnnxModel, examples: Sequence[Example], settings: ExportSettings, rules: SearchRules
+) -> Translations:
     """Translate sentences with graphs, those of like length together."""
     return translate_by_length(
         examples,
-        lambda batch: translate_together(model, batch, settings),
+        lambda batch: translate_together(model, batch, settings, rules),
         length=lambda example: len(example.source_ids),
     )
 
 
-def translate_together(model: OnnxModel, batch: Sequence[Example], settings: ExportSettings) -> list[list[Hypothesis]]:
+def translate_together(
+    model: OnnxModel, batch: Sequence[Example], settings: ExportSettings, rules: SearchRules
+) -> list[list[Hypothesis]]:
     """Translate a batch of sentences with graphs."""
     sentences, prefixes = [example.source_ids for example in batch], [example.prefix_ids for example in batch]
     return translate_batch(
@@ -43,6 +47,7 @@ def translate_together(model: OnnxModel, batch: Sequence[Example], settings: Exp
         length_penalty=settings.length_penalty,
         max_target_length=target_limits(sentences, model.config.max_positions, prefixes),
         prefixes=prefixes,
+        rules=rules,
     )
 
 

@@ -17,7 +17,7 @@ from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 from xuanzang.model.config import TransformerConfig
-from xuanzang.model.search import Beam, Hypothesis
+from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 
 DEAD_SCORE = -1.0e9
 """Score of a beam position without hypothesis; its continuations never reach the score of a real one."""
@@ -40,6 +40,8 @@ class LiveHypotheses(NamedTuple):
     """Beam position of each before the last selection."""
 
 
+Tensors = dict[str, onnxruntime.OrtValue]
+"""Inputs of a graph, by name."""
 OnStep = Callable[[LiveHypotheses, Candidates], None]
 
 
@@ -71,7 +73,7 @@ class OnnxModel:
         self._encoder_outputs = [output.name for output in self.encoder.get_outputs()]
         self._decoder_outputs = [output.name for output in self.decoder.get_outputs()]
 
-    def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
+    def encode(self, sentences: Sequence[Sequence[int]]) -> Tensors:
         """Return the decoder's inputs that depend on the source, by name."""
         lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
         source_ids = np.full((len(sentences), lengths.max()), self.config.pad_id, dtype=np.int64)
@@ -87,29 +89,29 @@ class OnnxModel:
         }
         return {**pages, "source_page_owners": _value(owners), **memory}
 
-    def empty_pages(self, batch: int, pages: int) -> dict[str, onnxruntime.OrtValue]:
-        """Return the past of the first decoder step, with so many pages for each sentence."""
-        return self._empty(self.decoder, "past_key_values.", pages=batch * pages)
+    def empty_pages(self, pages: int) -> Tensors:
+        """Return keys and values before the first decoder step, with so many pages for all sentences."""
+        return self._empty(self.decoder, "past_key_values.", pages=pages)
 
-    def _empty(
-        self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int
-    ) -> dict[str, onnxruntime.OrtValue]:
+    def _empty(self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int) -> Tensors:
         wanted = [value for value in session.get_inputs() if value.name.startswith(prefix)]
         floats = np.float16 if wanted[0].type == "tensor(float16)" else np.float32
-        empty = np.zeros((pages, self.config.num_heads, PAGE_SLOTS, self.config.d_head), dtype=floats)
-        return dict.fromkeys((value.name for value in wanted), _value(empty))
+        shape = (pages, self.config.num_heads, PAGE_SLOTS, self.config.d_head)
+        return {value.name: _value(np.zeros(shape, dtype=floats)) for value in wanted}
 
-    def step(self, feed: dict[str, onnxruntime.OrtValue]) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
-        """Run one decoder step; returns the candidates and the past of the next step."""
-        values = self.decoder.run_with_ort_values(self._decoder_outputs, feed)
-        outputs = dict(zip(self._decoder_outputs, values, strict=True))
-        candidates = Candidates(*(outputs[f"candidate_{name}"].numpy() for name in Candidates._fields))
-        past = {
-            name.replace("present", "past"): value
-            for name, value in outputs.items()
-            if name.startswith("present_key_values.")
-        }
-        return candidates, past
+    def step(self, feed: Tensors) -> Candidates:
+        """Run one decoder step, which writes its keys and values into those that it is given."""
+        binding = self.decoder.io_binding()
+        for name, value in feed.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self._decoder_outputs:
+            if name.startswith("present_"):
+                binding.bind_ortvalue_output(name, feed[name.replace("present", "past")])
+            else:
+                binding.bind_output(name)
+        self.decoder.run_with_iobinding(binding)
+        outputs = dict(zip(self._decoder_outputs, binding.get_outputs(), strict=True))
+        return Candidates(*(outputs[f"candidate_{name}"].numpy() for name in Candidates._fields))
 
 
 class ShortlistedModel(OnnxModel):
@@ -127,7 +129,7 @@ class ShortlistedModel(OnnxModel):
         super().__init__(encoder, decoder, config, folder=folder)
         self._suggestions = _session(suggestions, 1, folder)
 
-    def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
+    def encode(self, sentences: Sequence[Sequence[int]]) -> Tensors:
         """Return the decoder's inputs that depend on the source, its shortlist included, by name."""
         suggested = [self._suggestions.run(["suggested"], {"source_ids": np.array([ids])})[0][0] for ids in sentences]
         nothing = self.config.target_vocab_size
@@ -158,6 +160,7 @@ def translate_batch(
     length_penalty: float,
     max_target_length: int | Sequence[int],
     prefixes: Sequence[Sequence[int]] = (),
+    rules: SearchRules = UNTIL_FIRST,
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate sentences together by beam search over the decoder graph.
@@ -169,24 +172,20 @@ def translate_batch(
         length_penalty: α of score = sum / length^α.
         max_target_length: Maximum number of tokens, eos counted; one for all sentences or one for each.
         prefixes: Beginning of the hypotheses of each sentence, which costs nothing; all of one length, or none at all.
+        rules: When searches end.
         on_step: Callback after each step, which gets its hypotheses and their continuations.
 
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
     limits = [max_target_length] * len(sentences) if isinstance(max_target_length, int) else max_target_length
-    batch, pages = len(sentences), pages_for(max(limits) * beam_size)
-    beams = [Beam(beam_size, beam_size, length_penalty, limit) for limit in limits]
-    memory, past = model.encode(sentences), model.empty_pages(batch, pages)
-    visible = np.zeros((batch, beam_size, pages * PAGE_SLOTS), dtype=bool)
-    live = _first_hypotheses(batch, beam_size, model.config.bos_id)
+    beams = [Beam(beam_size, beam_size, length_penalty, limit, rules) for limit in limits]
+    memory, slots = model.encode(sentences), Slots(model, len(sentences), beam_size)
+    live = _first_hypotheses(len(sentences), beam_size, model.config.bos_id)
     for position in range(max(limits)):
-        # No slot is used twice: wasteful, and simple.
-        own = position * beam_size + np.arange(beam_size)
-        visible = np.take_along_axis(visible, live.parents[:, :, None], 1)
-        visible[:, np.arange(beam_size), own] = True
-        feed = step_inputs(model.config, live, position, own, visible)
-        candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
+        own = slots.take(live.parents)
+        feed = step_inputs(model.config, live, position, own, slots.visible)
+        candidates = model.step({name: _value(array) for name, array in feed.items()} | memory | slots.key_values)
         if on_step:
             on_step(live, candidates)
         if prefixes and position < len(prefixes[0]):
@@ -195,6 +194,46 @@ def translate_batch(
         if all(beam.done for beam in beams):
             break
     return [beam.hypotheses() for beam in beams]
+
+
+class Slots:
+    """Room for the keys and values of a batch; a slot that no hypothesis sees is free again."""
+
+    def __init__(self, model: OnnxModel, batch: int, beam_size: int) -> None:
+        """Begin with nothing visible.
+
+        Args:
+            model: Open graphs.
+            batch: Number of sentences.
+            beam_size: Hypotheses of each.
+        """
+        self.key_values = model.empty_pages(batch)
+        """Pages of all sentences, the inputs of the decoder."""
+        self.visible = np.zeros((batch, beam_size, PAGE_SLOTS), dtype=bool)
+        """True at the slots that each hypothesis sees, [batch, beam, slot]."""
+
+    def take(self, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Let hypotheses see what their parents saw, and a free slot of their own.
+
+        Args:
+            parents: Beam position of each hypothesis before the last selection, [batch, beam].
+
+        Returns:
+            Their own slots, [batch, beam].
+        """
+        self.visible = np.take_along_axis(self.visible, parents[:, :, None], 1)
+        beam_size = parents.shape[1]
+        while (free := ~self.visible.any(axis=1)).sum(axis=1).min() < beam_size:
+            self._grow()
+        own = np.argsort(~free, axis=1, kind="stable")[:, :beam_size]
+        np.put_along_axis(self.visible, own[:, :, None], True, 2)
+        return own
+
+    def _grow(self) -> None:
+        for name, value in self.key_values.items():
+            pages = value.numpy()
+            self.key_values[name] = _value(np.concatenate([pages, np.zeros_like(pages[: len(self.visible)])]))
+        self.visible = np.pad(self.visible, ((0, 0), (0, 0), (0, PAGE_SLOTS)))
 
 
 def _forced(candidates: Candidates, token_ids: npt.NDArray[np.int64]) -> Candidates:
@@ -223,13 +262,13 @@ def step_inputs(
         config: Shape of the model.
         live: Hypotheses to continue.
         position: Position of their last tokens.
-        slots: Slots that the hypotheses of each sentence write to, [beam].
+        slots: Slots that the hypotheses of each sentence write to, [batch, beam].
         visible: True at the slots that each hypothesis sees, [batch, beam, slot].
     """
     batch, beam = live.token_ids.shape
     table, owners = _page_inputs(batch, visible.shape[2] // PAGE_SLOTS)
-    page, head = table[:, slots // PAGE_SLOTS, None], np.arange(config.num_heads)
-    indices = np.broadcast_arrays(page, head, slots[:, None] % PAGE_SLOTS)
+    page, head = np.take_along_axis(table, slots // PAGE_SLOTS, 1)[..., None], np.arange(config.num_heads)
+    indices = np.broadcast_arrays(page, head, slots[..., None] % PAGE_SLOTS)
     no_edits = np.zeros((batch, beam, 0))
     return {
         "token_ids": live.token_ids,
@@ -251,8 +290,9 @@ def step_inputs(
 
 def _page_inputs(batch: int, pages: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return page_table and page_owners of sentences that have equally many pages."""
-    table = np.arange(batch * pages).reshape(batch, pages)
-    return table, np.argwhere(table >= 0)
+    # The first pages of all sentences, then the second ones, so that more can follow.
+    numbers = np.arange(batch * pages)
+    return np.ascontiguousarray(numbers.reshape(pages, batch).T), np.stack(np.divmod(numbers, batch)[::-1], axis=1)
 
 
 def _first_hypotheses(batch: int, beam_size: int, bos_id: int) -> LiveHypotheses:

@@ -10,6 +10,7 @@ from xuanzang.export.certification.runner import OnnxModel
 from xuanzang.export.examples import Example
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.search import SearchRules
 
 SAMPLES = 8
 """Sentences that the server replays."""
@@ -21,6 +22,7 @@ def choose_samples(
     examples: Sequence[Example],
     found: Sequence[Translations],
     settings: ExportSettings,
+    rules: SearchRules,
 ) -> list[Sample]:
     """Choose sentences that all graphs translate alike: rounding on other machines will not change them.
 
@@ -30,6 +32,7 @@ def choose_samples(
         examples: Sentences.
         found: Translations of the first of them, by each of the graphs.
         settings: Settings of the export.
+        rules: When searches end.
 
     Raises:
         ParityError: There is no such sentence.
@@ -38,7 +41,7 @@ def choose_samples(
     for example, *translations in zip(examples, *found, strict=False):
         best = {tuple(hypotheses[0].target_ids) for hypotheses in translations}
         if len(best) == 1 and 4 <= len(example.source_ids) <= 40:
-            alone = translate_together(model, [example], settings)[0][0].target_ids  # as the server replays it
+            alone = translate_together(model, [example], settings, rules)[0][0].target_ids  # as the server replays it
             if tuple(alone) in best:
                 samples.append(_sample(checkpoint, example, alone, settings))
         if len(samples) == SAMPLES:

@@ -112,7 +112,9 @@ async def test_a_certificate_that_loses_too_much_or_says_nothing_is_refused(
             ({}, "certificate.json states no quality"),
         ):
             folder = repository / "small" / "2"
-            (folder / "certificate.json").write_text(json.dumps(stated | {"quality": quality, "agreement": dict(*agreement)}))
+            (folder / "certificate.json").write_text(
+                json.dumps(stated | {"quality": quality, "agreement": dict(*agreement)})
+            )
             edit_manifest(folder, lambda manifest, folder=folder: list_files(manifest, folder))
             await engine.live.load("small", 2)
             with pytest.raises(ModelStateError, match=reason):
