@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -11,7 +12,7 @@ from sacrebleu.metrics import CHRF
 
 from xuanzang.export.certification.certificate import Certificate, ParityError, Sample
 from xuanzang.export.certification.coverage import not_measured
-from xuanzang.export.certification.parity import Parity, follow, record, step_milliseconds
+from xuanzang.export.certification.parity import Parity, follow, record, search, step_milliseconds
 from xuanzang.export.certification.quality import (
     Translations,
     compare_precisions,
@@ -63,6 +64,7 @@ class Certifier:
         self._rules = SearchRules(settings.stopping == "none-better", checkpoint.metadata.forces_end)
         self._measured: dict[str, _Measured] = {}
         self._shortlisted: Translations = []
+        self._expected: list[list[int]] = []
         self._samples: list[Sample] = []
 
     @property
@@ -90,9 +92,13 @@ class Certifier:
         times = _step_times(model)
         if graphs.precision == settings.precision:
             self._choose_samples(model, translations)
-        # Closes the graphs.
+        # Closes the graphs, which refer to themselves.
         del model
-        parity = follow(self._checkpoint.model, recordings, beam_size=settings.beam_size)
+        gc.collect()
+        torch_model = self._checkpoint.model
+        if not self._expected:
+            self._expected = search(torch_model, recordings, beam_size=settings.beam_size)
+        parity = follow(torch_model, recordings, self._expected, beam_size=settings.beam_size)
         self._checkpoint.weights.release()
         if graphs.precision == "float32":
             _require_parity(parity, settings)

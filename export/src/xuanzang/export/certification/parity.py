@@ -86,31 +86,51 @@ def _record(onnx_model: OnnxModel, sentences: list[list[int]], prefixes: list[li
     return Recording(sentences, prefixes, limits, steps, found)
 
 
-def follow(model: Transformer, recordings: Sequence[Recording], *, beam_size: int) -> Parity:
-    """Repeat in torch what graphs did, in lockstep on the same hypotheses, and search once more without them.
+def search(model: Transformer, recordings: Sequence[Recording], *, beam_size: int) -> list[list[int]]:
+    """Translate the sentences of recordings in torch, which takes as long as `follow`.
+
+    Args:
+        model: Torch model, float32, in evaluation mode.
+        recordings: What graphs of any precision did, from `record`.
+        beam_size: Hypotheses kept per sentence.
+
+    Returns:
+        Target ids of the best hypothesis of each sentence.
+    """
+    best = []
+    for batch in recordings:
+        source_ids, mask = pad_sentences(batch.sentences, model.config.pad_id)
+        found = beam_search(
+            model, source_ids, mask, beam_size=beam_size, max_target_length=batch.limits, prefixes=batch.prefixes
+        )
+        best += [hypotheses[0].target_ids for hypotheses in found]
+    return best
+
+
+def follow(
+    model: Transformer, recordings: Sequence[Recording], expected: Sequence[list[int]], *, beam_size: int
+) -> Parity:
+    """Repeat in torch what graphs did, in lockstep on the same hypotheses.
 
     Args:
         model: Torch model, float32, in evaluation mode.
         recordings: What the graphs did, from `record`.
+        expected: Translations of the same sentences by torch, from `search`.
         beam_size: Hypotheses kept per sentence.
     """
-    followers, agreed = [], 0
+    followers = []
     for batch in recordings:
         follower = _TorchFollower(model, batch.sentences, beam_size)
         for live, candidates in batch.steps:
             follower.follow(live, candidates)
         followers.append(follower)
-        source_ids, mask = pad_sentences(batch.sentences, model.config.pad_id)
-        expected = beam_search(
-            model, source_ids, mask, beam_size=beam_size, max_target_length=batch.limits, prefixes=batch.prefixes
-        )
-        agreed += sum(a[0].target_ids == b[0].target_ids for a, b in zip(batch.found, expected, strict=True))
-    sentences = sum(len(batch.sentences) for batch in recordings)
+    found = [hypotheses[0].target_ids for batch in recordings for hypotheses in batch.found]
+    agreed = sum(one == other for one, other in zip(found, expected, strict=True))
     return Parity(
-        sentences=sentences,
+        sentences=len(found),
         steps=sum(follower.steps for follower in followers),
         max_abs_difference=max(follower.worst for follower in followers),
-        token_agreement=agreed / sentences,
+        token_agreement=agreed / len(found),
     )
 
 
@@ -132,7 +152,7 @@ def compare(
         batch_sentences: Sentences decoded together.
     """
     recordings = record(onnx_model, sentences, beam_size=beam_size, batch_sentences=batch_sentences)
-    return follow(model, recordings, beam_size=beam_size)
+    return follow(model, recordings, search(model, recordings, beam_size=beam_size), beam_size=beam_size)
 
 
 def target_limits(

@@ -20,6 +20,9 @@ from xuanzang.model.translation import translate_by_length
 Translations = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each sentence, best first."""
 
+_BATCH_SENTENCES = 32
+_WIDE = 1024
+"""Width from which a batch of so many sentences takes gigabytes for its keys, values and logits."""
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 """Names of the metrics for people, by their names in keys and flags."""
 
@@ -32,6 +35,7 @@ def onnx_translations(
         examples,
         lambda batch: translate_together(model, batch, settings, rules),
         length=lambda example: len(example.source_ids),
+        batch_sentences=_BATCH_SENTENCES if model.config.d_model < _WIDE else _BATCH_SENTENCES // 4,
     )
 
 

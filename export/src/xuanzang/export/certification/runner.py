@@ -69,7 +69,8 @@ class OnnxModel:
         # No more than torch has, for which they are measured: on busy cores two wait for each other.
         threads = threads or min(2, torch.get_num_threads())
         self.config = config
-        self.encoder, self.decoder = (_session(graph, threads, folder) for graph in (encoder, decoder))
+        # The larger one first, whose largest weight is in memory twice while it is opened.
+        self.decoder, self.encoder = (_session(graph, threads, folder) for graph in (decoder, encoder))
         self._encoder_outputs = [output.name for output in self.encoder.get_outputs()]
         self._decoder_outputs = [output.name for output in self.decoder.get_outputs()]
 
@@ -111,7 +112,8 @@ class OnnxModel:
                 binding.bind_output(name)
         self.decoder.run_with_iobinding(binding)
         outputs = dict(zip(self._decoder_outputs, binding.get_outputs(), strict=True))
-        return Candidates(*(outputs[f"candidate_{name}"].numpy() for name in Candidates._fields))
+        # Copies, because an array of onnxruntime keeps the graph open that it comes from.
+        return Candidates(*(np.array(outputs[f"candidate_{name}"].numpy()) for name in Candidates._fields))
 
 
 class ShortlistedModel(OnnxModel):
