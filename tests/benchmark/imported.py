@@ -37,6 +37,8 @@ class Cost(NamedTuple):
     """What a command took."""
 
     seconds: float
+    cpu_seconds: float
+    """Of all threads; on a busy machine they say more."""
     peak_gigabytes: float
     """Maximum resident memory, pages of mapped files included."""
 
@@ -134,7 +136,7 @@ def _bundle(folder: Path) -> Path:
 
 
 def _row(name: str, cost: Cost) -> str:
-    return f"| {name} | {cost.seconds:.0f} s | {cost.peak_gigabytes:.2f} GB |"
+    return f"| {name} | {cost.seconds:.0f} s | {cost.cpu_seconds:.0f} s of CPU | {cost.peak_gigabytes:.2f} GB |"
 
 
 def _cost(command: Sequence[str]) -> Cost:
@@ -144,7 +146,8 @@ def _cost(command: Sequence[str]) -> Cost:
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(command)} failed")
-    return Cost(time.perf_counter() - started, usage.ru_maxrss * 1024 / 1e9)
+    cpu_seconds = usage.ru_utime + usage.ru_stime
+    return Cost(time.perf_counter() - started, cpu_seconds, usage.ru_maxrss * 1024 / 1e9)
 
 
 def _run(command: Sequence[str]) -> str:

@@ -162,3 +162,22 @@ def test_old_tables_of_positions_are_those_that_the_network_computes(nllb: Path,
 )
 def test_codes_have_a_script_only_where_it_tells_languages_apart(names: list[str], codes: list[str]) -> None:
     assert list(codes_of({name: number for number, name in enumerate(names)})) == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("config.json", b"{", "config.json is damaged"),
+        ("config.json", b"[]", "config.json is no JSON object"),
+        ("config.json", b'{"architectures": ["T5ForConditionalGeneration"]}', "the architecture is T5ForConditional"),
+        ("generation_config.json", b"{", "generation_config.json is damaged"),
+        ("model.safetensors", b"\0" * 100, "model.safetensors is damaged"),
+        ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (SPM, b"not a model", f"{SPM} is not a SentencePiece model"),
+    ],
+)
+def test_a_damaged_file_of_any_family_is_one_clear_error(
+    directory: Path, name: str, content: bytes, reason: str
+) -> None:
+    (directory / name).write_bytes(content)
+    assert reason in refused(directory)
