@@ -121,11 +121,15 @@ def difference(peers: Peers, source_ids: list[int], found: list[int], expected: 
 def test_translations_are_those_of_transformers_token_for_token(
     peers: Peers, runtime: Sessions, beam_size: int, penalty: float, rules: SearchRules
 ) -> None:
-    sentences = peers.sentences(200)
+    sentences = peers.sentences(200 if rules == SearchRules() else 80)
     search: dict[str, Any] = {"limit": LIMIT, "beam_size": beam_size, "length_penalty": penalty, "rules": rules}
     found, expected = peers.decoded(runtime, sentences, **search), peers.generated(sentences, **search)
-    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > 50
-    assert 50 <= sum(hypothesis.finished for hypothesis in found) < 200 + rules.forces_end
+    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > (50 if rules == SearchRules() else 12)
+    assert (
+        len(sentences) / 4
+        <= sum(hypothesis.finished for hypothesis in found)
+        < len(sentences) + (rules != SearchRules())
+    )
     trios = zip(sentences, found, expected, strict=True)
     others = [(ids, mine.target_ids, theirs) for ids, mine, theirs in trios if mine.target_ids != theirs]
     assert len(others) <= 2

@@ -101,8 +101,8 @@ class _Usual(NamedTuple):
 
 
 _USUAL = {
-    "parity_sentences": _Usual(50, 6, 32e6),
+    "parity_sentences": _Usual(50, 4, 32e6),
     "calibration_sentences": _Usual(300, 16, 64e6),
-    "evaluation_sentences": _Usual(500, 16, 32e6),
-    "test_sentences": _Usual(2000, 16, 16e6),
+    "evaluation_sentences": _Usual(500, 12, 32e6),
+    "test_sentences": _Usual(2000, 12, 16e6),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -25,6 +24,7 @@ from xuanzang.export.certification.quality import (
 from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
 from xuanzang.export.certification.samples import choose_samples
 from xuanzang.export.examples import Example, Examples, sources_of
+from xuanzang.export.freed_memory import return_freed_memory
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
@@ -92,9 +92,9 @@ class Certifier:
         times = _step_times(model)
         if graphs.precision == settings.precision:
             self._choose_samples(model, translations)
-        # Closes the graphs, which refer to themselves.
+        # Closes the graphs.
         del model
-        gc.collect()
+        return_freed_memory()
         torch_model = self._checkpoint.model
         if not self._expected:
             self._expected = search(torch_model, recordings, beam_size=settings.beam_size)
