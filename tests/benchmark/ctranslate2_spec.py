@@ -68,7 +68,7 @@ def _spec(checkpoint: Checkpoint) -> TransformerSpec:
     for register in (spec.register_source_vocabulary, spec.register_target_vocabulary):
         register(tokenizer.pieces(range(len(tokenizer))))
     spec.config.add_source_eos = False
-    spec.config.decoder_start_token = "<s>"
+    [spec.config.decoder_start_token] = tokenizer.pieces([config.bos_id])
     spec.config.layer_norm_epsilon = 1e-5
     return spec
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from search_options import search_options
+from peers import Peers
 from transformers import MarianMTModel
 
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.importing.importer import import_model
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import SearchRules
 from xuanzang.server.engine.runtime.sessions import Sessions
 
 LIMIT = 40
@@ -43,21 +41,6 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peers:
-    """The same model in transformers and in this project."""
-
-    theirs: MarianMTModel
-    ours: Checkpoint
-
-    def sentences(self, count: int) -> list[list[int]]:
-        """Return random sentences of 2 to 20 tokens, eos last."""
-        generator = torch.Generator().manual_seed(7)
-        lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
-        words = self.ours.model.config.source_vocab_size - 1
-        return [[*torch.randint(2, words, (length,), generator=generator).tolist(), EOS] for length in lengths]
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def peers(
     request: pytest.FixtureRequest, write_marian: Callable[..., MarianMTModel], tmp_path_factory: pytest.TempPathFactory
@@ -66,7 +49,8 @@ def peers(
     folder = tmp_path_factory.mktemp("marian")
     theirs = write_marian(folder / "directory", **KINDS[request.param])
     import_model(folder / "directory", folder / "checkpoint")
-    return Peers(theirs=theirs, ours=load_checkpoint(folder / "checkpoint"))
+    ours = load_checkpoint(folder / "checkpoint")
+    return Peers(theirs=theirs, ours=ours, words=(2, ours.model.config.source_vocab_size - 1))
 
 
 @torch.inference_mode()
@@ -106,35 +90,6 @@ def runtime(
     return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
 
 
-def decoded(
-    runtime: Sessions, sentences: Sequence[list[int]], beam_size: int, length_penalty: float
-) -> list[TargetHypothesis]:
-    options = search_options(beam_size=beam_size, length_penalty=length_penalty, max_target_length=LIMIT)
-    tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
-    decoder = Decoder(runtime)
-    decoder.admit(tasks)
-    found: dict[Sentence, list[TargetHypothesis]] = {}
-    while len(decoder):
-        found.update(decoder.step())
-    return [found[task][0] for task in tasks]
-
-
-def generated(peers: Peers, sentences: Sequence[list[int]], beam_size: int, length_penalty: float) -> list[list[int]]:
-    """Return the translations of transformers under the rules of our search."""
-    source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
-    rules = {"length_penalty": length_penalty, "early_stopping": True} if beam_size > 1 else {}
-    sequences = peers.theirs.generate(
-        input_ids=source,
-        attention_mask=mask.long(),
-        max_new_tokens=LIMIT,
-        num_beams=beam_size,
-        do_sample=False,
-        **rules,
-    )
-    rows = [row[1:].tolist() for row in sequences]
-    return [row[: row.index(EOS)] if EOS in row else row for row in rows]
-
-
 @torch.inference_mode()
 def mean_log_prob(peers: Peers, source_ids: list[int], target_ids: list[int]) -> float:
     """Return the mean log-probability of a translation, eos counted if it is short enough to have one."""
@@ -151,15 +106,30 @@ def difference(peers: Peers, source_ids: list[int], found: list[int], expected: 
     return abs(mean_log_prob(peers, source_ids, found) - mean_log_prob(peers, source_ids, expected))
 
 
-@pytest.mark.parametrize(("beam_size", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6)])
+@pytest.mark.parametrize(
+    ("beam_size", "penalty", "rules"),
+    [
+        (1, 1.0, SearchRules()),
+        (4, 1.0, SearchRules()),
+        (4, 0.6, SearchRules()),
+        (1, 1.0, SearchRules(forces_end=True)),
+        (4, 1.0, SearchRules(none_better=True)),
+        (4, 0.0, SearchRules(none_better=True)),
+        (4, 0.6, SearchRules(none_better=True, forces_end=True)),
+    ],
+)
 def test_translations_are_those_of_transformers_token_for_token(
-    peers: Peers, runtime: Sessions, beam_size: int, penalty: float
+    peers: Peers, runtime: Sessions, beam_size: int, penalty: float, rules: SearchRules
 ) -> None:
-    sentences = peers.sentences(200)
-    found = decoded(runtime, sentences, beam_size, penalty)
-    expected = generated(peers, sentences, beam_size, penalty)
-    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > 50
-    assert 50 <= sum(hypothesis.finished for hypothesis in found) < 200
+    sentences = peers.sentences(200 if rules == SearchRules() else 80)
+    search: dict[str, Any] = {"limit": LIMIT, "beam_size": beam_size, "length_penalty": penalty, "rules": rules}
+    found, expected = peers.decoded(runtime, sentences, **search), peers.generated(sentences, **search)
+    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > (50 if rules == SearchRules() else 12)
+    assert (
+        len(sentences) / 4
+        <= sum(hypothesis.finished for hypothesis in found)
+        < len(sentences) + (rules != SearchRules())
+    )
     trios = zip(sentences, found, expected, strict=True)
     others = [(ids, mine.target_ids, theirs) for ids, mine, theirs in trios if mine.target_ids != theirs]
     assert len(others) <= 2

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from multilingual_directories import EOS, Model, write_m2m, write_mbart, write_nllb
-from search_options import search_options
+from multilingual_directories import Model, write_m2m, write_mbart, write_nllb
+from peers import Peers
 
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.importing.importer import import_model
 from xuanzang.model.search import beam_search
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import Sentence
 from xuanzang.server.engine.runtime.sessions import Sessions
 
 LIMIT = 30
@@ -39,27 +36,6 @@ KINDS: dict[str, tuple[Write, dict[str, Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peers:
-    """The same model in transformers and in this project."""
-
-    theirs: Model
-    ours: Checkpoint
-
-    def sentences(self, count: int) -> list[list[int]]:
-        """Return random sentences with the ids that name the languages."""
-        generator = torch.Generator().manual_seed(7)
-        lengths = torch.randint(1, 20, (count,), generator=generator).tolist()
-        words = [torch.randint(4, 100, (length,), generator=generator).tolist() for length in lengths]
-        before, after = self._framing()
-        return [[*before, *ids, *after] for ids in words]
-
-    def _framing(self) -> tuple[list[int], list[int]]:
-        framed = self.ours.source_ids("")
-        end = framed.index(EOS)
-        return framed[:end], framed[end:]
-
-
 @pytest.fixture(scope="module", params=KINDS)
 def peers(request: pytest.FixtureRequest, shared_tokenizer: Path, tmp_path_factory: pytest.TempPathFactory) -> Peers:
     torch.set_num_threads(1)
@@ -67,7 +43,8 @@ def peers(request: pytest.FixtureRequest, shared_tokenizer: Path, tmp_path_facto
     write, settings = KINDS[request.param]
     theirs = write(shared_tokenizer, folder / "directory", **settings)
     import_model(folder / "directory", folder / "checkpoint")
-    return Peers(theirs=theirs, ours=load_checkpoint(folder / "checkpoint").between("fr", TARGET))
+    ours = load_checkpoint(folder / "checkpoint").between("fr", TARGET)
+    return Peers(theirs=theirs, ours=ours, words=(4, 100))
 
 
 @torch.inference_mode()
@@ -104,55 +81,20 @@ def runtime(
     return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
 
 
-def served(peers: Peers, runtime: Sessions, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
-    options = search_options(
-        beam_size=beam_size,
-        length_penalty=1.0,
-        max_target_length=LIMIT,
-        prefix_ids=tuple(peers.ours.target_prefix_ids),
-    )
-    tasks = [Sentence(source_ids=ids, options=options) for ids in sentences]
-    decoder = Decoder(runtime)
-    decoder.admit(tasks)
-    found: dict[Sentence, list[int]] = {}
-    while len(decoder):
-        found.update((task, hypotheses[0].target_ids) for task, hypotheses in decoder.step())
-    return [found[task] for task in tasks]
-
-
 def searched(peers: Peers, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
     source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
-    prefix_ids = peers.ours.target_prefix_ids
-    found = beam_search(
-        peers.ours.model, source, mask, beam_size=beam_size, max_target_length=LIMIT, prefix_ids=prefix_ids
-    )
+    prefixes = [peers.ours.target_prefix_ids] * len(sentences)
+    found = beam_search(peers.ours.model, source, mask, beam_size=beam_size, max_target_length=LIMIT, prefixes=prefixes)
     return [hypotheses[0].target_ids for hypotheses in found]
-
-
-def generated(peers: Peers, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:
-    """Return the translations of transformers under the rules of our search."""
-    source, mask = pad_sentences(sentences, peers.ours.model.config.pad_id)
-    rules: dict[str, Any] = {"length_penalty": 1.0, "early_stopping": True} if beam_size > 1 else {}
-    if forced := peers.ours.target_prefix_ids:
-        rules["forced_bos_token_id"] = forced[0]
-    sequences = peers.theirs.generate(
-        input_ids=source,
-        attention_mask=mask.long(),
-        max_new_tokens=LIMIT,
-        num_beams=beam_size,
-        do_sample=False,
-        **rules,
-    )
-    rows = [row[1:].tolist() for row in sequences]
-    return [row[: row.index(EOS)] if EOS in row else row for row in rows]
 
 
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_tokens_are_those_of_transformers(peers: Peers, runtime: Sessions, beam_size: int) -> None:
     sentences = peers.sentences(200)
-    expected = generated(peers, sentences, beam_size)
+    expected = peers.generated(sentences, limit=LIMIT, beam_size=beam_size)
     assert len({*map(tuple, expected)}) > 50
     ended = sum(len(ids) < LIMIT for ids in expected)
     assert ended >= 20
-    for found in (searched(peers, sentences, beam_size), served(peers, runtime, sentences, beam_size)):
+    served = peers.decoded(runtime, sentences, limit=LIMIT, beam_size=beam_size)
+    for found in (searched(peers, sentences, beam_size), [hypothesis.target_ids for hypothesis in served]):
         assert sum(mine != theirs for mine, theirs in zip(found, expected, strict=True)) <= 2

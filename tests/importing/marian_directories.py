@@ -10,6 +10,7 @@ from typing import Any
 
 import sentencepiece
 import torch
+from tiny_shape import TINY
 from transformers import MarianConfig, MarianMTModel
 
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
@@ -77,24 +78,14 @@ def _pieces(path: Path) -> list[str]:
 
 def _model(tables: list[list[str]], *, separate: bool, seed: int, config: dict[str, Any]) -> MarianMTModel:
     pad_id = len(tables[1]) - 1
-    fields: dict[str, Any] = {
+    fields: dict[str, Any] = TINY | {
         "vocab_size": len(tables[0]),
         "decoder_vocab_size": len(tables[1]),
         "share_encoder_decoder_embeddings": not separate,
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 64,
-        "decoder_ffn_dim": 64,
-        "max_position_embeddings": 128,
         "activation_function": "swish",
-        "scale_embedding": True,
         "pad_token_id": pad_id,
         "decoder_start_token_id": pad_id,
         "eos_token_id": 0,
-        "forced_eos_token_id": None,
     }
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         model = MarianMTModel(MarianConfig(**(fields | config))).eval()

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import sentencepiece
 import torch
+from tiny_shape import TINY
 from transformers import M2M100Config, M2M100ForConditionalGeneration, MBartConfig, MBartForConditionalGeneration
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
@@ -105,20 +106,10 @@ def _write(
         generation: Settings of generation_config.json.
         config: Fields of the configuration.
     """
-    fields: dict[str, Any] = {
+    fields: dict[str, Any] = TINY | {
         "vocab_size": vocab_size,
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 64,
-        "decoder_ffn_dim": 64,
-        "max_position_embeddings": 128,
         "activation_function": "relu",
-        "scale_embedding": True,
         "decoder_start_token_id": EOS,
-        "forced_eos_token_id": None,
     }
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)

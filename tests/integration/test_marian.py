@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from export_command import run_export
 from transformers import MarianMTModel, MarianTokenizer
 
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.export.__main__ import main as run_export
 from xuanzang.model.__main__ import main as run_model
 
 LANGUAGES = {"en": ">>eng<<", "fr-CA": ">>fra_CA<<"}
@@ -36,21 +35,9 @@ def export(directory: Path, toy_files: tuple[Path, Path]) -> Callable[[str], Pat
     assert run_model(["import-marian", str(directory), "--output", str(root / "checkpoint")]) == 0
 
     def export(precision: str) -> Path:
-        flags = {
-            "checkpoint": root / "checkpoint",
-            "repository": root / precision,
-            "model": "zh-mul",
-            "valid": toy_files[1],
-            "precision": precision,
-            "parity-sentences": 5,
-            "evaluation-sentences": 48,
-            "max-bleu-change": 100,  # of random weights it means nothing
-            "max-chrf-change": 100,
-        }
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["xuanzang-export", *(f"--{name}={value}" for name, value in flags.items())])
-            run_export()
-        return root / precision
+        return run_export(
+            root / "checkpoint", root / precision, model="zh-mul", valid=toy_files[1], precision=precision
+        )
 
     return export
 

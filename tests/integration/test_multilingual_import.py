@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from export_command import run_export
 from multilingual_directories import SPM, write_m2m, write_nllb
 from sentencepiece import SentencePieceProcessor
 from transformers import M2M100ForConditionalGeneration, M2M100Tokenizer
 
 from xuanzang.client import AsyncTranslationClient, CandidateReason, InvalidRequestError
-from xuanzang.export.__main__ import main as run_export
 from xuanzang.model.__main__ import main as run_model
 
 LIMIT = 30
@@ -31,23 +30,10 @@ def serve_directory(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempP
     def make(directory: Path, precision: str = "float32", command: str = "import") -> Path:
         root = tmp_path_factory.mktemp("many")
         assert run_model([command, str(directory), "--output", str(root / "checkpoint")]) == 0
-        flags = {
-            "checkpoint": root / "checkpoint",
-            "repository": root / "models",
-            "model": "many",
-            "valid": toy_files[1],
-            "source-language": "zh",
-            "target-language": "en",
-            "precision": precision,
-            "parity-sentences": 5,
-            "evaluation-sentences": 48,
-            "max-bleu-change": 100,  # of random weights it means nothing
-            "max-chrf-change": 100,
-        }
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "argv", ["xuanzang-export", *(f"--{name}={value}" for name, value in flags.items())])
-            run_export()
-        return root / "models"
+        languages = {"source_language": "zh", "target_language": "en"}
+        return run_export(
+            root / "checkpoint", root / "models", model="many", valid=toy_files[1], precision=precision, **languages
+        )
 
     return make
 

@@ -15,13 +15,14 @@ from google.protobuf import json_format
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.__main__ import main
 from xuanzang.export.bundle.folder import next_version, write_bundle
-from xuanzang.export.calibration import calibrate, calibration_ids
+from xuanzang.export.calibration import calibrate, reference_ids
 from xuanzang.export.certification.certificate import ParityError
 from xuanzang.export.certification.quality import require_quality
+from xuanzang.export.examples import Example
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.data.corpus import CorpusError, Pair
+from xuanzang.model.data.corpus import CorpusError
 
 
 def export_settings(checkpoint: Path, valid: Path, repository: Path, **changes: object) -> ExportSettings:
@@ -129,7 +130,9 @@ def test_the_certificate_holds_parity_quality_speed_and_samples(tiny_bundle_repo
     certificate = json.loads((tiny_bundle_repository / "tiny" / "1" / "certificate.json").read_text(encoding="utf-8"))
     assert certificate["parity"]["float32"]["max_abs_difference"] < 1e-4
     assert certificate["parity"]["float32"]["token_agreement"] == 1.0
-    assert set(certificate["quality"]) == {"torch_float32", "onnx_float32"}
+    assert set(certificate["quality"]) == {"onnx_float32"}
+    assert certificate["measured_on"] == "pairs"
+    assert certificate["directions"] == ["zh to en"]
     assert set(certificate["step_milliseconds"]["float32"]) == {"10", "200"}
     assert certificate["samples"]
 
@@ -148,7 +151,7 @@ def test_an_export_that_fails_parity_leaves_nothing_behind(
 def test_pairs_that_do_not_fit_the_model_are_named(tiny_checkpoint: Path, tmp_path: Path) -> None:
     valid = tmp_path / "valid.tsv"
     valid.write_text("猫" * 3000 + "\tcat\n", encoding="utf-8")
-    with pytest.raises(CorpusError, match="no pair fits the model's 512 positions"):
+    with pytest.raises(CorpusError, match="no sentence fits the model's 512 positions"):
         export(export_settings(tiny_checkpoint, valid, tmp_path / "models"))
 
 
@@ -181,8 +184,8 @@ def test_calibrated_ranges_cover_what_relu_and_norm_can_give(
     tiny_checkpoint: Path, toy_pairs: list[tuple[str, str]]
 ) -> None:
     checkpoint = load_checkpoint(tiny_checkpoint)
-    pairs = calibration_ids(checkpoint, [Pair(*pair) for pair in toy_pairs[:20]])
-    ranges = calibrate(checkpoint.model, pairs)
+    examples = [Example(source, checkpoint.source_ids(source), [], "", target) for source, target in toy_pairs[:20]]
+    ranges = calibrate(checkpoint.model, reference_ids(checkpoint, examples))
     assert ranges.keys() >= {"output_projection", "encoder_layers.0.feed_forward.outer"}
     assert ranges["encoder_layers.0.feed_forward.outer"].low == 0.0  # after a ReLU
     assert all(low <= 0.0 <= high and low < high for low, high in ranges.values())

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as arrays
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Linear, Precision, quantize_columns
 from xuanzang.export.tensors import TensorSpec
+from xuanzang.export.weight_store import row_blocks
 
 finite = st.floats(-50, 50, width=32)
 
@@ -74,7 +75,7 @@ def test_float32_layer_is_a_matrix_product() -> None:
 def test_embedding_looks_up_rows(precision: Precision) -> None:
     table = np.random.default_rng(2).standard_normal((9, 6)).astype(np.float32)
     builder = GraphBuilder("embedding")
-    builder.op("Identity", precision.embedding(builder, "ids", "table", table), output="rows")
+    builder.op("Identity", precision.embedding(builder, "ids", "table", row_blocks(table)), output="rows")
     model = builder.model(
         [TensorSpec("ids", "int64", ("batch", "length"))], [TensorSpec("rows", "float32", ("batch", "length", 6))]
     )

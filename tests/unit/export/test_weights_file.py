@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 
 from xuanzang.export.builder import GraphBuilder
-from xuanzang.export.bundle.graph_files import graph_files
-from xuanzang.export.bundle.weights_file import WEIGHTS_FILE, separate_weights
+from xuanzang.export.bundle.graph_files import write_graph_files
+from xuanzang.export.bundle.weights_file import WEIGHTS_FILE, write_graphs
 from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Precision
 from xuanzang.export.tensors import TensorSpec
+from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.transformer import Transformer
 
@@ -43,6 +45,11 @@ def constants_of(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
 
 
+def graph_files(graphs: GraphSet, folder: Path) -> dict[str, bytes]:
+    write_graph_files(graphs, folder)
+    return {path.name: path.read_bytes() for path in folder.glob("*.*") if path.name != "weights.scratch"}
+
+
 def references(graph: bytes) -> dict[str, dict[str, str]]:
     model = onnx.ModelProto.FromString(graph)
     return {
@@ -59,8 +66,13 @@ def transformer() -> Transformer:
 
 
 @pytest.fixture(scope="module", params=[Floats("float32"), Floats("float16"), Int8(AnyRange())], ids=lambda p: p.name)
-def graphs(request: pytest.FixtureRequest, transformer: Transformer) -> GraphSet:
-    precision: Precision = request.param
+def precision(request: pytest.FixtureRequest) -> Precision:
+    chosen: Precision = request.param
+    return chosen
+
+
+@pytest.fixture(scope="module")
+def graphs(precision: Precision, transformer: Transformer) -> GraphSet:
     return build_graphs(transformer, precision)
 
 
@@ -73,16 +85,15 @@ def test_graphs_and_weights_file_hold_what_the_models_did(
 ) -> None:
     folder = tmp_path_factory.mktemp("graphs")
     models = {f"{index}.onnx": sum_of(constants) for index, constants in enumerate(parts)}
-    for name, content in separate_weights(models).items():
-        (folder / name).write_bytes(content)
+    write_graphs(models, folder)
     for name, model in models.items():
         found, expected = constants_of(onnx.load(folder / name)), constants_of(model)
         assert found.keys() == expected.keys()
         assert all(np.array_equal(found[key], expected[key]) for key in expected)
 
 
-def test_all_graphs_share_one_weights_file_that_holds_the_embedding_once(graphs: GraphSet) -> None:
-    files = graph_files(graphs)
+def test_all_graphs_share_one_weights_file_that_holds_the_embedding_once(graphs: GraphSet, tmp_path: Path) -> None:
+    files = graph_files(graphs, tmp_path)
     assert files.keys() == {"encoder.onnx", "decoder.onnx", WEIGHTS_FILE}
     encoder, decoder = references(files["encoder.onnx"]), references(files["decoder.onnx"])
     assert {entry["location"] for entry in (*encoder.values(), *decoder.values())} == {WEIGHTS_FILE}
@@ -94,30 +105,41 @@ def test_all_graphs_share_one_weights_file_that_holds_the_embedding_once(graphs:
     assert sum(map(len, contents)) > 0.9 * len(files[WEIGHTS_FILE])
 
 
-def test_graphs_without_weights_are_small(graphs: GraphSet) -> None:
-    files = graph_files(graphs)
+def test_graphs_without_weights_are_small(graphs: GraphSet, tmp_path: Path) -> None:
+    files = graph_files(graphs, tmp_path)
     assert len(files["encoder.onnx"]) + len(files["decoder.onnx"]) < 100_000
 
 
-def test_the_same_graphs_give_the_same_bytes(graphs: GraphSet) -> None:
-    assert graph_files(graphs) == graph_files(graphs)
+def test_the_same_graphs_give_the_same_bytes(graphs: GraphSet, tmp_path: Path) -> None:
+    first = graph_files(graphs, tmp_path)
+    assert graph_files(graphs, tmp_path) == first
 
 
-def test_a_changed_node_leaves_the_weights_file_as_it_is() -> None:
+def test_weights_that_lie_in_a_store_come_out_as_those_that_graphs_hold(
+    graphs: GraphSet, precision: Precision, transformer: Transformer, tmp_path: Path
+) -> None:
+    held = graph_files(graphs, tmp_path)
+    with closing(WeightStore(tmp_path)) as store:
+        stored = build_graphs(transformer, precision, weights=store)
+        assert sum(map(len, (stored.encoder.SerializeToString(), stored.decoder.SerializeToString()))) < 100_000
+        assert graph_files(stored, tmp_path) == held
+
+
+def test_a_changed_node_leaves_the_weights_file_as_it_is(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     constants = {name: rng.standard_normal(600).astype(np.float32) for name in "cab"}
     reordered = {name: constants[name] for name in "bca"}
-    before = separate_weights({"g.onnx": sum_of(constants)})
-    after = separate_weights({"g.onnx": sum_of(reordered, extra_nodes=2)})
-    assert before["g.onnx"] != after["g.onnx"]
-    assert before[WEIGHTS_FILE] == after[WEIGHTS_FILE]
+    write_graphs({"g.onnx": sum_of(constants)}, tmp_path)
+    before = {name: (tmp_path / name).read_bytes() for name in ("g.onnx", WEIGHTS_FILE)}
+    write_graphs({"g.onnx": sum_of(reordered, extra_nodes=2)}, tmp_path)
+    assert (tmp_path / "g.onnx").read_bytes() != before["g.onnx"]
+    assert (tmp_path / WEIGHTS_FILE).read_bytes() == before[WEIGHTS_FILE]
 
 
 def test_a_graph_opens_from_its_folder_only(graphs: GraphSet, tmp_path: Path) -> None:
     import onnxruntime
 
-    for name, content in graph_files(graphs).items():
-        (tmp_path / name).write_bytes(content)
+    write_graph_files(graphs, tmp_path)
     onnxruntime.InferenceSession(str(tmp_path / "encoder.onnx"), providers=["CPUExecutionProvider"])
     (tmp_path / WEIGHTS_FILE).unlink()
     with pytest.raises(Exception, match=WEIGHTS_FILE):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from multilingual_directories import NLLB_LANGUAGES, SPM, write_m2m, write_mbart, write_nllb
+from refusals import edit, refused
 from safetensors.torch import load_file, save_file
 
 from xuanzang.model.__main__ import main
@@ -20,21 +21,6 @@ from xuanzang.model.importing.language_codes import codes_of
 from xuanzang.model.translation import translate_texts
 
 FAMILIES: dict[str, Callable[..., Any]] = {"NLLB-200": write_nllb, "M2M-100": write_m2m, "mBART-50": write_mbart}
-
-
-def edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
-
-
-def refused(directory: Path) -> str:
-    """Return why a directory is not imported; everything is as it was."""
-    before = sorted(directory.parent.rglob("*"))
-    with pytest.raises(DirectoryError) as caught:
-        import_model(directory, directory.parent / "new" / "checkpoint")
-    assert sorted(directory.parent.rglob("*")) == before
-    reason, _, faults = str(caught.value).partition(" cannot be imported: ")
-    assert reason == str(directory)
-    return faults
 
 
 @pytest.fixture(params=FAMILIES)
@@ -142,11 +128,12 @@ def load_checkpoint_ids(directory: Path, tmp_path: Path) -> dict[str, int]:
 def test_settings_of_generation_that_are_not_taken_over_are_named(
     nllb: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    edit(nllb / "generation_config.json", num_beams=5, forced_eos_token_id=2)
+    edit(nllb / "generation_config.json", num_beams=5, early_stopping=False, forced_eos_token_id=2)
     import_model(nllb, tmp_path / "checkpoint")
+    assert load_checkpoint(tmp_path / "checkpoint").metadata.forces_end
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "num_beams = 5 is not taken over",
-        "forced_eos_token_id = 2 is not taken over",
+        "early_stopping = False is not taken over",
     ]
 
 
@@ -175,3 +162,22 @@ def test_old_tables_of_positions_are_those_that_the_network_computes(nllb: Path,
 )
 def test_codes_have_a_script_only_where_it_tells_languages_apart(names: list[str], codes: list[str]) -> None:
     assert list(codes_of({name: number for number, name in enumerate(names)})) == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("config.json", b"{", "config.json is damaged"),
+        ("config.json", b"[]", "config.json is no JSON object"),
+        ("config.json", b'{"architectures": ["T5ForConditionalGeneration"]}', "the architecture is T5ForConditional"),
+        ("generation_config.json", b"{", "generation_config.json is damaged"),
+        ("model.safetensors", b"\0" * 100, "model.safetensors is damaged"),
+        ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+        (SPM, b"not a model", f"{SPM} is not a SentencePiece model"),
+    ],
+)
+def test_a_damaged_file_of_any_family_is_one_clear_error(
+    directory: Path, name: str, content: bytes, reason: str
+) -> None:
+    (directory / name).write_bytes(content)
+    assert reason in refused(directory)

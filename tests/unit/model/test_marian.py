@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from refusals import edit, refused
 from safetensors.torch import load_file, save_file
 
 from xuanzang.model.__main__ import main
@@ -47,25 +48,10 @@ def directory(write_marian: Callable[..., Any], tmp_path: Path) -> Path:
     return tmp_path / "opus-mt-zh-en"
 
 
-def edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | changes), encoding="utf-8")
-
-
 def edit_weights(path: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
     tensors = load_file(path)
     change(tensors)
     save_file(tensors, path)
-
-
-def refused(directory: Path) -> str:
-    """Return why a directory is not imported; everything is as it was."""
-    before = sorted(directory.parent.rglob("*"))
-    with pytest.raises(DirectoryError) as caught:
-        import_model(directory, directory.parent / "new" / "checkpoint")
-    assert sorted(directory.parent.rglob("*")) == before
-    reason, _, faults = str(caught.value).partition(" cannot be imported: ")
-    assert reason == str(directory)
-    return faults
 
 
 def test_the_command_writes_a_checkpoint_that_says_where_it_comes_from(

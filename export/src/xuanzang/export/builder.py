@@ -12,6 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from xuanzang.export.tensors import TensorSpec
+from xuanzang.export.weight_store import MIN_BYTES, RowBlocks, WeightStore, is_external, row_blocks
 
 OPSET = 21
 IR_VERSION = 10
@@ -32,8 +33,14 @@ _DTYPES = {
 class GraphBuilder:
     """Collects nodes and constants; values are referred to by name."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, weights: WeightStore | None = None) -> None:
+        """Begin a graph.
+
+        Args:
+            name: Name of the graph.
+            weights: Store for constants of some size; None to keep them in the graph, which then has 2 GB at most.
+        """
+        self._name, self._weights = name, weights
         self._nodes: list[onnx.NodeProto] = []
         self._numbers = itertools.count()
         self._constants: dict[str, onnx.TensorProto] = {}
@@ -41,11 +48,19 @@ class GraphBuilder:
         self._known: dict[str, onnx.ValueInfoProto] = {}
         self._shared: dict[tuple[str, ...], str] = {}
 
-    def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
+    def constant(self, name: str, value: npt.ArrayLike | RowBlocks, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
         if name not in self._constants:
-            self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(np.asarray(value, dtype)), name)
+            self._constants[name] = self._tensor(name, value, dtype)
         return name
+
+    def _tensor(self, name: str, value: npt.ArrayLike | RowBlocks, dtype: npt.DTypeLike | None) -> onnx.TensorProto:
+        if isinstance(value, RowBlocks) and self._weights:
+            return self._weights.add(name, value, dtype or np.float32)
+        array = np.asarray(value.whole() if isinstance(value, RowBlocks) else value, dtype)
+        if self._weights and array.nbytes >= MIN_BYTES:
+            return self._weights.add(name, row_blocks(array), array.dtype)
+        return numpy_helper.from_array(np.ascontiguousarray(array), name)
 
     def ints(self, *values: int) -> str:
         """Add a constant [len(values)], int64, and return its name."""
@@ -119,7 +134,7 @@ class GraphBuilder:
             producer_name="xuanzang",
             functions=functions,
         )
-        onnx.checker.check_model(model, full_check=True)
+        check(model)
         return model
 
     def _leave_out_unused(self, outputs: Sequence[str]) -> None:
@@ -136,7 +151,7 @@ class GraphBuilder:
 class FunctionBuilder(GraphBuilder):
     """Collects the nodes of a function, which defines an operator of our own."""
 
-    def constant(self, name: str, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> str:
+    def constant(self, name: str, value: npt.ArrayLike | RowBlocks, dtype: npt.DTypeLike | None = None) -> str:
         """Add a constant once and return its name."""
         if name not in self._constants:
             super().constant(name, value, dtype)
@@ -159,6 +174,24 @@ class FunctionBuilder(GraphBuilder):
             opset_imports=_opsets(),
             value_info=list(self._known.values()),
         )
+
+
+def check(model: onnx.ModelProto) -> None:
+    """Check a model; of weights that lie in a file, type and shape.
+
+    Raises:
+        onnx.checker.ValidationError: The graph breaks a rule of ONNX.
+    """
+    checked = onnx.ModelProto()
+    checked.CopyFrom(model)
+    del checked.graph.initializer[:]
+    for tensor in model.graph.initializer:
+        if is_external(tensor):
+            # The checker would look for the file.
+            checked.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+        else:
+            checked.graph.initializer.append(tensor)
+    onnx.checker.check_model(checked, full_check=True)
 
 
 def _opsets(*others: str) -> list[onnx.OperatorSetIdProto]:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import tempfile
+from contextlib import closing
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.bundle.card import model_card
 from xuanzang.export.bundle.folder import next_version, write_bundle
-from xuanzang.export.bundle.graph_files import graph_files
+from xuanzang.export.bundle.graph_files import write_graph_files
 from xuanzang.export.bundle.manifest import make_manifest
-from xuanzang.export.calibration import calibrate, calibration_ids
+from xuanzang.export.calibration import CalibrationIds, calibrate, reference_ids, translation_ids
 from xuanzang.export.certification.certificate import Certificate
-from xuanzang.export.certification.certify import certify
-from xuanzang.export.graphs.build import build_graphs
+from xuanzang.export.certification.certify import Certifier
+from xuanzang.export.examples import Examples, choose_languages, read_examples, read_usable_pairs
+from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import Floats, Int8, Precision
-from xuanzang.export.pairs import read_usable_pairs
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.checkpoint import Checkpoint, CheckpointError, load_checkpoint
-from xuanzang.model.data.corpus import Pair
-from xuanzang.model.data.shortlist import load_shortlist
+from xuanzang.export.weight_store import WeightStore
+from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.data.shortlist import Shortlist, load_shortlist
 from xuanzang.model.translation import use_fastest_threads
 
 logger = logging.getLogger(__name__)
@@ -31,61 +32,80 @@ def export(settings: ExportSettings) -> Path:
 
     Raises:
         CheckpointError: The checkpoint cannot be loaded, or not for the languages of the validation pairs.
-        CorpusError: The validation pairs or the shortlist cannot be read.
+        CorpusError: The sentences or the shortlist cannot be read.
         ParityError: The graphs do not compute what the checkpoint does; nothing is written.
     """
-    checkpoint = _between(load_checkpoint(settings.checkpoint), settings)
+    checkpoint = choose_languages(load_checkpoint(settings.checkpoint), settings)
+    settings = settings.sized_for(sum(parameter.numel() for parameter in checkpoint.model.parameters()))
     use_fastest_threads(checkpoint)
     shortlist = load_shortlist(settings.shortlist, settings.checkpoint) if settings.shortlist else None
-    pairs = read_usable_pairs(checkpoint, settings.valid)
-    *compared, shipped = _precisions(checkpoint, pairs, settings)
-    graphs = [build_graphs(checkpoint.model, precision) for precision in compared]
-    graphs.append(build_graphs(checkpoint.model, shipped, shortlist))
-    certificate = certify(checkpoint, graphs, pairs, settings)
+    with tempfile.TemporaryDirectory() as scratch, closing(WeightStore(Path(scratch))) as weights:
+        graphs, certificate = _certified(checkpoint, settings, shortlist, weights)
+        for gap in certificate.not_measured:
+            logger.warning("not measured: %s", gap)
+        return _write(checkpoint, settings, graphs, certificate)
+
+
+def _certified(
+    checkpoint: Checkpoint, settings: ExportSettings, shortlist: Shortlist | None, weights: WeightStore
+) -> tuple[GraphSet, Certificate]:
+    """Build and measure float32 graphs for comparison, and last the shipped ones."""
+    examples = read_examples(checkpoint, settings)
+    tests = {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
+    certifier = Certifier(checkpoint, examples, tests, settings)
+    shipped = settings.precision == "float32"
+    graphs = _measured(certifier, checkpoint, Floats("float32"), shortlist if shipped else None, weights)
+    if not shipped:
+        precision = _rounded(checkpoint, examples, certifier, settings)
+        graphs = _measured(certifier, checkpoint, precision, shortlist, weights)
+    return graphs, certifier.certificate()
+
+
+def _measured(
+    certifier: Certifier,
+    checkpoint: Checkpoint,
+    precision: Precision,
+    shortlist: Shortlist | None,
+    weights: WeightStore,
+) -> GraphSet:
+    logger.info("%s: building and measuring the graphs", precision.name)
+    graphs = build_graphs(checkpoint.model, precision, shortlist, weights)
+    # Torch's weights and onnxruntime's are not needed at the same time.
+    checkpoint.weights.release()
+    certifier.measure(graphs)
+    return graphs
+
+
+def _rounded(checkpoint: Checkpoint, examples: Examples, certifier: Certifier, settings: ExportSettings) -> Precision:
+    """Return the number format of fewer bits that is shipped."""
+    if settings.precision == "float16":
+        return Floats("float16")
+    precision = Int8(calibrate(checkpoint.model, _calibration_ids(checkpoint, examples, certifier, settings)))
+    checkpoint.weights.release()
+    return precision
+
+
+def _calibration_ids(
+    checkpoint: Checkpoint, examples: Examples, certifier: Certifier, settings: ExportSettings
+) -> list[CalibrationIds]:
+    count = settings.calibration_sentences
+    if examples.kind == "pairs":
+        # From the end of the file: quality and parity are measured on sentences from its start.
+        return reference_ids(checkpoint, examples.sentences[-count:])
+    return translation_ids(checkpoint, examples.sentences, certifier.translations)[-count:]
+
+
+def _write(checkpoint: Checkpoint, settings: ExportSettings, graphs: GraphSet, certificate: Certificate) -> Path:
     version = settings.version or next_version(settings.repository / settings.model)
     manifest = make_manifest(checkpoint, settings, version, certificate.machine)
-    files = graph_files(graphs[-1]) | _text_files(checkpoint, manifest)
-    files |= _documents(checkpoint, settings, version, certificate)
-    folder = settings.repository / settings.model / str(version)
-    write_bundle(folder, files, manifest)
-    logger.info("wrote %s, %.1f MB", folder, sum(map(len, files.values())) / 1e6)
-    return folder
-
-
-def _between(checkpoint: Checkpoint, settings: ExportSettings) -> Checkpoint:
-    """Return the checkpoint for the languages of the validation pairs, which nobody can guess among many."""
-    metadata, missing = checkpoint.metadata, list[str]()
-    for side, given, ids in (
-        ("source", settings.source_language, metadata.source_language_ids),
-        ("target", settings.target_language, metadata.target_language_ids),
-    ):
-        if len(ids) > 1 and not given:
-            missing.append(f"--{side}-language, one of {', '.join(sorted(ids))}")
-    if missing:
-        raise CheckpointError(
-            f"{checkpoint.folder} has many languages; those of --valid are needed: {'; '.join(missing)}"
-        )
-    return checkpoint.between(settings.source_language, settings.target_language)
-
-
-def _precisions(checkpoint: Checkpoint, pairs: Sequence[Pair], settings: ExportSettings) -> list[Precision]:
-    """Return the number formats to build: float32 for comparison, and last the shipped one."""
-    if settings.precision == "float32":
-        return [Floats("float32")]
-    if settings.precision == "float16":
-        return [Floats("float32"), Floats("float16")]
-    # From the end of the file: quality and parity are measured on sentences from its start.
-    calibrating = calibration_ids(checkpoint, pairs[-settings.calibration_sentences :])
-    return [Floats("float32"), Int8(calibrate(checkpoint.model, calibrating))]
-
-
-def _documents(
-    checkpoint: Checkpoint, settings: ExportSettings, version: int, certificate: Certificate
-) -> dict[str, bytes]:
-    return {
+    files = _text_files(checkpoint, manifest) | {
         "certificate.json": (certificate.model_dump_json(indent=2) + "\n").encode(),
         "MODEL_CARD.md": model_card(checkpoint, certificate, settings, version).encode(),
     }
+    folder = settings.repository / settings.model / str(version)
+    size = write_bundle(folder, files, manifest, lambda scratch: write_graph_files(graphs, scratch))
+    logger.info("wrote %s, %.1f MB", folder, size / 1e6)
+    return folder
 
 
 def _text_files(checkpoint: Checkpoint, manifest: manifest_pb2.Manifest) -> dict[str, bytes]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class ExportSettings(BaseModel):
@@ -23,36 +23,86 @@ class ExportSettings(BaseModel):
     """Version of the bundle; 0 takes the next free one."""
     precision: Literal["int8", "float16", "float32"] = "int8"
     """Number format of the weights: int8 for CPUs, float16 for GPUs."""
-    valid: Path
+    valid: Path | None = None
     """Pairs of source<TAB>target for parity, calibration, quality and samples; never trained on."""
+    texts: Path | None = None
+    """In place of `valid` sentences without translations, one a line: precisions are compared with each other, quality
+    is not measured. With neither, a sample of 16 languages that the exporter has."""
     source_language: str = ""
-    """Language of the sources of `valid`, as the checkpoint has it; needed if that names several to the model."""
+    """Language of the sources of `valid` or `texts`, as the checkpoint has it; needed if that names several to the
+    model. Without these files, the only language of the sample to translate from."""
     target_language: str = ""
-    """The same for its targets."""
-    parity_sentences: int = Field(default=50, ge=1)
-    """Sentences decoded to the end by torch and by the graphs."""
-    calibration_sentences: int = Field(default=300, ge=1)
-    """Pairs for the ranges of int8 activations."""
-    evaluation_sentences: int = Field(default=500, ge=1)
-    """Pairs translated for BLEU and chrF, in torch and in the graphs."""
+    """The same for the targets."""
+    parity_sentences: int = Field(default=0, ge=0)
+    """Sentences decoded to the end by torch and by the graphs; 0 for 50, or fewer if the model is large."""
+    calibration_sentences: int = Field(default=0, ge=0)
+    """Sentences for the ranges of int8 activations; 0 for 300, or fewer if the model is large."""
+    evaluation_sentences: int = Field(default=0, ge=0)
+    """Pairs whose translations by the graphs are scored with BLEU and chrF; 0 for 500, or fewer if the model is
+    large."""
     beam_size: int = Field(default=4, ge=1, le=16)
     """Default of requests to this model, and of the evaluation."""
     length_penalty: float = Field(default=1.0, ge=0, le=10)
     """Default of requests to this model, and of the evaluation."""
+    stopping: Literal["first-finished", "none-better"] = "first-finished"
+    """When searches end: as soon as `beam_size` hypotheses have finished, or once no live one is better than these,
+    which takes more steps and is what transformers does by default."""
     loop_retry_ngram_size: int = Field(default=0, ge=0, le=16)
     """N-gram limit for a second search when a translation repeats itself endlessly; 0 for no second search."""
     max_float32_difference: float = Field(default=1e-4, gt=0)
     """Maximum difference of a log-probability between torch and the float32 graphs, nats."""
     test: dict[str, Path] = Field(default_factory=dict)
     """More pairs, by name such as tatoeba=FILE, on which the precision is compared with float32."""
-    test_sentences: int = Field(default=2000, ge=1)
-    """Pairs of `valid` and of each test translated to compare the precision with float32."""
+    test_sentences: int = Field(default=0, ge=0)
+    """Sentences of `valid` or `texts` and of each test translated to compare the precision with float32; 0 for 2000, or
+    fewer if the model is large."""
     max_bleu_change: float = Field(default=0.3, gt=0)
     """Maximum loss in BLEU against the float32 graphs, on `valid` and on each test. An export is refused only if the
     loss exceeds it with 95 % confidence; a gain never counts."""
     max_chrf_change: float = Field(default=0.2, gt=0)
     """The same for chrF."""
+    min_agreement: float = Field(default=70.0, ge=0, le=100)
+    """Minimum chrF of the translations in this precision against those of the float32 graphs, where there are no pairs
+    to compare both with."""
     shortlist: Path | None = None
     """Table from `xuanzang-model shortlist`; the bundle then allows decoding with the pieces that a source suggests."""
     card: Path | None = None
     """Markdown on data, licences and limits, for the model card."""
+
+    @model_validator(mode="after")
+    def _one_file(self) -> Self:
+        if self.valid and self.texts:
+            raise ValueError("valid and texts cannot be given both")
+        return self
+
+    def sized_for(self, parameters: int) -> ExportSettings:
+        """Return the settings with the numbers of sentences that they leave open.
+
+        Args:
+            parameters: Parameters of the model. A certificate of a large model takes minutes instead of hours because
+                it has fewer sentences; its measure of the translations is the less sure.
+        """
+        chosen = {name: usual.sentences(parameters) for name, usual in _USUAL.items() if not getattr(self, name)}
+        return self.model_copy(update=chosen)
+
+
+class _Usual(NamedTuple):
+    """Number of sentences where none is set."""
+
+    maximum: int
+    minimum: int
+    """For models however large."""
+    parameters: float
+    """Parameters up to which it is the maximum; above, it falls with the power 1.5 of their number."""
+
+    def sentences(self, parameters: int) -> int:
+        wanted = self.maximum * min(1.0, self.parameters / parameters) ** 1.5
+        return max(self.minimum, round(wanted))
+
+
+_USUAL = {
+    "parity_sentences": _Usual(50, 4, 32e6),
+    "calibration_sentences": _Usual(300, 16, 64e6),
+    "evaluation_sentences": _Usual(500, 12, 32e6),
+    "test_sentences": _Usual(2000, 12, 16e6),
+}

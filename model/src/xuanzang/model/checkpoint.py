@@ -24,6 +24,8 @@ from xuanzang.model.data.dataset import (
     PreparedMetadata,
 )
 from xuanzang.model.folders import replacing, settled, with_usual_mode
+from xuanzang.model.mapped_tensors import MappedTensors
+from xuanzang.model.positions import PositionalEncoding
 from xuanzang.model.tokenizer import TableTokenizer, Tokenizer, normalize, read_table
 from xuanzang.model.transformer import Transformer
 
@@ -62,6 +64,8 @@ class Checkpoint:
     """Facts of the run, such as its "step" and "settings"."""
     folder: Path
     """Folder of the checkpoint."""
+    weights: MappedTensors
+    """The file that the model's parameters lie in, if they are float32 there."""
 
     def source_ids(self, text: str) -> list[int]:
         """Return the ids of a sentence as the encoder takes them: with eos, and with those that name the languages."""
@@ -126,6 +130,11 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: {error}") from error
+    _require_shapes(path, tensors, shapes)
+    return tensors
+
+
+def _require_shapes(path: Path, tensors: Mapping[str, Tensor], shapes: Mapping[str, torch.Size]) -> None:
     faults = [f"missing {name}" for name in shapes.keys() - tensors.keys()]
     faults += [f"unexpected {name}" for name in tensors.keys() - shapes.keys()]
     faults += [
@@ -136,7 +145,6 @@ def read_tensors(path: Path, shapes: Mapping[str, torch.Size]) -> dict[str, Tens
     if faults:
         more = f" and {len(faults) - _NAMED} more" if len(faults) > _NAMED else ""
         raise CheckpointError(f"{path} does not fit the model: {'; '.join(sorted(faults)[:_NAMED])}{more}")
-    return tensors
 
 
 @torch.no_grad()
@@ -191,16 +199,38 @@ def load_checkpoint(folder: Path) -> Checkpoint:
     config = _parsed(folder / CONFIG_FILE, lambda text: TransformerConfig(**json.loads(text)))
     metadata = _parsed(folder / METADATA_FILE, PreparedMetadata.model_validate_json)
     source_tokenizer, target_tokenizer = _load_tokenizers(folder, config, metadata.silent_ids)
-    model = Transformer(config)
-    load_weights(model, folder / WEIGHTS_FILE)
+    weights = _map_weights(folder / WEIGHTS_FILE)
     return Checkpoint(
-        model=model.eval(),
+        model=_model_of(config, weights, folder / WEIGHTS_FILE),
+        weights=weights,
         source_tokenizer=source_tokenizer,
         target_tokenizer=target_tokenizer,
         metadata=metadata,
         training=_parsed(folder / TRAINING_FILE, json.loads),
         folder=folder,
     )
+
+
+def _map_weights(path: Path) -> MappedTensors:
+    try:
+        return MappedTensors(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _model_of(config: TransformerConfig, weights: MappedTensors, path: Path) -> Transformer:
+    """Return a model whose parameters are those of a file, which are not copied if they are float32."""
+    with torch.device("meta"):  # neither memory nor random numbers
+        model = Transformer(config)
+    parameters = dict(model.named_parameters())
+    _require_shapes(path, weights.tensors, {name: parameter.shape for name, parameter in parameters.items()})
+    found = {id(parameter): nn.Parameter(weights.tensors[name].float()) for name, parameter in parameters.items()}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            setattr(module, name, found[id(parameter)])
+    if config.positions != "learned":
+        model.source_positions, model.target_positions = PositionalEncoding(config), PositionalEncoding(config)
+    return model.eval()
 
 
 def start_from(model: Transformer, folder: Path, tokenizer_folder: Path) -> None:

@@ -22,6 +22,19 @@ class Hypothesis(NamedTuple):
     """Ended in eos, rather than at the limit."""
 
 
+class SearchRules(NamedTuple):
+    """When searches end."""
+
+    none_better: bool = False
+    """Whether a search with enough finished hypotheses goes on while a live one, divided by its present length, is
+    better than the worst of them, as transformers' with early_stopping=False."""
+    forces_end: bool = False
+    """Whether a hypothesis at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
+
+
+UNTIL_FIRST = SearchRules()
+
+
 @torch.inference_mode()
 def beam_search(
     model: Transformer,
@@ -33,7 +46,8 @@ def beam_search(
     length_penalty: float = 1.0,
     min_target_length: int = 0,
     max_target_length: int | Sequence[int] = 200,
-    prefix_ids: Sequence[int] = (),
+    prefixes: Sequence[Sequence[int]] = (),
+    rules: SearchRules = UNTIL_FIRST,
 ) -> list[list[Hypothesis]]:
     """Translate a batch, keeping the `beam_size` best hypotheses of each sentence at every step.
 
@@ -51,30 +65,34 @@ def beam_search(
         length_penalty: α of score = sum / length^α, eos counted in both, as in CTranslate2.
         min_target_length: Tokens before eos is allowed, eos not counted.
         max_target_length: Maximum tokens, eos counted; one for all sentences or one for each.
-        prefix_ids: Beginning of every hypothesis, which costs nothing and counts towards its length.
+        prefixes: Beginning of the hypotheses of each sentence, which costs nothing and counts towards their length; all
+            of one length, or none at all.
+        rules: When the search ends.
 
     Returns:
         For each sentence at most num_hypotheses, best first.
     """
     limits = [max_target_length] * len(source_ids) if isinstance(max_target_length, int) else max_target_length
-    beams = [Beam(beam_size, num_hypotheses, length_penalty, limit) for limit in limits]
+    beams = [Beam(beam_size, num_hypotheses, length_penalty, limit, rules) for limit in limits]
     cache = model.start(
         model.encode(source_ids, source_mask).repeat_interleave(beam_size, 0),
         source_mask.repeat_interleave(beam_size, 0),
     )
     token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
-    running = beams
+    running, beginnings = beams, list(prefixes)
     for length in range(1, max(limits) + 1):
         logits, cache = model.step(token_ids, cache)
         if length <= min_target_length:
             logits[:, model.config.eos_id] = -torch.inf
         log_probs = logits.float().log_softmax(-1)
         log_probs[:, list(model.config.banned_ids)] = -torch.inf
-        if length <= len(prefix_ids):
+        if beginnings and length <= len(beginnings[0]):
+            forced = [prefix[length - 1] for prefix in beginnings for _ in range(beam_size)]
             log_probs = torch.full_like(log_probs, -torch.inf)
-            log_probs[:, prefix_ids[length - 1]] = 0.0
+            log_probs[range(len(forced)), forced] = 0.0
         _advance(running, log_probs.view(len(running), beam_size, -1), model.config.eos_id)
         rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
+        beginnings = [prefix for beam, prefix in zip(running, beginnings, strict=False) if not beam.done]
         running = [beam for beam in running if not beam.done]
         if not running:
             break
@@ -103,9 +121,16 @@ def _advance(beams: Sequence[Beam], log_probs: Tensor, eos_id: int) -> None:
 class Beam:
     """The hypotheses of one sentence."""
 
-    def __init__(self, beam_size: int, num_hypotheses: int, length_penalty: float, max_target_length: int) -> None:
+    def __init__(
+        self,
+        beam_size: int,
+        num_hypotheses: int,
+        length_penalty: float,
+        max_target_length: int,
+        rules: SearchRules = UNTIL_FIRST,
+    ) -> None:
         self._beam_size, self._num_hypotheses = beam_size, num_hypotheses
-        self._penalty, self._limit = length_penalty, max_target_length
+        self._penalty, self._limit, self._rules = length_penalty, max_target_length, rules
         self._tokens: list[list[int]] = [[] for _ in range(beam_size)]
         self._kept: list[Hypothesis] = []
         self._top_finished = False
@@ -125,6 +150,9 @@ class Beam:
             return
         candidates = [c for c in zip(scores, parents, ids, strict=True) if c[0] > -torch.inf]
         at_limit = len(self._tokens[0]) + 1 >= self._limit
+        if at_limit and self._rules.forces_end:
+            alive = [(score, parent, eos_id) for parent, score in enumerate(self.scores) if score > -torch.inf]
+            candidates = sorted(alive, key=lambda candidate: -candidate[0])
         for rank, (score, parent, token) in enumerate(candidates[: self._beam_size]):
             if token == eos_id:
                 self._keep(self._tokens[parent], score, finished=True)
@@ -132,7 +160,7 @@ class Beam:
             elif at_limit:
                 self._keep([*self._tokens[parent], token], score, finished=False)
         live = [candidate for candidate in candidates if candidate[2] != eos_id][: self._beam_size]
-        self.done = at_limit or not live or self._enough()
+        self.done = at_limit or not live or self._enough(live[0][0])
         # A tiny vocabulary may offer too few continuations: dead rows fill the beam.
         live += [(-torch.inf, 0, eos_id)] * (self._beam_size - len(live))
         self._tokens = [[*self._tokens[parent], token] for _, parent, token in live]
@@ -145,7 +173,11 @@ class Beam:
     def _keep(self, tokens: list[int], total: float, *, finished: bool) -> None:
         self._kept.append(Hypothesis(tokens, total / (len(tokens) + finished) ** self._penalty, finished))
 
-    def _enough(self) -> bool:
+    def _enough(self, best_live: float) -> bool:
+        if self._rules.none_better:
+            scores = sorted((hypothesis.score for hypothesis in self._kept), reverse=True)[: self._beam_size]
+            best = best_live / (len(self._tokens[0]) + 1) ** self._penalty
+            return len(scores) >= self._beam_size and best <= scores[-1]
         if self._penalty == 0:  # sums only sink, so the first to finish on top cannot be beaten
             return self._top_finished and len(self._kept) >= self._num_hypotheses
         return len(self._kept) >= self._beam_size

@@ -86,12 +86,25 @@ class Transformer(nn.Module):
         Returns:
             [batch, target, vocab].
         """
+        return self.output_projection(self.decoder_states(target_ids, memory, source_mask))
+
+    def decoder_states(self, target_ids: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
+        """Return what `decode` projects onto the vocabulary, which costs as much as all blocks if that is large.
+
+        Args:
+            target_ids: As for `decode`.
+            memory: As for `decode`.
+            source_mask: As for `decode`.
+
+        Returns:
+            [batch, target, model].
+        """
         x = self._embed_target(target_ids)
         length = target_ids.size(1)
         causal = torch.ones(length, length, dtype=torch.bool, device=x.device).tril()
         for layer in self.decoder_layers:
             x = layer(x, memory, causal, source_mask[:, None, None, :])
-        return self.output_projection(self.decoder_norm(x))
+        return self.decoder_norm(x)
 
     def start(self, memory: Tensor, source_mask: Tensor) -> DecoderCache:
         """Return the cache of a decoder that has seen no token yet.

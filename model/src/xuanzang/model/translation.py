@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
+from typing import TypeVar
 
 import torch
 from tqdm import tqdm
@@ -16,6 +17,11 @@ from xuanzang.model.threads import fastest_threads, usable_threads
 from xuanzang.model.transformer import Transformer
 
 logger = logging.getLogger(__name__)
+
+_LARGE = 100_000_000
+"""Parameters from which even a trial takes seconds."""
+
+Sentence = TypeVar("Sentence", bound=Sized)
 
 
 class SourceLengthError(ValueError):
@@ -63,29 +69,31 @@ def translate_ids(
             length_penalty=length_penalty,
             # Each sentence has its own limit, so that its translation does not depend on its batch mates.
             max_target_length=[min(2 * len(ids) + 20 + len(prefix_ids), max_positions - 1) for ids in batch],
-            prefix_ids=prefix_ids,
+            prefixes=[prefix_ids] * len(batch),
         )
 
     return translate_by_length(sentences, translate, batch_sentences=batch_sentences)
 
 
 def translate_by_length(
-    sentences: Sequence[Sequence[int]],
-    translate: Callable[[Sequence[Sequence[int]]], list[list[Hypothesis]]],
+    sentences: Sequence[Sentence],
+    translate: Callable[[Sequence[Sentence]], list[list[Hypothesis]]],
     *,
     batch_sentences: int = 32,
+    length: Callable[[Sentence], int] = len,
 ) -> list[list[Hypothesis]]:
     """Translate sentences in batches of like length, with a progress bar.
 
     Args:
-        sentences: Source ids, eos last.
+        sentences: Sentences, such as source ids.
         translate: Function that translates one batch.
         batch_sentences: Maximum sentences per batch.
+        length: Function that returns the tokens of a sentence.
 
     Returns:
         Hypotheses of each sentence in the order given.
     """
-    order = sorted(range(len(sentences)), key=lambda i: -len(sentences[i]))
+    order = sorted(range(len(sentences)), key=lambda i: -length(sentences[i]))
     results: dict[int, list[Hypothesis]] = {}
     starts = range(0, len(order), batch_sentences)
     for start in tqdm(starts, desc="translating", unit="batch", file=sys.stderr, leave=False):
@@ -142,7 +150,8 @@ def use_fastest_threads(checkpoint: Checkpoint) -> None:
         checkpoint: Model to be used.
     """
     model = checkpoint.model
-    ids = torch.full((8, 24), model.config.unk_id, device=model.output_projection.weight.device)
+    large = sum(parameter.numel() for parameter in model.parameters()) > _LARGE
+    ids = torch.full((1, 8) if large else (8, 24), model.config.unk_id, device=model.output_projection.weight.device)
     if ids.device.type == "cpu" and (usable := usable_threads()) > 1:
         measured = fastest_threads(lambda: model(ids, torch.ones_like(ids, dtype=torch.bool), ids), usable)
         logger.info("using %d of %d CPU threads: %s", measured.threads, usable, measured)

@@ -133,6 +133,7 @@ CHANGES: list[tuple[str, Callable[[Manifest], object]]] = [
     ("length_penalty is nan", lambda m: m["generation_defaults"].update(length_penalty="NaN")),
     ("max_length_factor is inf", lambda m: m["generation_defaults"].update(max_length_factor="Infinity")),
     ("max_length_offset is -1", lambda m: m["generation_defaults"].update(max_length_offset=-1)),
+    ("stopping is 9, which is not known", lambda m: m["generation_defaults"].update(stopping=9)),
     ("leave no room", lambda m: m["generation_defaults"].update(max_length_offset=0, max_length_factor=0)),
     ("normalization is 'nfd'", lambda m: m["source_format"].update(normalization="nfd")),
     ("language_prefix_ids lacks 'en', one of target_language_codes", lambda m: prefix(m, fr=5)),

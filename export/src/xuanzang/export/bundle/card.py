@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from xuanzang.export.certification.certificate import Certificate
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
-from xuanzang.model.data.dataset import PreparedMetadata
 
 
 def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
@@ -26,7 +25,6 @@ def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: Expor
         "weights": settings.precision,
         **_origin(checkpoint),
     }
-    quality = {name: f"{s['bleu']:.2f} | {s['chrf']:.2f}" for name, s in certificate.quality.items()}
     shipped = settings.precision
     precisions = {
         f"{name} ({q['sentences']:.0f})": f"{q['float32_bleu']:.2f} / {q['float32_chrf']:.2f} | "
@@ -49,23 +47,48 @@ Translates from {_listed(metadata.source_languages)} to \
 |---|---|
 {_rows(facts)}
 
-Quality on {certificate.quality_sentences} held-out sentences{_pair(metadata)}, beam {settings.beam_size}, \
-length penalty {settings.length_penalty}:
-
-| | BLEU | chrF |
-|---|---|---|
-{_rows(quality)}
+{_quality(certificate, settings)}
 {compared if precisions else ""}
 Signatures: {"; ".join(certificate.signatures)}
 
-{_notes(checkpoint, settings)}"""
+{_gaps(certificate)}{_notes(checkpoint, settings)}"""
 
 
-def _pair(metadata: PreparedMetadata) -> str:
-    """Say which languages were measured, if the model has more than two."""
-    if len(metadata.source_languages) == len(metadata.target_languages) == 1:
-        return ""
-    return f" from {metadata.source_language} to {metadata.target_language}"
+def _quality(certificate: Certificate, settings: ExportSettings) -> str:
+    how = f"beam {settings.beam_size}, length penalty {settings.length_penalty}"
+    between = _between(certificate)
+    if not certificate.quality:
+        return f"{_agreement(certificate, settings)}\n\n({how}{between})"
+    quality = {name: f"{s['bleu']:.2f} | {s['chrf']:.2f}" for name, s in certificate.quality.items()}
+    return f"""Quality on {certificate.quality_sentences} held-out sentences{between}, {how}:
+
+| | BLEU | chrF |
+|---|---|---|
+{_rows(quality)}"""
+
+
+def _agreement(certificate: Certificate, settings: ExportSettings) -> str:
+    """Say how alike the precisions translate, where nothing tells how well."""
+    found = certificate.agreement
+    if not found:
+        return "The quality was not measured."
+    return (
+        f"The quality was not measured. Of {found['sentences']:.0f} sentences, {settings.precision} translates "
+        f"{found['equal']:.0%} as float32 does; chrF of its translations against those of float32 is "
+        f"{found['chrf']:.1f}."
+    )
+
+
+def _gaps(certificate: Certificate) -> str:
+    gaps = "\n".join(f"* {gap}" for gap in certificate.not_measured)
+    return f"## What was not measured\n\n{gaps}\n\n" if gaps else ""
+
+
+def _between(certificate: Certificate) -> str:
+    """Say between which languages was translated."""
+    if len(certificate.directions) == 1:
+        return f" from {certificate.directions[0]}"
+    return f" in {len(certificate.directions)} directions"
 
 
 def _origin(checkpoint: Checkpoint) -> dict[str, str]:

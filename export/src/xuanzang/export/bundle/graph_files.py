@@ -1,8 +1,10 @@
-"""Names and contents of a bundle's graph files."""
+"""The graph files of a bundle."""
 
 from __future__ import annotations
 
-from xuanzang.export.bundle.weights_file import separate_weights
+from pathlib import Path
+
+from xuanzang.export.bundle.weights_file import write_graphs
 from xuanzang.export.graphs.build import GraphSet
 
 ENCODER_FILE = "encoder.onnx"
@@ -11,9 +13,9 @@ SHORTLIST_DECODER_FILE = "decoder.shortlist.onnx"
 SUGGESTIONS_FILE = "suggestions.onnx"
 
 
-def graph_files(graphs: GraphSet) -> dict[str, bytes]:
-    """Return the contents of graph files and weights file, by name."""
+def write_graph_files(graphs: GraphSet, folder: Path) -> None:
+    """Write the files of graphs and their weights file into a folder."""
     models = {ENCODER_FILE: graphs.encoder, DECODER_FILE: graphs.decoder}
     if graphs.shortlist:
         models |= {SHORTLIST_DECODER_FILE: graphs.shortlist.decoder, SUGGESTIONS_FILE: graphs.shortlist.suggestions}
-    return separate_weights(models)
+    write_graphs(models, folder, graphs.weights)

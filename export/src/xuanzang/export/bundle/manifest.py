@@ -30,6 +30,11 @@ PRECISIONS = {
     "int8": manifest_pb2.PRECISION_INT8,
 }
 
+STOPPINGS = {
+    "first-finished": manifest_pb2.STOPPING_UNSPECIFIED,
+    "none-better": manifest_pb2.STOPPING_NONE_BETTER,
+}
+
 
 def make_manifest(
     checkpoint: Checkpoint, settings: ExportSettings, version: int, tool_versions: Mapping[str, str]
@@ -71,6 +76,8 @@ def make_manifest(
             max_length_factor=2.0,
             max_length_offset=20,
             loop_retry_ngram_size=settings.loop_retry_ngram_size,
+            stopping=STOPPINGS[settings.stopping],
+            forces_end=metadata.forces_end,
         ),
         provenance=manifest_pb2.Provenance(
             git_commit=_git_commit(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -25,18 +27,28 @@ class Certificate(BaseModel):
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
+    measured_on: Literal["pairs", "texts", "sample"]
+    """Sentences of the measurements: pairs with translations by humans, texts without, or the sample of the
+    exporter."""
+    directions: list[str]
+    """Languages between which was translated, such as "zh to en"."""
+    not_measured: list[str]
+    """What nothing is known of, one sentence each."""
     parity: dict[str, dict[str, float]]
     """By precision: sentences and steps compared with torch float32, maximum difference, token agreement."""
     quality: dict[str, dict[str, float]]
-    """BLEU and chrF of the same sentences, by "torch_float32", "onnx_float32" and, if exported, "onnx_int8" or
-    "onnx_float16", and "shortlist"."""
+    """BLEU and chrF of the same sentences, by "onnx_float32" and, if exported, "onnx_int8" or "onnx_float16", and
+    "shortlist"; empty without pairs. Torch is in `parity`: its translations are those of onnx_float32."""
     quality_sentences: int
     """Sentences translated for `quality`."""
     shipped_quality: dict[str, dict[str, float]]
     """By name of the pairs: sentences, BLEU and chrF of the float32 graphs and the shipped, and of each the change with
     its 90 % interval (`…_change`, `…_change_low`, `…_change_high`); empty for float32."""
+    agreement: dict[str, float]
+    """Of the translations by the shipped graphs with those by the float32 graphs: sentences, chrF of one against the
+    other, and share that is the same, `equal`; empty for float32."""
     signatures: list[str]
-    """sacreBLEU's signatures of BLEU and chrF."""
+    """sacreBLEU's signatures of BLEU and chrF, or of chrF if it is all that was measured."""
     step_milliseconds: dict[str, dict[str, float]]
     """By precision, then position: median time of a decoder step of 8 sentences and 4 hypotheses."""
     samples: list[Sample]

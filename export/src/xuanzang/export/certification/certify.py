@@ -3,93 +3,170 @@
 from __future__ import annotations
 
 import platform
-import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import NamedTuple
 
-from tqdm import tqdm
+from sacrebleu.metrics import CHRF
 
 from xuanzang.export.certification.certificate import Certificate, ParityError, Sample
-from xuanzang.export.certification.parity import Parity, compare, step_milliseconds
+from xuanzang.export.certification.coverage import not_measured
+from xuanzang.export.certification.parity import Parity, follow, record, search, step_milliseconds
 from xuanzang.export.certification.quality import (
     Translations,
     compare_precisions,
+    measure_agreement,
     onnx_translations,
+    require_agreement,
     require_quality,
     score,
-    torch_translations,
-    translate_together,
 )
 from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
+from xuanzang.export.certification.samples import choose_samples
+from xuanzang.export.examples import Example, Examples, sources_of
+from xuanzang.export.freed_memory import return_freed_memory
 from xuanzang.export.graphs.build import GraphSet
-from xuanzang.export.pairs import read_usable_pairs
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.corpus import Pair
-
-SAMPLES = 8
-"""Sentences that the server replays before it serves the bundle."""
-
-Models = Mapping[str, OnnxModel]
-"""Open graphs by precision: float32 first, the shipped last."""
+from xuanzang.model.evaluation import Scores
+from xuanzang.model.search import SearchRules
 
 
-def certify(
-    checkpoint: Checkpoint, graphs: Sequence[GraphSet], pairs: Sequence[Pair], settings: ExportSettings
-) -> Certificate:
-    """Measure graphs against torch.
+class _Measured(NamedTuple):
+    """What graphs of one precision did."""
 
-    Args:
-        checkpoint: Exported model.
-        graphs: Graphs by precision: float32 first, the shipped last.
-        pairs: Held-out pairs.
-        settings: Settings with the numbers of sentences and the limits.
-
-    Raises:
-        CorpusError: The pairs of a test cannot be read.
-        ParityError: A measure is outside its limit.
-    """
-    models = {one.precision: open_graphs(one, checkpoint.model.config) for one in graphs}
-    shipped = graphs[-1]
-    sentences = [checkpoint.source_ids(pair.source) for pair in pairs]
-    tests = {name: read_usable_pairs(checkpoint, path) for name, path in settings.test.items()}
-    parity = _parity(checkpoint, models, sentences, settings)
-    _require_parity(parity["float32"], settings)
-    by_precision = _by_precision(
-        checkpoint, models, sentences[: _compared(len(pairs), len(models), settings)], settings
-    )
-    outputs = _outputs(checkpoint, by_precision, shipped, sentences[: settings.evaluation_sentences], settings)
-    scores = {name: score(checkpoint, found, pairs[: len(found)]) for name, found in outputs.items()}
-    shipped_quality: dict[str, dict[str, float]] = {}
-    if len(models) > 1:
-        shipped_quality["valid"] = compare_precisions(checkpoint, by_precision, pairs, settings)
-        shipped_quality |= {name: _test(checkpoint, models, test, settings) for name, test in tests.items()}
-    require_quality(shipped_quality, shipped.precision, settings)
-    return Certificate(
-        parity={precision: result._asdict() for precision, result in parity.items()},
-        quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
-        quality_sentences=min(settings.evaluation_sentences, len(pairs)),
-        shipped_quality=shipped_quality,
-        signatures=[scores["torch_float32"].bleu_signature, scores["torch_float32"].chrf_signature],
-        step_milliseconds={precision: _step_times(model) for precision, model in models.items()},
-        samples=_samples(checkpoint, models[shipped.precision], pairs, outputs, settings),
-        machine=_machine(),
-    )
+    parity: Parity
+    translations: Translations
+    tests: dict[str, Translations]
+    step_milliseconds: dict[str, float]
 
 
-def _parity(
-    checkpoint: Checkpoint, models: Models, sentences: Sequence[Sequence[int]], settings: ExportSettings
-) -> dict[str, Parity]:
-    return {
-        precision: compare(
-            checkpoint.model,
-            model,
-            sentences[: settings.parity_sentences],
-            beam_size=settings.beam_size,
-            prefix_ids=checkpoint.target_prefix_ids,
+class Certifier:
+    """Measures one set of graphs after the other; no two are open at the same time, nor is torch beside them."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        examples: Examples,
+        tests: Mapping[str, Sequence[Example]],
+        settings: ExportSettings,
+    ) -> None:
+        """Prepare measurements.
+
+        Args:
+            checkpoint: Exported model.
+            examples: Sentences to measure with.
+            tests: More pairs, by name.
+            settings: Settings with the numbers of sentences, all of them set, and the limits.
+        """
+        self._checkpoint, self._examples, self._settings = checkpoint, examples, settings
+        self._tests = {name: test[: settings.test_sentences] for name, test in tests.items()}
+        self._rules = SearchRules(settings.stopping == "none-better", checkpoint.metadata.forces_end)
+        self._measured: dict[str, _Measured] = {}
+        self._shortlisted: Translations = []
+        self._expected: list[list[int]] = []
+        self._samples: list[Sample] = []
+
+    @property
+    def translations(self) -> Translations:
+        """Translations of the first sentences by the graphs that were measured first."""
+        return next(iter(self._measured.values())).translations
+
+    def measure(self, graphs: GraphSet) -> None:
+        """Measure graphs: float32 first, the shipped last.
+
+        Raises:
+            ParityError: Float32 graphs do not compute what torch does, or no sentence is translated alike by all.
+        """
+        if shortlisted := open_shortlisted(graphs, self._checkpoint.model.config):
+            self._shortlisted = onnx_translations(
+                shortlisted, self._compared()[: self._scored()], self._settings, self._rules
+            )
+            del shortlisted
+        model = open_graphs(graphs, self._checkpoint.model.config)
+        examples, settings = self._examples.sentences[: self._settings.parity_sentences], self._settings
+        prefixes = [example.prefix_ids for example in examples]
+        recordings = record(model, sources_of(examples), beam_size=settings.beam_size, prefixes=prefixes)
+        translations = onnx_translations(model, self._compared(), settings, self._rules)
+        tests = {name: onnx_translations(model, test, settings, self._rules) for name, test in self._tests.items()}
+        times = _step_times(model)
+        if graphs.precision == settings.precision:
+            self._choose_samples(model, translations)
+        # Closes the graphs.
+        del model
+        return_freed_memory()
+        torch_model = self._checkpoint.model
+        if not self._expected:
+            self._expected = search(torch_model, recordings, beam_size=settings.beam_size)
+        parity = follow(torch_model, recordings, self._expected, beam_size=settings.beam_size)
+        self._checkpoint.weights.release()
+        if graphs.precision == "float32":
+            _require_parity(parity, settings)
+        self._measured[graphs.precision] = _Measured(parity, translations, tests, times)
+
+    def certificate(self) -> Certificate:
+        """Return the certificate of the graphs measured.
+
+        Raises:
+            ParityError: The shipped graphs translate worse than the float32 graphs.
+        """
+        checkpoint, settings, pairs = self._checkpoint, self._settings, self._examples.kind == "pairs"
+        shipped = self._measured[settings.precision].translations
+        agreement = measure_agreement(checkpoint, self.translations, shipped) if len(self._measured) > 1 else {}
+        shipped_quality = self._shipped_quality() if agreement else {}
+        require_quality(shipped_quality, settings.precision, settings)
+        if not pairs:
+            require_agreement(agreement, settings.precision, settings)
+        scores = self._scores() if pairs else {}
+        compared = self._examples._replace(sentences=self._compared())
+        return Certificate(
+            measured_on=self._examples.kind,
+            directions=compared.directions,
+            not_measured=not_measured(checkpoint, compared),
+            parity={precision: measured.parity._asdict() for precision, measured in self._measured.items()},
+            quality={name: {"bleu": round(s.bleu, 3), "chrf": round(s.chrf, 3)} for name, s in scores.items()},
+            quality_sentences=self._scored() if pairs else 0,
+            shipped_quality=shipped_quality,
+            agreement=agreement,
+            signatures=_signatures(scores),
+            step_milliseconds={precision: measured.step_milliseconds for precision, measured in self._measured.items()},
+            samples=self._samples,
+            machine=_machine(),
         )
-        for precision, model in tqdm(models.items(), desc="parity", file=sys.stderr)
-    }
+
+    def _compared(self) -> list[Example]:
+        """Return the sentences that all precisions translate; the first of them are scored."""
+        wanted = [self._settings.evaluation_sentences if self._examples.kind == "pairs" else 0]
+        wanted += [self._settings.test_sentences] if self._settings.precision != "float32" else []
+        wanted += [self._settings.parity_sentences]
+        return self._examples.sentences[: max(wanted)]
+
+    def _scored(self) -> int:
+        return min(self._settings.evaluation_sentences, len(self._examples.sentences))
+
+    def _choose_samples(self, model: OnnxModel, shipped: Translations) -> None:
+        found = [measured.translations for measured in self._measured.values()]
+        found += [shipped, *([self._shortlisted] if self._shortlisted else [])]
+        self._samples = choose_samples(
+            self._checkpoint, model, self._examples.sentences, found, self._settings, self._rules
+        )
+
+    def _scores(self) -> dict[str, Scores]:
+        found = {f"onnx_{precision}": measured.translations for precision, measured in self._measured.items()}
+        found |= {"shortlist": self._shortlisted} if self._shortlisted else {}
+        count = self._scored()
+        pairs = self._examples.sentences[:count]
+        return {name: score(self._checkpoint, translations[:count], pairs) for name, translations in found.items()}
+
+    def _shipped_quality(self) -> dict[str, dict[str, float]]:
+        quality = {}
+        if self._examples.kind == "pairs":
+            found = {precision: measured.translations for precision, measured in self._measured.items()}
+            quality["valid"] = compare_precisions(self._checkpoint, found, self._examples.sentences, self._settings)
+        for name, test in self._tests.items():
+            found = {precision: measured.tests[name] for precision, measured in self._measured.items()}
+            quality[name] = compare_precisions(self._checkpoint, found, test, self._settings)
+        return quality
 
 
 def _require_parity(parity: Parity, settings: ExportSettings) -> None:
@@ -104,80 +181,18 @@ def _require_parity(parity: Parity, settings: ExportSettings) -> None:
         )
 
 
-def _by_precision(
-    checkpoint: Checkpoint, models: Models, sentences: Sequence[Sequence[int]], settings: ExportSettings
-) -> dict[str, Translations]:
-    return {precision: onnx_translations(checkpoint, model, sentences, settings) for precision, model in models.items()}
-
-
-def _compared(pairs: int, precisions: int, settings: ExportSettings) -> int:
-    """Return the number of pairs that all precisions translate.
-
-    The pairs that precisions are compared by begin with those that are scored, so that none is translated twice.
-    """
-    wanted = (settings.evaluation_sentences, settings.test_sentences if precisions > 1 else 0)
-    return min(max(wanted), pairs)
-
-
-def _outputs(
-    checkpoint: Checkpoint,
-    by_precision: Mapping[str, Translations],
-    shipped: GraphSet,
-    sentences: Sequence[Sequence[int]],
-    settings: ExportSettings,
-) -> dict[str, Translations]:
-    """Return the translations of the same sentences, by name in `Certificate.quality`."""
-    outputs = {"torch_float32": torch_translations(checkpoint, sentences, settings)}
-    outputs |= {f"onnx_{precision}": found[: len(sentences)] for precision, found in by_precision.items()}
-    if shortlisted := open_shortlisted(shipped, checkpoint.model.config):
-        outputs["shortlist"] = onnx_translations(checkpoint, shortlisted, sentences, settings)
-    return outputs
-
-
-def _test(checkpoint: Checkpoint, models: Models, test: Sequence[Pair], settings: ExportSettings) -> dict[str, float]:
-    ids = [checkpoint.source_ids(pair.source) for pair in test[: settings.test_sentences]]
-    return compare_precisions(checkpoint, _by_precision(checkpoint, models, ids, settings), test, settings)
-
-
 def _step_times(model: OnnxModel) -> dict[str, float]:
     positions = [position for position in (10, 200) if position < model.config.max_positions]
     return {str(position): round(step_milliseconds(model, position), 3) for position in positions}
 
 
-def _samples(
-    checkpoint: Checkpoint,
-    model: OnnxModel,
-    pairs: Sequence[Pair],
-    outputs: Mapping[str, Translations],
-    settings: ExportSettings,
-) -> list[Sample]:
-    """Choose sentences that all graphs translate alike: rounding on other machines will not change them."""
-    samples: list[Sample] = []
-    for pair, *found in zip(pairs, *outputs.values(), strict=False):
-        ids = checkpoint.source_ids(pair.source)
-        best = {tuple(hypotheses[0].target_ids) for hypotheses in found}
-        if len(best) == 1 and 4 <= len(ids) <= 40:
-            alone = translate_together(checkpoint, model, [ids], settings)[0][0].target_ids  # as the server replays it
-            if tuple(alone) in best:
-                samples.append(_sample(checkpoint, pair.source, ids, alone, settings))
-        if len(samples) == SAMPLES:
-            break
-    if not samples:
-        raise ParityError("no sentence is translated alike by all graphs")
-    return samples
-
-
-def _sample(
-    checkpoint: Checkpoint, source: str, source_ids: list[int], target_ids: list[int], settings: ExportSettings
-) -> Sample:
-    return Sample(
-        source=source,
-        source_ids=source_ids,
-        target_ids=target_ids,
-        target=checkpoint.target_tokenizer.decode(target_ids),
-        beam_size=settings.beam_size,
-        length_penalty=settings.length_penalty,
-    )
+def _signatures(scores: Mapping[str, Scores]) -> list[str]:
+    if not scores:
+        metric = CHRF()
+        metric.corpus_score([""], [[""]])
+        return [str(metric.get_signature())]
+    any_of_them = next(iter(scores.values()))
+    return [any_of_them.bleu_signature, any_of_them.chrf_signature]
 
 
 def _machine() -> dict[str, str]:

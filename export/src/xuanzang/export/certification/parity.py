@@ -22,7 +22,7 @@ from xuanzang.export.certification.runner import (
 )
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.data.dataset import pad_sentences
-from xuanzang.model.search import beam_search
+from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.transformer import Transformer
 
 
@@ -39,59 +39,131 @@ class Parity(NamedTuple):
     """Share of sentences whose best hypothesis is the same, token for token."""
 
 
+class Recording(NamedTuple):
+    """A batch as the graphs decoded it."""
+
+    sentences: list[list[int]]
+    prefixes: list[list[int]]
+    limits: list[int]
+    steps: list[tuple[LiveHypotheses, Candidates]]
+    found: list[list[Hypothesis]]
+
+
+def record(
+    onnx_model: OnnxModel,
+    sentences: Sequence[list[int]],
+    *,
+    beam_size: int,
+    prefixes: Sequence[list[int]] = (),
+    batch_sentences: int = 10,
+) -> list[Recording]:
+    """Decode sentences with the graphs and keep every step, so that torch can follow when the graphs are closed.
+
+    Args:
+        onnx_model: Open graphs.
+        sentences: Source ids, eos last.
+        beam_size: Hypotheses kept per sentence.
+        prefixes: Beginning of the hypotheses of each sentence, or none.
+        batch_sentences: Sentences decoded together.
+    """
+    starts = range(0, len(sentences), batch_sentences)
+    parts = [slice(start, start + batch_sentences) for start in starts]
+    return [_record(onnx_model, list(sentences[part]), list(prefixes[part]), beam_size) for part in parts]
+
+
+def _record(onnx_model: OnnxModel, sentences: list[list[int]], prefixes: list[list[int]], beam_size: int) -> Recording:
+    steps: list[tuple[LiveHypotheses, Candidates]] = []
+    limits = target_limits(sentences, onnx_model.config.max_positions, prefixes)
+    found = translate_batch(
+        onnx_model,
+        sentences,
+        beam_size=beam_size,
+        length_penalty=1.0,
+        max_target_length=limits,
+        prefixes=prefixes,
+        on_step=lambda live, candidates: steps.append((live, candidates)),
+    )
+    return Recording(sentences, prefixes, limits, steps, found)
+
+
+def search(model: Transformer, recordings: Sequence[Recording], *, beam_size: int) -> list[list[int]]:
+    """Translate the sentences of recordings in torch, which takes as long as `follow`.
+
+    Args:
+        model: Torch model, float32, in evaluation mode.
+        recordings: What graphs of any precision did, from `record`.
+        beam_size: Hypotheses kept per sentence.
+
+    Returns:
+        Target ids of the best hypothesis of each sentence.
+    """
+    best = []
+    for batch in recordings:
+        source_ids, mask = pad_sentences(batch.sentences, model.config.pad_id)
+        found = beam_search(
+            model, source_ids, mask, beam_size=beam_size, max_target_length=batch.limits, prefixes=batch.prefixes
+        )
+        best += [hypotheses[0].target_ids for hypotheses in found]
+    return best
+
+
+def follow(
+    model: Transformer, recordings: Sequence[Recording], expected: Sequence[list[int]], *, beam_size: int
+) -> Parity:
+    """Repeat in torch what graphs did, in lockstep on the same hypotheses.
+
+    Args:
+        model: Torch model, float32, in evaluation mode.
+        recordings: What the graphs did, from `record`.
+        expected: Translations of the same sentences by torch, from `search`.
+        beam_size: Hypotheses kept per sentence.
+    """
+    followers = []
+    for batch in recordings:
+        follower = _TorchFollower(model, batch.sentences, beam_size)
+        for live, candidates in batch.steps:
+            follower.follow(live, candidates)
+        followers.append(follower)
+    found = [hypotheses[0].target_ids for batch in recordings for hypotheses in batch.found]
+    agreed = sum(one == other for one, other in zip(found, expected, strict=True))
+    return Parity(
+        sentences=len(found),
+        steps=sum(follower.steps for follower in followers),
+        max_abs_difference=max(follower.worst for follower in followers),
+        token_agreement=agreed / len(found),
+    )
+
+
 def compare(
     model: Transformer,
     onnx_model: OnnxModel,
-    sentences: Sequence[Sequence[int]],
+    sentences: Sequence[list[int]],
     *,
     beam_size: int,
-    prefix_ids: Sequence[int] = (),
     batch_sentences: int = 10,
 ) -> Parity:
-    """Decode sentences with the graphs and, in lockstep on the same hypotheses, with torch.
+    """Decode sentences with the graphs and let torch follow.
 
     Args:
         model: Torch model, float32, in evaluation mode.
         onnx_model: Open graphs.
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept per sentence.
-        prefix_ids: Beginning of every hypothesis.
         batch_sentences: Sentences decoded together.
     """
-    followers, agreed = [], 0
-    for start in range(0, len(sentences), batch_sentences):
-        batch = sentences[start : start + batch_sentences]
-        follower = _TorchFollower(model, batch, beam_size)
-        limit = target_limit(batch, model.config.max_positions, prefix_ids)
-        found = translate_batch(
-            onnx_model,
-            batch,
-            beam_size=beam_size,
-            length_penalty=1.0,
-            max_target_length=limit,
-            prefix_ids=prefix_ids,
-            on_step=follower.follow,
-        )
-        source_ids, mask = pad_sentences(batch, model.config.pad_id)
-        expected = beam_search(
-            model, source_ids, mask, beam_size=beam_size, max_target_length=limit, prefix_ids=prefix_ids
-        )
-        agreed += sum(a[0].target_ids == b[0].target_ids for a, b in zip(found, expected, strict=True))
-        followers.append(follower)
-    return Parity(
-        sentences=len(sentences),
-        steps=sum(follower.steps for follower in followers),
-        max_abs_difference=max(follower.worst for follower in followers),
-        token_agreement=agreed / len(sentences),
-    )
+    recordings = record(onnx_model, sentences, beam_size=beam_size, batch_sentences=batch_sentences)
+    return follow(model, recordings, search(model, recordings, beam_size=beam_size), beam_size=beam_size)
 
 
-def target_limit(sentences: Sequence[Sequence[int]], max_positions: int, prefix_ids: Sequence[int] = ()) -> int:
-    """Return the maximum target length of a batch: twice its longest source plus 20, within the table of positions.
+def target_limits(
+    sentences: Sequence[Sequence[int]], max_positions: int, prefixes: Sequence[Sequence[int]] = ()
+) -> list[int]:
+    """Return the maximum target length of each sentence: twice its source plus 20, within the table of positions.
 
-    The prefix of every hypothesis makes room for itself.
+    A prefix makes room for itself.
     """
-    return min(2 * max(map(len, sentences)) + 20 + len(prefix_ids), max_positions - 1)
+    begun = len(prefixes[0]) if prefixes else 0
+    return [min(2 * len(ids) + 20 + begun, max_positions - 1) for ids in sentences]
 
 
 def step_milliseconds(
@@ -105,8 +177,8 @@ def step_milliseconds(
     shape = (batch, beam_size)
     live = LiveHypotheses(np.full(shape, config.bos_id), np.zeros(shape, np.float32), np.zeros(shape, np.int64))
     visible = np.ones((*shape, pages * PAGE_SLOTS), dtype=bool)
-    inputs = step_inputs(config, live, position, np.arange(beam_size), visible)
-    feed = memory | onnx_model.empty_pages(batch, pages)
+    inputs = step_inputs(config, live, position, np.tile(np.arange(beam_size), (batch, 1)), visible)
+    feed = memory | onnx_model.empty_pages(batch * pages)
     feed |= {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
     times = []
     for _ in range(runs):

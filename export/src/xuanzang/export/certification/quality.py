@@ -1,4 +1,4 @@
-"""Translation quality of torch and graphs on the same sentences."""
+"""Translation quality of graphs on the same sentences, and their agreement with each other."""
 
 from __future__ import annotations
 
@@ -7,65 +7,92 @@ from collections.abc import Mapping, Sequence
 from sacrebleu.metrics import BLEU, CHRF
 
 from xuanzang.export.certification.certificate import ParityError
-from xuanzang.export.certification.parity import target_limit
+from xuanzang.export.certification.parity import target_limits
 from xuanzang.export.certification.resampling import paired_change
 from xuanzang.export.certification.runner import OnnxModel, translate_batch
+from xuanzang.export.examples import Example
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.corpus import Pair
 from xuanzang.model.evaluation import Scores, score_metrics, score_translations
-from xuanzang.model.search import Hypothesis
-from xuanzang.model.translation import translate_by_length, translate_ids
+from xuanzang.model.search import Hypothesis, SearchRules
+from xuanzang.model.translation import translate_by_length
 
 Translations = Sequence[Sequence[Hypothesis]]
 """Hypotheses of each sentence, best first."""
 
+_BATCH_SENTENCES = 32
+_WIDE = 1024
+"""Width from which a batch of so many sentences takes gigabytes for its keys, values and logits."""
 METRICS = {"bleu": "BLEU", "chrf": "chrF"}
 """Names of the metrics for people, by their names in keys and flags."""
 
 
-def torch_translations(
-    checkpoint: Checkpoint, sentences: Sequence[Sequence[int]], settings: ExportSettings
-) -> Translations:
-    """Translate sentences of source ids with the torch model."""
-    return translate_ids(
-        checkpoint.model,
-        sentences,
-        beam_size=settings.beam_size,
-        length_penalty=settings.length_penalty,
-        prefix_ids=checkpoint.target_prefix_ids,
-    )
-
-
 def onnx_translations(
-    checkpoint: Checkpoint, model: OnnxModel, sentences: Sequence[Sequence[int]], settings: ExportSettings
+    model: OnnxModel, examples: Sequence[Example], settings: ExportSettings, rules: SearchRules
 ) -> Translations:
-    """Translate sentences of source ids with graphs, those of like length together."""
-    return translate_by_length(sentences, lambda batch: translate_together(checkpoint, model, batch, settings))
+    """Translate sentences with graphs, those of like length together."""
+    return translate_by_length(
+        examples,
+        lambda batch: translate_together(model, batch, settings, rules),
+        length=lambda example: len(example.source_ids),
+        batch_sentences=_BATCH_SENTENCES if model.config.d_model < _WIDE else _BATCH_SENTENCES // 4,
+    )
 
 
 def translate_together(
-    checkpoint: Checkpoint, model: OnnxModel, batch: Sequence[Sequence[int]], settings: ExportSettings
+    model: OnnxModel, batch: Sequence[Example], settings: ExportSettings, rules: SearchRules
 ) -> list[list[Hypothesis]]:
-    """Translate a batch of sentences of source ids with graphs."""
+    """Translate a batch of sentences with graphs."""
+    sentences, prefixes = [example.source_ids for example in batch], [example.prefix_ids for example in batch]
     return translate_batch(
         model,
-        batch,
+        sentences,
         beam_size=settings.beam_size,
         length_penalty=settings.length_penalty,
-        max_target_length=target_limit(batch, model.config.max_positions, checkpoint.target_prefix_ids),
-        prefix_ids=checkpoint.target_prefix_ids,
+        max_target_length=target_limits(sentences, model.config.max_positions, prefixes),
+        prefixes=prefixes,
+        rules=rules,
     )
 
 
-def score(checkpoint: Checkpoint, found: Translations, pairs: Sequence[Pair]) -> Scores:
+def score(checkpoint: Checkpoint, found: Translations, pairs: Sequence[Example]) -> Scores:
     """Return BLEU and chrF of the best hypotheses of the sources of pairs."""
-    references = [pair.target for pair in pairs]
-    return score_translations(_best_texts(checkpoint, found), references, checkpoint.metadata.target_language)
+    return score_translations(best_texts(checkpoint, found), _references(pairs), checkpoint.metadata.target_language)
+
+
+def measure_agreement(checkpoint: Checkpoint, before: Translations, shipped: Translations) -> dict[str, float]:
+    """Compare translations of the same sentences with each other.
+
+    Args:
+        checkpoint: Exported model.
+        before: Translations by the float32 graphs.
+        shipped: Translations by the shipped graphs.
+    """
+    texts, expected = best_texts(checkpoint, shipped), best_texts(checkpoint, before)
+    equal = sum(one == other for one, other in zip(texts, expected, strict=True))
+    return {
+        "sentences": len(texts),
+        "chrf": round(CHRF().corpus_score(texts, [expected]).score, 3),
+        "equal": round(equal / len(texts), 4),
+    }
+
+
+def require_agreement(agreement: Mapping[str, float], precision: str, settings: ExportSettings) -> None:
+    """Refuse graphs whose translations are others than those of the float32 graphs.
+
+    Raises:
+        ParityError: The agreement is below its limit.
+    """
+    if agreement and agreement["chrf"] < settings.min_agreement:
+        raise ParityError(
+            f"{precision} translates {agreement['sentences']:.0f} sentences otherwise than float32: chrF of one "
+            f"against the other is {agreement['chrf']:.1f}, the minimum {settings.min_agreement:g}. "
+            f"{_REMEDIES[precision]}, or accept it with --min-agreement"
+        )
 
 
 def compare_precisions(
-    checkpoint: Checkpoint, found: Mapping[str, Translations], pairs: Sequence[Pair], settings: ExportSettings
+    checkpoint: Checkpoint, found: Mapping[str, Translations], pairs: Sequence[Example], settings: ExportSettings
 ) -> dict[str, float]:
     """Return BLEU and chrF of each precision on the first of the same pairs, and how much they change.
 
@@ -76,8 +103,8 @@ def compare_precisions(
         settings: Settings with the number of pairs to compare.
     """
     pairs = pairs[: settings.test_sentences]
-    texts = {name: _best_texts(checkpoint, translations[: len(pairs)]) for name, translations in found.items()}
-    references, language = [pair.target for pair in pairs], checkpoint.metadata.target_language
+    texts = {name: best_texts(checkpoint, translations[: len(pairs)]) for name, translations in found.items()}
+    references, language = _references(pairs), checkpoint.metadata.target_language
     quality: dict[str, float] = {"sentences": len(pairs)}
     for precision, translations in texts.items():
         scores = score_translations(translations, references, language)
@@ -122,7 +149,7 @@ def require_quality(
 
 
 _REMEDIES = {
-    "int8": "Calibrate on more pairs (a longer --valid, a higher --calibration-sentences), "
+    "int8": "Calibrate on more sentences (a longer --valid or --texts, a higher --calibration-sentences), "
     "export with --precision float16 or float32",
     "float16": "Export with --precision float32",
 }
@@ -140,5 +167,10 @@ def _loss(name: str, quality: Mapping[str, float], key: str, metric: str, limit:
     )
 
 
-def _best_texts(checkpoint: Checkpoint, found: Translations) -> list[str]:
+def _references(pairs: Sequence[Example]) -> list[str]:
+    return [pair.reference or "" for pair in pairs]
+
+
+def best_texts(checkpoint: Checkpoint, found: Translations) -> list[str]:
+    """Return the texts of the best hypotheses."""
     return [checkpoint.target_tokenizer.decode(hypotheses[0].target_ids) for hypotheses in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 from xuanzang.model.config import TransformerConfig
-from xuanzang.model.search import Beam, Hypothesis
+from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 
 DEAD_SCORE = -1.0e9
 """Score of a beam position without hypothesis; its continuations never reach the score of a real one."""
@@ -39,6 +40,8 @@ class LiveHypotheses(NamedTuple):
     """Beam position of each before the last selection."""
 
 
+Tensors = dict[str, onnxruntime.OrtValue]
+"""Inputs of a graph, by name."""
 OnStep = Callable[[LiveHypotheses, Candidates], None]
 
 
@@ -46,16 +49,32 @@ class OnnxModel:
     """Encoder and decoder, open in onnxruntime."""
 
     def __init__(
-        self, encoder: onnx.ModelProto, decoder: onnx.ModelProto, config: TransformerConfig, *, threads: int = 0
+        self,
+        encoder: onnx.ModelProto,
+        decoder: onnx.ModelProto,
+        config: TransformerConfig,
+        *,
+        folder: Path | None = None,
+        threads: int = 0,
     ) -> None:
+        """Open the graphs.
+
+        Args:
+            encoder: Graph of the encoder.
+            decoder: Graph of a decoder step.
+            config: Shape of the model.
+            folder: Folder of the file of their weights, unless they hold these.
+            threads: Threads inside one operation; 0 for those that torch has, two at most.
+        """
         # No more than torch has, for which they are measured: on busy cores two wait for each other.
         threads = threads or min(2, torch.get_num_threads())
         self.config = config
-        self.encoder, self.decoder = _session(encoder, threads), _session(decoder, threads)
+        # The larger one first, whose largest weight is in memory twice while it is opened.
+        self.decoder, self.encoder = (_session(graph, threads, folder) for graph in (decoder, encoder))
         self._encoder_outputs = [output.name for output in self.encoder.get_outputs()]
         self._decoder_outputs = [output.name for output in self.decoder.get_outputs()]
 
-    def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
+    def encode(self, sentences: Sequence[Sequence[int]]) -> Tensors:
         """Return the decoder's inputs that depend on the source, by name."""
         lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
         source_ids = np.full((len(sentences), lengths.max()), self.config.pad_id, dtype=np.int64)
@@ -71,29 +90,30 @@ class OnnxModel:
         }
         return {**pages, "source_page_owners": _value(owners), **memory}
 
-    def empty_pages(self, batch: int, pages: int) -> dict[str, onnxruntime.OrtValue]:
-        """Return the past of the first decoder step, with so many pages for each sentence."""
-        return self._empty(self.decoder, "past_key_values.", pages=batch * pages)
+    def empty_pages(self, pages: int) -> Tensors:
+        """Return keys and values before the first decoder step, with so many pages for all sentences."""
+        return self._empty(self.decoder, "past_key_values.", pages=pages)
 
-    def _empty(
-        self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int
-    ) -> dict[str, onnxruntime.OrtValue]:
+    def _empty(self, session: onnxruntime.InferenceSession, prefix: str, *, pages: int) -> Tensors:
         wanted = [value for value in session.get_inputs() if value.name.startswith(prefix)]
         floats = np.float16 if wanted[0].type == "tensor(float16)" else np.float32
-        empty = np.zeros((pages, self.config.num_heads, PAGE_SLOTS, self.config.d_head), dtype=floats)
-        return dict.fromkeys((value.name for value in wanted), _value(empty))
+        shape = (pages, self.config.num_heads, PAGE_SLOTS, self.config.d_head)
+        return {value.name: _value(np.zeros(shape, dtype=floats)) for value in wanted}
 
-    def step(self, feed: dict[str, onnxruntime.OrtValue]) -> tuple[Candidates, dict[str, onnxruntime.OrtValue]]:
-        """Run one decoder step; returns the candidates and the past of the next step."""
-        values = self.decoder.run_with_ort_values(self._decoder_outputs, feed)
-        outputs = dict(zip(self._decoder_outputs, values, strict=True))
-        candidates = Candidates(*(outputs[f"candidate_{name}"].numpy() for name in Candidates._fields))
-        past = {
-            name.replace("present", "past"): value
-            for name, value in outputs.items()
-            if name.startswith("present_key_values.")
-        }
-        return candidates, past
+    def step(self, feed: Tensors) -> Candidates:
+        """Run one decoder step, which writes its keys and values into those that it is given."""
+        binding = self.decoder.io_binding()
+        for name, value in feed.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self._decoder_outputs:
+            if name.startswith("present_"):
+                binding.bind_ortvalue_output(name, feed[name.replace("present", "past")])
+            else:
+                binding.bind_output(name)
+        self.decoder.run_with_iobinding(binding)
+        outputs = dict(zip(self._decoder_outputs, binding.get_outputs(), strict=True))
+        # Copies, because an array of onnxruntime keeps the graph open that it comes from.
+        return Candidates(*(np.array(outputs[f"candidate_{name}"].numpy()) for name in Candidates._fields))
 
 
 class ShortlistedModel(OnnxModel):
@@ -105,11 +125,13 @@ class ShortlistedModel(OnnxModel):
         decoder: onnx.ModelProto,
         suggestions: onnx.ModelProto,
         config: TransformerConfig,
+        *,
+        folder: Path | None = None,
     ) -> None:
-        super().__init__(encoder, decoder, config)
-        self._suggestions = _session(suggestions, 1)
+        super().__init__(encoder, decoder, config, folder=folder)
+        self._suggestions = _session(suggestions, 1, folder)
 
-    def encode(self, sentences: Sequence[Sequence[int]]) -> dict[str, onnxruntime.OrtValue]:
+    def encode(self, sentences: Sequence[Sequence[int]]) -> Tensors:
         """Return the decoder's inputs that depend on the source, its shortlist included, by name."""
         suggested = [self._suggestions.run(["suggested"], {"source_ids": np.array([ids])})[0][0] for ids in sentences]
         nothing = self.config.target_vocab_size
@@ -121,14 +143,15 @@ class ShortlistedModel(OnnxModel):
 
 def open_graphs(graphs: GraphSet, config: TransformerConfig) -> OnnxModel:
     """Open encoder and decoder of a set of graphs."""
-    return OnnxModel(graphs.encoder, graphs.decoder, config)
+    return OnnxModel(graphs.encoder, graphs.decoder, config, folder=graphs.folder)
 
 
 def open_shortlisted(graphs: GraphSet, config: TransformerConfig) -> ShortlistedModel | None:
     """Open a set of graphs for decoding with a shortlist, or return None if it has none."""
     if not graphs.shortlist:
         return None
-    return ShortlistedModel(graphs.encoder, graphs.shortlist.decoder, graphs.shortlist.suggestions, config)
+    shortlist = graphs.shortlist
+    return ShortlistedModel(graphs.encoder, shortlist.decoder, shortlist.suggestions, config, folder=graphs.folder)
 
 
 def translate_batch(
@@ -137,8 +160,9 @@ def translate_batch(
     *,
     beam_size: int,
     length_penalty: float,
-    max_target_length: int,
-    prefix_ids: Sequence[int] = (),
+    max_target_length: int | Sequence[int],
+    prefixes: Sequence[Sequence[int]] = (),
+    rules: SearchRules = UNTIL_FIRST,
     on_step: OnStep | None = None,
 ) -> list[list[Hypothesis]]:
     """Translate sentences together by beam search over the decoder graph.
@@ -148,40 +172,78 @@ def translate_batch(
         sentences: Source ids, eos last.
         beam_size: Hypotheses kept per sentence.
         length_penalty: α of score = sum / length^α.
-        max_target_length: Maximum number of tokens, eos counted.
-        prefix_ids: Beginning of every hypothesis, which costs nothing.
+        max_target_length: Maximum number of tokens, eos counted; one for all sentences or one for each.
+        prefixes: Beginning of the hypotheses of each sentence, which costs nothing; all of one length, or none at all.
+        rules: When searches end.
         on_step: Callback after each step, which gets its hypotheses and their continuations.
 
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
-    batch, pages = len(sentences), pages_for(max_target_length * beam_size)
-    beams = [Beam(beam_size, beam_size, length_penalty, max_target_length) for _ in sentences]
-    memory, past = model.encode(sentences), model.empty_pages(batch, pages)
-    visible = np.zeros((batch, beam_size, pages * PAGE_SLOTS), dtype=bool)
-    live = _first_hypotheses(batch, beam_size, model.config.bos_id)
-    for position in range(max_target_length):
-        # No slot is used twice: wasteful, and simple.
-        own = position * beam_size + np.arange(beam_size)
-        visible = np.take_along_axis(visible, live.parents[:, :, None], 1)
-        visible[:, np.arange(beam_size), own] = True
-        feed = step_inputs(model.config, live, position, own, visible)
-        candidates, past = model.step({name: _value(array) for name, array in feed.items()} | memory | past)
+    limits = [max_target_length] * len(sentences) if isinstance(max_target_length, int) else max_target_length
+    beams = [Beam(beam_size, beam_size, length_penalty, limit, rules) for limit in limits]
+    memory, slots = model.encode(sentences), Slots(model, len(sentences), beam_size)
+    live = _first_hypotheses(len(sentences), beam_size, model.config.bos_id)
+    for position in range(max(limits)):
+        own = slots.take(live.parents)
+        feed = step_inputs(model.config, live, position, own, slots.visible)
+        candidates = model.step({name: _value(array) for name, array in feed.items()} | memory | slots.key_values)
         if on_step:
             on_step(live, candidates)
-        if position < len(prefix_ids):
-            candidates = _forced(candidates, prefix_ids[position])
+        if prefixes and position < len(prefixes[0]):
+            candidates = _forced(candidates, np.array([prefix[position] for prefix in prefixes]))
         live = _advance(beams, candidates, model.config.eos_id)
         if all(beam.done for beam in beams):
             break
     return [beam.hypotheses() for beam in beams]
 
 
-def _forced(candidates: Candidates, token_id: int) -> Candidates:
-    """Return the candidates of a step that has only one choice, which costs nothing."""
+class Slots:
+    """Room for the keys and values of a batch; a slot that no hypothesis sees is free again."""
+
+    def __init__(self, model: OnnxModel, batch: int, beam_size: int) -> None:
+        """Begin with nothing visible.
+
+        Args:
+            model: Open graphs.
+            batch: Number of sentences.
+            beam_size: Hypotheses of each.
+        """
+        self.key_values = model.empty_pages(batch)
+        """Pages of all sentences, the inputs of the decoder."""
+        self.visible = np.zeros((batch, beam_size, PAGE_SLOTS), dtype=bool)
+        """True at the slots that each hypothesis sees, [batch, beam, slot]."""
+
+    def take(self, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Let hypotheses see what their parents saw, and a free slot of their own.
+
+        Args:
+            parents: Beam position of each hypothesis before the last selection, [batch, beam].
+
+        Returns:
+            Their own slots, [batch, beam].
+        """
+        self.visible = np.take_along_axis(self.visible, parents[:, :, None], 1)
+        beam_size = parents.shape[1]
+        while (free := ~self.visible.any(axis=1)).sum(axis=1).min() < beam_size:
+            self._grow()
+        own = np.argsort(~free, axis=1, kind="stable")[:, :beam_size]
+        np.put_along_axis(self.visible, own[:, :, None], True, 2)
+        return own
+
+    def _grow(self) -> None:
+        for name, value in self.key_values.items():
+            pages = value.numpy()
+            self.key_values[name] = _value(np.concatenate([pages, np.zeros_like(pages[: len(self.visible)])]))
+        self.visible = np.pad(self.visible, ((0, 0), (0, 0), (0, PAGE_SLOTS)))
+
+
+def _forced(candidates: Candidates, token_ids: npt.NDArray[np.int64]) -> Candidates:
+    """Return the candidates of a step in which each sentence has only one choice, which costs nothing."""
     scores = np.full_like(candidates.scores, DEAD_SCORE)
     scores[:, 0] = 0.0
-    return Candidates(scores, np.full_like(candidates.ids, token_id), np.zeros_like(candidates.parents))
+    ids = np.broadcast_to(token_ids[:, None], candidates.ids.shape)
+    return Candidates(scores, ids, np.zeros_like(candidates.parents))
 
 
 def pages_for(slots: int) -> int:
@@ -202,13 +264,13 @@ def step_inputs(
         config: Shape of the model.
         live: Hypotheses to continue.
         position: Position of their last tokens.
-        slots: Slots that the hypotheses of each sentence write to, [beam].
+        slots: Slots that the hypotheses of each sentence write to, [batch, beam].
         visible: True at the slots that each hypothesis sees, [batch, beam, slot].
     """
     batch, beam = live.token_ids.shape
     table, owners = _page_inputs(batch, visible.shape[2] // PAGE_SLOTS)
-    page, head = table[:, slots // PAGE_SLOTS, None], np.arange(config.num_heads)
-    indices = np.broadcast_arrays(page, head, slots[:, None] % PAGE_SLOTS)
+    page, head = np.take_along_axis(table, slots // PAGE_SLOTS, 1)[..., None], np.arange(config.num_heads)
+    indices = np.broadcast_arrays(page, head, slots[..., None] % PAGE_SLOTS)
     no_edits = np.zeros((batch, beam, 0))
     return {
         "token_ids": live.token_ids,
@@ -230,8 +292,9 @@ def step_inputs(
 
 def _page_inputs(batch: int, pages: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return page_table and page_owners of sentences that have equally many pages."""
-    table = np.arange(batch * pages).reshape(batch, pages)
-    return table, np.argwhere(table >= 0)
+    # The first pages of all sentences, then the second ones, so that more can follow.
+    numbers = np.arange(batch * pages)
+    return np.ascontiguousarray(numbers.reshape(pages, batch).T), np.stack(np.divmod(numbers, batch)[::-1], axis=1)
 
 
 def _first_hypotheses(batch: int, beam_size: int, bos_id: int) -> LiveHypotheses:
@@ -254,8 +317,10 @@ def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> Live
     )
 
 
-def _session(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
+def _session(model: onnx.ModelProto, threads: int, folder: Path | None) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if folder:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     if operators := library():

@@ -12,6 +12,7 @@ from xuanzang.export.builder import MICROSOFT, GraphBuilder
 from xuanzang.export.graphs.precision import FloatArray, Floats, Linear, Precision
 from xuanzang.export.operators.attention import cross_attention, paged_attention
 from xuanzang.export.operators.continuations import GROUP, NEVER
+from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
@@ -22,15 +23,16 @@ from xuanzang.model.transformer import Transformer
 class Blocks:
     """Adds the blocks of one model to one graph; inputs and outputs of the methods are names of values."""
 
-    def __init__(self, model: Transformer, precision: Precision, name: str) -> None:
+    def __init__(self, model: Transformer, precision: Precision, name: str, weights: WeightStore | None = None) -> None:
         """Begin a graph.
 
         Args:
             model: Trained weights.
             precision: Number format of the weights.
             name: "encoder" or "decoder".
+            weights: Store for the weights; None to keep them in the graph.
         """
-        self.graph = GraphBuilder(name)
+        self.graph = GraphBuilder(name, weights)
         self._length = "source" if name == "encoder" else "beam"  # second dimension of a state
         self._precision, self._floats = precision, tensors.floats_of(precision.name)
         self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
@@ -86,7 +88,8 @@ class Blocks:
             projection: Output projection of the model.
             always: Ids of the shared pieces.
         """
-        everything = self._projection(projection, 1)  # The first id after the vocabulary is of a piece never chosen.
+        # The first id after the vocabulary is of a piece never chosen.
+        everything = self._projection(projection, 1).filled()
         common = everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
         logits = self._in_32_bits(self._precision.linear(self.graph, x, common))
         logits = self.graph.op("Concat", logits, self._precision.chosen(self.graph, x, everything, "choices"), axis=-1)
@@ -98,11 +101,7 @@ class Blocks:
     def _projection(self, projection: nn.Linear, padding: int) -> Linear:
         weight = _array(projection.weight).T
         bias = np.zeros(weight.shape[1], np.float32) if projection.bias is None else _array(projection.bias)
-        return Linear(
-            self._names[projection],
-            np.ascontiguousarray(np.pad(weight, ((0, 0), (0, padding)))),
-            np.pad(bias, (0, padding), constant_values=NEVER),
-        )
+        return Linear(self._names[projection], weight, np.pad(bias, (0, padding), constant_values=NEVER), padding)
 
     def linear(self, x: str, *layers: nn.Linear) -> str:
         """Apply layers that share their input as one product."""
@@ -112,9 +111,11 @@ class Blocks:
 
     def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
         """Add embedding and positional encoding of ids [batch, length]."""
-        table = _array(embedding.weight) * self._embedding_scale
+        weight, scale = _array(embedding.weight), self._embedding_scale
+        table = RowBlocks(weight.shape, lambda start, stop: weight[start:stop] * scale)
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
-        encoded = Floats(self._floats).embedding(self.graph, positions, "positional", _array(encoding.table))
+        table = row_blocks(_array(encoding.table))
+        encoded = Floats(self._floats).embedding(self.graph, positions, "positional", table)
         return self._known_state(self.graph.op("Add", rows, encoded))
 
     def source_slots(self, positions: str) -> str:

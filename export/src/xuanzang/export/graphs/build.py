@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import onnx
 
@@ -10,6 +11,7 @@ from xuanzang.export.graphs.fusion import fuse_add_norm_quantize
 from xuanzang.export.graphs.precision import Precision
 from xuanzang.export.graphs.shortlist import always_pieces, suggestions_graph
 from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph, shortlist_decoder_graph
+from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.transformer import Transformer
 
@@ -31,27 +33,40 @@ class GraphSet:
     encoder: onnx.ModelProto
     decoder: onnx.ModelProto
     shortlist: ShortlistGraphs | None = None
+    weights: WeightStore | None = None
+    """Where the weights lie; None if the graphs hold them."""
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the file of the weights, if they lie in one."""
+        return self.weights.folder if self.weights else None
 
 
-def build_graphs(model: Transformer, precision: Precision, shortlist: Shortlist | None = None) -> GraphSet:
+def build_graphs(
+    model: Transformer, precision: Precision, shortlist: Shortlist | None = None, weights: WeightStore | None = None
+) -> GraphSet:
     """Build and optimise the graphs of a model.
 
     Args:
         model: Trained weights.
         precision: Number format of the weights.
         shortlist: Suggestions for the model's tokenisers; None for no graphs with a shortlist.
+        weights: Store for the weights; None to keep them in the graphs.
     """
     return GraphSet(
         precision=precision.name,
-        encoder=fuse_add_norm_quantize(encoder_graph(model, precision)),
-        decoder=fuse_add_norm_quantize(decoder_graph(model, precision)),
-        shortlist=_shortlist_graphs(model, precision, shortlist) if shortlist else None,
+        encoder=fuse_add_norm_quantize(encoder_graph(model, precision, weights)),
+        decoder=fuse_add_norm_quantize(decoder_graph(model, precision, weights)),
+        shortlist=_shortlist_graphs(model, precision, shortlist, weights) if shortlist else None,
+        weights=weights,
     )
 
 
-def _shortlist_graphs(model: Transformer, precision: Precision, shortlist: Shortlist) -> ShortlistGraphs:
+def _shortlist_graphs(
+    model: Transformer, precision: Precision, shortlist: Shortlist, weights: WeightStore | None
+) -> ShortlistGraphs:
     always = always_pieces(shortlist, model.config)
     return ShortlistGraphs(
-        suggestions=suggestions_graph(shortlist, model.config),
-        decoder=fuse_add_norm_quantize(shortlist_decoder_graph(model, precision, always)),
+        suggestions=suggestions_graph(shortlist, model.config, weights),
+        decoder=fuse_add_norm_quantize(shortlist_decoder_graph(model, precision, always, weights)),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import onnx
 from onnx import helper
 
-from xuanzang.export.builder import OWN
+from xuanzang.export.builder import OWN, check
 from xuanzang.export.operators.add_norm_quantize import EPSILON, add_norm_quantize
 
 
@@ -44,7 +44,7 @@ def fuse_add_norm_quantize(model: onnx.ModelProto) -> onnx.ModelProto:
         model.functions.append(add_norm_quantize())
         if OWN not in {opset.domain for opset in model.opset_import}:
             model.opset_import.append(helper.make_opsetid(OWN, 1))
-        onnx.checker.check_model(model, full_check=True)
+        check(model)
     return model
 
 

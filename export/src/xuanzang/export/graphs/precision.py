@@ -10,8 +10,14 @@ import numpy.typing as npt
 
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
 from xuanzang.export.operators.chosen_logits import chosen_logits
+from xuanzang.export.weight_store import RowBlocks
 
 FloatArray = npt.NDArray[np.float32]
+
+_MIN_SCALE = 1e-12
+"""Scale of a column of zeros."""
+_BLOCK_COLUMNS = 8192
+"""Columns that are rounded at a time, which bounds the memory for it."""
 
 
 class ActivationRange(NamedTuple):
@@ -30,11 +36,22 @@ class Linear(NamedTuple):
     """[in, out]."""
     bias: FloatArray | None
     """[out]."""
+    padding: int = 0
+    """Last columns of the result whose weights are 0 and not in `weight`."""
+
+    def filled(self) -> Linear:
+        """Return the same layer with all of its weights."""
+        return self._replace(weight=np.pad(self.weight, ((0, 0), (0, self.padding))), padding=0)
+
+    def rows(self) -> RowBlocks:
+        """Return all of the weights, [in, out]."""
+        shape = (self.weight.shape[0], self.weight.shape[1] + self.padding)
+        return RowBlocks(shape, lambda start, stop: np.pad(self.weight[start:stop], ((0, 0), (0, self.padding))))
 
     @property
     def biases(self) -> FloatArray:
         """The bias, or zeros, [out]."""
-        return np.zeros(self.weight.shape[1], np.float32) if self.bias is None else self.bias
+        return np.zeros(self.weight.shape[1] + self.padding, np.float32) if self.bias is None else self.bias
 
 
 class Precision(Protocol):
@@ -59,7 +76,7 @@ class Precision(Protocol):
             Name of the products, [batch, beam, choice], float32.
         """
 
-    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
+    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
         """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
 
 
@@ -72,7 +89,7 @@ class Floats:
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a matrix product and a sum."""
-        product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.weight, self.name))
+        product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.rows(), self.name))
         if layer.bias is None:
             return product
         bias = np.maximum(layer.bias, np.finfo(self.name).min)  # NEVER is beyond 16 bits
@@ -86,7 +103,7 @@ class Floats:
         biases = graph.op("Gather", graph.constant("column_biases", layer.biases), ids)
         return graph.op("Add", graph.cast(product, "float32"), graph.op("Unsqueeze", biases, graph.ints(1)))
 
-    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
+    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
         """Add a gather."""
         return graph.op("Gather", graph.constant(name, table, self.name), ids)
 
@@ -107,6 +124,8 @@ class Int8:
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a quantisation of x and an integer product that is scaled back to floats."""
         weight, scale = quantize_columns(layer.weight)
+        weight = np.pad(weight, ((0, 0), (0, layer.padding)))
+        scale = np.pad(scale, (0, layer.padding), constant_values=_MIN_SCALE)
         integers, x_scale, x_zero = self._quantized(graph, x, layer.name)
         return graph.op(
             "MatMulIntegerToFloat",
@@ -143,10 +162,12 @@ class Int8:
         x_zero = graph.constant(f"{name}.x_zero", zero, np.uint8)
         return graph.shared_op("QuantizeLinear", x, x_scale, x_zero), x_scale, x_zero
 
-    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: FloatArray) -> str:
+    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
         """Add gathers of 8-bit rows and of their scales, and their product."""
-        rows, scales = quantize_columns(table.T)
-        values = graph.op("Cast", graph.op("Gather", graph.constant(name, rows.T), ids), to=1)
+        parts = [quantize_columns(block.T) for block in table.blocks(np.float32)]
+        rows = np.concatenate([integers.T for integers, _ in parts])
+        scales = np.concatenate([scale for _, scale in parts])
+        values = graph.op("Cast", graph.op("Gather", graph.constant(name, rows), ids), to=1)
         return graph.op("Mul", values, graph.op("Gather", graph.constant(f"{name}.scale", scales[:, None]), ids))
 
 
@@ -159,8 +180,14 @@ def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArr
     Returns:
         Integers [in, out] from -127 to 127, and the scale of each column, [out]; weight ≈ integers · scale.
     """
-    scale = np.maximum(np.abs(weight).max(axis=0) / 127, 1e-12).astype(np.float32)
-    return np.rint(weight / scale).astype(np.int8), scale
+    scale = np.empty(weight.shape[1], np.float32)
+    integers = np.empty(weight.shape, np.int8)
+    for start in range(0, weight.shape[1], _BLOCK_COLUMNS):
+        some = slice(start, start + _BLOCK_COLUMNS)
+        block = weight[:, some]
+        scale[some] = np.maximum(np.abs(block).max(axis=0) / 127, _MIN_SCALE)
+        integers[:, some] = np.rint(block / scale[some])
+    return integers, scale
 
 
 def _affine(bounds: ActivationRange) -> tuple[float, int]:

@@ -7,6 +7,7 @@ import onnx
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
+from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.shortlist import Ints, Shortlist
 
@@ -26,14 +27,17 @@ def always_pieces(shortlist: Shortlist, config: TransformerConfig) -> Ints:
     return np.pad(pieces.astype(np.int64), (0, -len(pieces) % PIECES_STEP), constant_values=config.target_vocab_size)
 
 
-def suggestions_graph(shortlist: Shortlist, config: TransformerConfig) -> onnx.ModelProto:
+def suggestions_graph(
+    shortlist: Shortlist, config: TransformerConfig, weights: WeightStore | None = None
+) -> onnx.ModelProto:
     """Build the graph from source ids to the suggested pieces and the pieces that every sentence may choose.
 
     Args:
         shortlist: Suggestions for the model's tokenisers.
         config: Shape of the model.
+        weights: Store for the table; None to keep it in the graph.
     """
-    graph = GraphBuilder("suggestions")
+    graph = GraphBuilder("suggestions", weights)
     always, nothing = always_pieces(shortlist, config), config.target_vocab_size
     suggested = shortlist.suggested.copy()
     # Padding suggests nothing.

@@ -24,19 +24,21 @@ from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.blocks import Blocks
 from xuanzang.export.graphs.precision import Precision
 from xuanzang.export.operators.continuations import best_continuations
+from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.layers import DecoderLayer, EncoderLayer
 from xuanzang.model.transformer import Transformer
 
 
-def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+def encoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
     """Build the graph from padded sentences to the keys and values that the decoder attends to.
 
     Args:
         model: Trained weights.
         precision: Number format of the weights.
+        weights: Store for the weights; None to keep them in the graph.
     """
-    blocks = Blocks(model, precision, "encoder")
+    blocks = Blocks(model, precision, "encoder", weights)
     graph = blocks.graph
     length = graph.op("Shape", "source_ids", start=1, end=2)
     positions = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length), graph.scalar(1))  # [source]
@@ -53,14 +55,15 @@ def encoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     return graph.model(tensors.encoder_inputs(model.config, floats), tensors.encoder_outputs(model.config, floats))
 
 
-def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
+def decoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
     """Build the graph of one decoder step for every hypothesis of every sentence.
 
     Args:
         model: Trained weights.
         precision: Number format of the weights.
+        weights: Store for the weights; None to keep them in the graph.
     """
-    blocks = Blocks(model, precision, "decoder")
+    blocks = Blocks(model, precision, "decoder", weights)
     logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
     banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
     edited = _edit_logits(blocks.graph, logits)
@@ -72,7 +75,9 @@ def decoder_graph(model: Transformer, precision: Precision) -> onnx.ModelProto:
     )
 
 
-def shortlist_decoder_graph(model: Transformer, precision: Precision, always: Ints) -> onnx.ModelProto:
+def shortlist_decoder_graph(
+    model: Transformer, precision: Precision, always: Ints, weights: WeightStore | None = None
+) -> onnx.ModelProto:
     """Build the graph of a decoder step in which each sentence chooses among a shortlist of pieces.
 
     Logits of the pieces that all sentences share are one product; those of a sentence's own pieces are computed for
@@ -82,8 +87,9 @@ def shortlist_decoder_graph(model: Transformer, precision: Precision, always: In
         model: Trained weights.
         precision: Number format of the weights.
         always: Pieces shared by all sentences, from `always_pieces`.
+        weights: Store for the weights; None to keep them in the graph.
     """
-    blocks = Blocks(model, precision, "decoder")
+    blocks = Blocks(model, precision, "decoder", weights)
     graph = blocks.graph
     logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
     edited, banned = _edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64)

@@ -36,13 +36,22 @@ def read_rows(path: Path) -> Iterator[list[str]]:
     Raises:
         CorpusError: The file cannot be read, or a line has no tab or is not UTF-8.
     """
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = [column.strip() for column in line.split("\t")]
+        if len(columns) < 2:
+            raise CorpusError(f"{path}:{number}: expected source<TAB>target, found no tab")
+        yield columns
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Read the lines of a text, plain or gzip, without the white space around them.
+
+    Raises:
+        CorpusError: The file cannot be read or is not UTF-8.
+    """
     try:
         with _open_text(path) as file:
-            for number, line in enumerate(file, start=1):
-                columns = [column.strip() for column in line.split("\t")]
-                if len(columns) < 2:
-                    raise CorpusError(f"{path}:{number}: expected source<TAB>target, found no tab")
-                yield columns
+            yield from (line.strip(" \r\n") for line in file)
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CorpusError(f"{path}: {reason}") from error

@@ -66,6 +66,8 @@ class PreparedMetadata(BaseModel):
     """Where the id of source_language_ids stands: before the sentence, or after its end token."""
     target_language_ids: dict[str, int] = {}
     """Target id with which a translation into each language begins, by BCP-47 code; empty if none does."""
+    forces_end: bool = False
+    """Whether a translation at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
     silent_ids: list[int] = []
     """Ids that are no text on either side, besides those of end and padding."""
 

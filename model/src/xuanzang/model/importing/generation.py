@@ -14,7 +14,10 @@ _DIFFERENT: dict[str, tuple[object, str]] = {
     "repetition_penalty": (1.0, "requests set repetition_penalty"),
     "do_sample": (False, "requests set sampling"),
     "max_length": (20, "the limit is 2 × source tokens + 20 unless a request sets max_target_length"),
-    "forced_eos_token_id": (None, "a translation at its limit is cut there"),
+    "early_stopping": (
+        True,
+        "searches end once beam_size hypotheses have finished; xuanzang-export --stopping does more",
+    ),
 }
 
 

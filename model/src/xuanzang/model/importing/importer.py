@@ -65,7 +65,9 @@ def import_model(
     if faults or not network:
         raise DirectoryError(folder, faults)
     config, weights = network
-    metadata = _metadata(config, languages, vocabularies, shared=len(directory.layout.models) == 1)
+    metadata = _metadata(config, languages, vocabularies, shared=len(directory.layout.models) == 1).model_copy(
+        update={"forces_end": directory.generation_setting("forced_eos_token_id") == config.eos_id}
+    )
     with tempfile.TemporaryDirectory() as temporary:
         _write_tokenizers(Path(temporary), directory, vocabularies, metadata)
         save_checkpoint(output, weights, config, Path(temporary), {"step": 0, "imported": _origin(directory)})

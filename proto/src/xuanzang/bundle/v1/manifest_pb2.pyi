@@ -48,6 +48,34 @@ PRECISION_INT8: Precision.ValueType  # 3
 """8-bit integers with float scales."""
 global___Precision = Precision
 
+class _Stopping:
+    ValueType = typing.NewType("ValueType", builtins.int)
+    V: typing_extensions.TypeAlias = ValueType
+
+class _StoppingEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_Stopping.ValueType], builtins.type):
+    DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
+    STOPPING_UNSPECIFIED: _Stopping.ValueType  # 0
+    """When as many hypotheses have finished as the beam has, without length penalty when the best continuation of all has."""
+    STOPPING_FIRST_FINISHED: _Stopping.ValueType  # 1
+    """The same."""
+    STOPPING_NONE_BETTER: _Stopping.ValueType  # 2
+    """When besides no live hypothesis, divided by its present length, is better than the worst finished one that counts:
+    that of the best so many. With and without length penalty.
+    """
+
+class Stopping(_Stopping, metaclass=_StoppingEnumTypeWrapper):
+    """When a beam search ends, unless at its limit."""
+
+STOPPING_UNSPECIFIED: Stopping.ValueType  # 0
+"""When as many hypotheses have finished as the beam has, without length penalty when the best continuation of all has."""
+STOPPING_FIRST_FINISHED: Stopping.ValueType  # 1
+"""The same."""
+STOPPING_NONE_BETTER: Stopping.ValueType  # 2
+"""When besides no live hypothesis, divided by its present length, is better than the worst finished one that counts:
+that of the best so many. With and without length penalty.
+"""
+global___Stopping = Stopping
+
 class _SourceLanguagePlace:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
@@ -413,6 +441,8 @@ class GenerationDefaults(google.protobuf.message.Message):
     MAX_LENGTH_FACTOR_FIELD_NUMBER: builtins.int
     MAX_LENGTH_OFFSET_FIELD_NUMBER: builtins.int
     LOOP_RETRY_NGRAM_SIZE_FIELD_NUMBER: builtins.int
+    STOPPING_FIELD_NUMBER: builtins.int
+    FORCES_END_FIELD_NUMBER: builtins.int
     beam_size: builtins.int
     """Hypotheses kept per sentence, 1 to 16."""
     length_penalty: builtins.float
@@ -423,6 +453,12 @@ class GenerationDefaults(google.protobuf.message.Message):
     """See `max_length_factor`."""
     loop_retry_ngram_size: builtins.int
     """N-gram limit for the second search of a sentence whose translation repeats itself endlessly; 0 for no second search."""
+    stopping: global___Stopping.ValueType
+    """When a beam search with a length penalty ends."""
+    forces_end: builtins.bool
+    """Whether a hypothesis at its limit ends there as if the model had chosen so at no cost, instead of being cut: the last
+    token that the limit allows is the end token. Searches with required phrases cut.
+    """
     def __init__(
         self,
         *,
@@ -431,8 +467,10 @@ class GenerationDefaults(google.protobuf.message.Message):
         max_length_factor: builtins.float = ...,
         max_length_offset: builtins.int = ...,
         loop_retry_ngram_size: builtins.int = ...,
+        stopping: global___Stopping.ValueType = ...,
+        forces_end: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["beam_size", b"beam_size", "length_penalty", b"length_penalty", "loop_retry_ngram_size", b"loop_retry_ngram_size", "max_length_factor", b"max_length_factor", "max_length_offset", b"max_length_offset"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["beam_size", b"beam_size", "forces_end", b"forces_end", "length_penalty", b"length_penalty", "loop_retry_ngram_size", b"loop_retry_ngram_size", "max_length_factor", b"max_length_factor", "max_length_offset", b"max_length_offset", "stopping", b"stopping"]) -> None: ...
 
 global___GenerationDefaults = GenerationDefaults
 

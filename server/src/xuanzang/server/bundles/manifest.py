@@ -219,6 +219,8 @@ def _default_faults(defaults: manifest_pb2.GenerationDefaults) -> Iterator[str]:
         # Not a number is not in any range.
         if not 0 <= value <= limit:
             yield f"generation_defaults.{name} is {value}; it must be 0 to {limit}"
+    if defaults.stopping not in manifest_pb2.Stopping.values():
+        yield f"generation_defaults.stopping is {defaults.stopping}, which is not known"
     if defaults.max_length_factor == 0 and defaults.max_length_offset == 0:
         yield "generation_defaults leave no room for a target: max_length_factor and max_length_offset are both 0"
 

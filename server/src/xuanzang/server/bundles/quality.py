@@ -21,7 +21,7 @@ def certified_loss(bundle: Bundle) -> float:
         bundle: Bundle that was verified before.
 
     Returns:
-        Points of chrF by which the shipped graphs are worse than torch with float32; negative if they are better.
+        Points of chrF by which the shipped graphs are worse than float32; negative if they are better.
 
     Raises:
         BundleError: The certificate states no quality, or is not any more the one that was verified.
@@ -31,8 +31,13 @@ def certified_loss(bundle: Bundle) -> float:
     if hashlib.sha256(content).hexdigest() != listed.get(CERTIFICATE):
         raise BundleError(bundle.directory, [f"{CERTIFICATE} was changed after the bundle was loaded"])
     try:
-        quality = json.loads(content)["quality"]
-        return _chrf(quality, "torch_float32") - _chrf(quality, f"onnx_{bundle.precision}")
+        certificate = json.loads(content)
+        quality = certificate["quality"]
+        if not quality and certificate.get("agreement"):
+            raise BundleError(bundle.directory, [f"{CERTIFICATE} states no quality: it was exported without pairs"])
+        # Only certificates of former exports have the quality of torch, whose tokens the float32 graphs give.
+        best = "torch_float32" if "torch_float32" in quality else "onnx_float32"
+        return _chrf(quality, best) - _chrf(quality, f"onnx_{bundle.precision}")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BundleError(bundle.directory, [f"{CERTIFICATE} states no quality: {error!r}"]) from error
 

@@ -102,7 +102,8 @@ async def test_a_certificate_that_loses_too_much_or_says_nothing_is_refused(
     path = repository / "small" / "1" / "certificate.json"
     stated = json.loads(path.read_text())
     async with start() as engine:
-        for quality, reason in (
+        for quality, reason, *agreement in (
+            ({}, "it was exported without pairs", {"chrf": 98.5}),
             (
                 {"torch_float32": {"chrf": 50}, "onnx_float32": {"chrf": 45}},
                 "certified_chrf_loss is 5, the maximum is 1",
@@ -111,7 +112,9 @@ async def test_a_certificate_that_loses_too_much_or_says_nothing_is_refused(
             ({}, "certificate.json states no quality"),
         ):
             folder = repository / "small" / "2"
-            (folder / "certificate.json").write_text(json.dumps(stated | {"quality": quality}))
+            (folder / "certificate.json").write_text(
+                json.dumps(stated | {"quality": quality, "agreement": dict(*agreement)})
+            )
             edit_manifest(folder, lambda manifest, folder=folder: list_files(manifest, folder))
             await engine.live.load("small", 2)
             with pytest.raises(ModelStateError, match=reason):

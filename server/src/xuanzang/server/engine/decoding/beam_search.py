@@ -8,7 +8,7 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,11 +88,12 @@ class SentenceState:
 
     def __init__(self, options: SearchOptions, step: int) -> None:
         self.options = options
-        self.finished = FinishedHypotheses(options.decoding)
+        self.finished = FinishedHypotheses(options.decoding, options.rules)
         self.sampler = Sampler(options.decoding.sampling) if options.decoding.sampling else None
         # Counted in steps of the search.
         self.limit = step + options.max_target_length
-        self.inspected_from = 0 if self.sampler else self.limit
+        # With the rule a search may end in a step in which no hypothesis does.
+        self.inspected_from = 0 if self.sampler or options.rules.none_better else self.limit
         self.edited_until = step + options.edited_tokens
 
 
@@ -207,6 +208,7 @@ class BeamSearch:
             self.details.observe(attention)
         self._step += 1
         required = set(self.required.indices.tolist()) if inspection else set()
+        forced = self._forced_ends(required) if self._step >= self._inspected_from else {}
         before = self.beams.scores[self.required.indices] if inspection else self.beams.scores
         inspected = self._to_inspect(self._continue_best(candidates))
         scores, ids, parents = candidates
@@ -215,7 +217,9 @@ class BeamSearch:
             for index in inspected
             if index not in required
             and self._advance_sentence(
-                index, list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True))
+                index,
+                forced.get(index)
+                or list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True)),
             )
         ]
         if inspection:
@@ -229,6 +233,19 @@ class BeamSearch:
         return [
             (index, [self._ended(index, ending) for ending in self.sentences[index].finished.best()]) for index in done
         ]
+
+    def _forced_ends(self, required: Container[int]) -> dict[int, list[tuple[float, int, int]]]:
+        """Return the candidates of sentences at a limit where every hypothesis ends at no cost, by batch index."""
+        at_limit = [
+            index
+            for index, state in enumerate(self.sentences)
+            if state.options.rules.forces_end and self._step >= state.limit and index not in required
+        ]
+        scores = {index: self.beams.scores[index].tolist() for index in at_limit}
+        return {
+            index: sorted(((score, self._eos_id, parent) for parent, score in enumerate(row)), key=lambda one: -one[0])
+            for index, row in scores.items()
+        }
 
     def _record(self, index: int, candidates: Candidates, *, is_last: bool) -> None:
         state, beams, length = self.sentences[index], self.beams, self._length(index)
@@ -289,10 +306,14 @@ class BeamSearch:
             if token == self._eos_id or at_limit:
                 state.finished.add(self._ending(index, parent, token, score), is_best=number == 0)
         survivors = [candidate for candidate in allowed if candidate[1] != self._eos_id][: self.beam_size]
-        if at_limit or not survivors or state.finished.is_enough():
+        if at_limit or not survivors or state.finished.is_enough(self._score_here(index, survivors[0][0])):
             return True
         self._survive(index, survivors)
         return False
+
+    def _score_here(self, index: int, total: float) -> float:
+        """Return the score of a hypothesis that goes on, as if it ended with this step."""
+        return float(total / self._length(index) ** self.sentences[index].options.decoding.length_penalty)
 
     def _advance_required(self, scores: Floats, inspection: Inspection) -> list[int]:
         """Continue the sentences that require phrases; return those that are done."""

@@ -11,6 +11,20 @@ from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
 from xuanzang.server.engine.types import DecodingOptions
 
 
+class SearchRules(NamedTuple):
+    """When searches end; a model's, not a caller's."""
+
+    none_better: bool = False
+    """Whether a search with enough finished hypotheses goes on while a live one, divided by its present length, is
+    better than the worst of them."""
+    forces_end: bool = False
+    """Whether a hypothesis at its limit ends there at no cost, instead of being cut."""
+
+
+UNTIL_FIRST = SearchRules()
+"""Rules of models that say nothing."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchOptions:
     """How one sentence is searched: the caller's options, and what they mean for this sentence in ids."""
@@ -25,6 +39,8 @@ class SearchOptions:
     """Sequences of tokens that no hypothesis may hold; none is empty."""
     phrases: PhraseAutomaton | None = None
     """Phrases that every hypothesis must hold; None for none."""
+    rules: SearchRules = UNTIL_FIRST
+    """When searches by the model end."""
     recorder: SearchRecorder | None = field(default=None, compare=False)
     """Recorder of the search, which must not require phrases; None, as of nearly all sentences, for no record."""
 
@@ -118,8 +134,8 @@ Scored = TypeVar("Scored", Ending, TargetHypothesis)
 class FinishedHypotheses:
     """The hypotheses of a sentence that have ended."""
 
-    def __init__(self, options: DecodingOptions) -> None:
-        self._options = options
+    def __init__(self, options: DecodingOptions, rules: SearchRules = UNTIL_FIRST) -> None:
+        self._options, self._rules = options, rules
         self._best_finished = False
         self.endings: list[Ending] = []
 
@@ -133,8 +149,15 @@ class FinishedHypotheses:
         self.endings.append(ending)
         self._best_finished |= is_best
 
-    def is_enough(self) -> bool:
-        """Return whether the search of the sentence is over."""
+    def is_enough(self, live: float) -> bool:
+        """Return whether the search of the sentence is over.
+
+        Args:
+            live: Score of the best hypothesis that goes on, as if it ended here.
+        """
+        if self._rules.none_better:
+            counted = rank(self.endings, self._options.beam_size)
+            return len(counted) >= self._options.beam_size and live <= counted[-1].score
         if self._options.length_penalty:
             return len(self.endings) >= self._options.beam_size
         # Sums only sink, so the first best continuation that ends cannot be beaten.

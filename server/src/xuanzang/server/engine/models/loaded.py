@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import inspects_rows
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
 from xuanzang.server.engine.quality.head import Estimator, QualityEstimator, unknown_features
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
@@ -67,8 +68,12 @@ class LoadedModel:
         """Values of the metrics' labels model and version."""
         self.metrics = metrics.of(self.labels)
         self._require_source_ids()
-        self.repetition_retry_ngram_size = bundle.manifest.generation_defaults.loop_retry_ngram_size
+        defaults = bundle.manifest.generation_defaults
+        self.repetition_retry_ngram_size = defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""
+        self._rules = SearchRules(
+            none_better=defaults.stopping == manifest_pb2.STOPPING_NONE_BETTER, forces_end=defaults.forces_end
+        )
         self.limits = UNLIMITED
         """Limits of its own, set by `open`."""
         self._weights_bytes = (directory / bundle.manifest.weights).stat().st_size
@@ -262,6 +267,7 @@ class LoadedModel:
             prefix_ids=language_ids + constraints.prefix_ids,
             suppressed_sequences=constraints.suppressed_sequences,
             phrases=constraints.phrases,
+            rules=self._rules,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
 
