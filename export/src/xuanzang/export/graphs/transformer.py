@@ -20,7 +20,6 @@ import numpy as np
 import onnx
 
 from xuanzang.export import tensors
-from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.blocks import Blocks
 from xuanzang.export.graphs.precision import Int8, Precision
 from xuanzang.export.operators.projected_continuations import choose, edit_logits, inspect
