@@ -117,6 +117,37 @@ void check_columns(const Simd& simd, size_t size) {
   }
 }
 
+// Two blocks of columns, in the order of the panels, times as many rows as are multiplied at once or fewer.
+void check_projection(const Simd& simd, size_t depth, size_t count) {
+  if (!simd.project) return;
+  using xuanzang::kBlock;
+  using xuanzang::kPanel;
+  struct alignas(64) Line {
+    int8_t integers[64];
+  };
+  std::vector<Line> lines(2 * kBlock * depth / sizeof(Line));
+  int8_t* const integers = lines.data()->integers;
+  for (size_t i = 0; i < 2 * kBlock * depth; ++i) integers[i] = static_cast<int8_t>(generator());
+  std::vector<uint8_t> rows(count * depth);
+  for (uint8_t& value : rows) value = static_cast<uint8_t>(generator());
+  std::vector<int32_t> start(2 * kBlock);
+  for (int32_t& value : start) value = static_cast<int32_t>(generator() % 1000);
+  const auto scale = normal(2 * kBlock), bias = normal(2 * kBlock);
+  std::vector<float> logits(count * kBlock);
+  simd.project({integers, start.data(), scale.data(), bias.data(), depth}, 1, rows.data(), count, logits.data());
+  for (size_t row = 0; row < count; ++row) {
+    for (size_t i = 0; i < kBlock; ++i) {
+      const size_t column = kBlock + i;
+      int64_t product = start[column];
+      for (size_t k = 0; k < depth; ++k) {
+        const size_t at = column / kPanel * kPanel * depth + k / 4 * 4 * kPanel + column % kPanel * 4 + k % 4;
+        product += int64_t{rows[row * depth + k]} * integers[at];
+      }
+      compare("project", logits[row * kBlock + i], static_cast<double>(product) * scale[column] + bias[column], 1e-6);
+    }
+  }
+}
+
 }  // namespace
 
 int main() {
@@ -126,6 +157,7 @@ int main() {
       check_logits(*simd, size * 3);
       check_norm(*simd, size);
       check_columns(*simd, size);
+      for (size_t rows = 1; rows <= xuanzang::kProjected; ++rows) check_projection(*simd, size / 4 * 4 + 4, rows);
     }
     std::printf("%s\n", simd->isa);
   }

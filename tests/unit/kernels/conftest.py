@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.kernels import find_kernels, supported_isas
@@ -23,12 +24,30 @@ class Operator:
     isa = ""
     library: Path
 
-    def __init__(self, function: onnx.FunctionProto, inputs: Arrays, *, threads: int = 1) -> None:
+    def __init__(
+        self,
+        function: onnx.FunctionProto,
+        inputs: Arrays,
+        *,
+        threads: int = 1,
+        calls: Sequence[onnx.FunctionProto] = (),
+        constants: Arrays | None = None,
+    ) -> None:
+        """Open the sessions.
+
+        Args:
+            function: The operator.
+            inputs: Examples of the inputs that each run gives.
+            threads: Threads of each session.
+            calls: Functions that the operator calls in turn.
+            constants: Inputs that never change.
+        """
         self.names = list(function.output)
+        model = _model(function, inputs, calls, constants or {})
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("XUANZANG_KERNELS_ISA", self.isa)
-            self.kernel = _open(function, inputs, operators=self.library, threads=threads)
-        self.function = _open(function, inputs, operators=None, threads=threads)
+            self.kernel = _open(model, operators=self.library, threads=threads)
+        self.function = _open(model, operators=None, threads=threads)
 
     def run(self, inputs: Arrays) -> Arrays:
         return dict(zip(self.names, self.kernel.run(None, inputs), strict=True))
@@ -67,9 +86,9 @@ def operator(request: pytest.FixtureRequest, built: Path) -> type[Operator]:
     return type("OperatorForIsa", (Operator,), {"isa": request.param, "library": built})
 
 
-def _open(
-    function: onnx.FunctionProto, inputs: Arrays, *, operators: Path | None, threads: int
-) -> onnxruntime.InferenceSession:
+def _model(
+    function: onnx.FunctionProto, inputs: Arrays, calls: Sequence[onnx.FunctionProto], constants: Arrays
+) -> bytes:
     node = helper.make_node(function.name, list(function.input), list(function.output), domain=OWN)
     described = [
         helper.make_tensor_value_info(
@@ -77,11 +96,18 @@ def _open(
         )
         for name, array in inputs.items()
     ]
-    graph = helper.make_graph(
-        [node], "operator", described, [helper.make_empty_tensor_value_info(name) for name in function.output]
+    outputs = [helper.make_empty_tensor_value_info(name) for name in function.output]
+    given = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+    graph = helper.make_graph([node], "operator", described, outputs, given)
+    opsets = {opset.domain: opset for opset in (*function.opset_import, helper.make_opsetid(OWN, 1))}
+    model = helper.make_model(
+        graph, opset_imports=list(opsets.values()), ir_version=IR_VERSION, functions=[function, *calls]
     )
-    opsets = [*function.opset_import, helper.make_opsetid(OWN, 1)]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, functions=[function])
+    serialized: bytes = model.SerializeToString()
+    return serialized
+
+
+def _open(model: bytes, *, operators: Path | None, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     # Each tensor has memory of its own, so that `make sanitize` sees what is written beside it.
@@ -89,4 +115,4 @@ def _open(
     options.log_severity_level = 4  # refused inputs are asked for
     if operators:
         options.register_custom_ops_library(str(operators))
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

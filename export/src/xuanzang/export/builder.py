@@ -88,15 +88,22 @@ class GraphBuilder:
         self._nodes.append(helper.make_node(kind, inputs, names, name=self._fresh(kind), domain=domain, **attributes))
         return names
 
-    def call(self, function: onnx.FunctionProto, *inputs: str, outputs: Sequence[str]) -> None:
+    def call(
+        self,
+        function: onnx.FunctionProto,
+        *inputs: str,
+        outputs: Sequence[str],
+        calls: Sequence[onnx.FunctionProto] = (),
+    ) -> None:
         """Add a node for a function, which becomes part of the model.
 
         Args:
             function: Function from a `FunctionBuilder`.
             inputs: Names of its inputs.
             outputs: Names for its outputs; an empty name stands for an unused one.
+            calls: Functions that it calls in turn.
         """
-        self._functions[function.name] = function
+        self._functions |= {each.name: each for each in (*calls, function)}
         self.multi_op(function.name, *inputs, outputs=outputs, domain=function.domain)
 
     def cast(self, x: str, dtype: str) -> str:
@@ -171,7 +178,7 @@ class FunctionBuilder(GraphBuilder):
             inputs,
             outputs,
             self._nodes,
-            opset_imports=_opsets(),
+            opset_imports=_opsets(*{called.domain for called in self._functions.values()}),
             value_info=list(self._known.values()),
         )
 

@@ -1,57 +1,19 @@
 #include "continuations.h"
 
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "best.h"
+#include "selection.h"
 
 namespace xuanzang {
 namespace {
 
-// Log-probability of banned ids.
-constexpr float kBanned = -1.0e9f;
-
-struct Choice {
-  float value;
-  size_t index;
-  // Better: greater, or equal and of a lower index.
-  bool operator<(const Choice& other) const {
-    return value > other.value || (value == other.value && index < other.index);
-  }
-};
-
-// The best of the choices added so far, best first.
-class Best {
- public:
-  void start(size_t count) {
-    count_ = count;
-    choices_.clear();
-  }
-
-  // Values below this are not among the best.
-  float threshold() const {
-    return choices_.size() < count_ ? std::numeric_limits<float>::lowest() : choices_.back().value;
-  }
-
-  void add(Choice choice) {
-    if (choices_.size() == count_) {
-      if (!(choice < choices_.back())) return;
-      choices_.pop_back();
-    }
-    choices_.insert(std::upper_bound(choices_.begin(), choices_.end(), choice), choice);
-  }
-
-  const std::vector<Choice>& choices() const { return choices_; }
-
- private:
-  size_t count_ = 0;
-  std::vector<Choice> choices_;
-};
-
 // Buffers that a thread keeps from one row to the next.
 struct Buffers {
   std::vector<float> maxima;
-  Best groups, row, all;
-  std::vector<int64_t> ids;
+  Best groups, row;
+  Selection selection;
 };
 
 // Finds the best log-probabilities of a row and their ids: buffers.row.
@@ -102,22 +64,14 @@ void BestContinuations::compute(const Context& context) {
   // An exponential takes as long as ten multiplications.
   context.parallel(batch, batch * beam * vocab_size * 10, [&](size_t sentence) {
     thread_local Buffers buffers;
-    buffers.all.start(count);
-    buffers.ids.clear();
+    buffers.selection.start(count);
     for (size_t i = 0; i < beam; ++i) {
       const size_t row = sentence * beam + i;
       search_row(context.simd(), logits.data + row * vocab_size, vocab_size, per_row, banned, buffers);
-      for (const Choice& choice : buffers.row.choices()) {
-        buffers.all.add({scores.data[row] + choice.value, buffers.ids.size()});
-        buffers.ids.push_back(static_cast<int64_t>(choice.index));
-      }
+      buffers.selection.add(scores.data[row], buffers.row.choices());
     }
-    for (size_t position = 0; position < count; ++position) {
-      const Choice& choice = buffers.all.choices()[position];
-      totals.data[sentence * count + position] = choice.value;
-      ids.data[sentence * count + position] = buffers.ids[choice.index];
-      parents.data[sentence * count + position] = static_cast<int64_t>(choice.index / per_row);
-    }
+    const size_t first = sentence * count;
+    buffers.selection.write(totals.data + first, ids.data + first, parents.data + first);
   });
 }
 

@@ -9,40 +9,13 @@
 #include <initializer_list>
 #include <iterator>
 #include <limits>
-#include <stdexcept>
 #include <string>
+#include <type_traits>
 
-#include "onnxruntime_check.h"
 #include "simd.h"
+#include "tensor.h"
 
 namespace xuanzang {
-
-constexpr size_t kMaxRank = 4;
-
-// An input or output in the memory of the process, contiguous.
-template <typename T>
-struct Tensor {
-  T* data = nullptr;
-  std::array<int64_t, kMaxRank> shape{};
-  size_t rank = 0;
-
-  size_t size(size_t axis) const { return static_cast<size_t>(shape[axis]); }
-
-  size_t elements() const {
-    size_t count = 1;
-    for (size_t axis = 0; axis < rank; ++axis) count *= size(axis);
-    return count;
-  }
-};
-
-// A wrong input; onnxruntime ends the run with its message.
-struct InvalidInput : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
-};
-
-inline void require(bool holds, const char* what) {
-  if (!holds) throw InvalidInput(what);
-}
 
 // Inputs, outputs, arithmetic and threads of one call of an operator.
 class Context {
@@ -56,15 +29,7 @@ class Context {
     const OrtValue* value = nullptr;
     check(api_, api_.KernelContext_GetInput(context_, index, &value));
     require(value, "an input is missing");
-    OrtTensorTypeAndShapeInfo* info = nullptr;
-    check(api_, api_.GetTensorTypeAndShape(value, &info));
-    const Owned<OrtTensorTypeAndShapeInfo> owned(info, api_.ReleaseTensorTypeAndShapeInfo);
-    Tensor<const T> tensor;
-    check(api_, api_.GetDimensionsCount(info, &tensor.rank));
-    require(tensor.rank <= kMaxRank, "an input has too many dimensions");
-    check(api_, api_.GetDimensions(info, tensor.shape.data(), tensor.rank));
-    tensor.data = data<const T>(const_cast<OrtValue*>(value));
-    return tensor;
+    return tensor_of<const T>(api_, value);
   }
 
   // Allocates an output; its data is null if the graph does not use it.
@@ -119,15 +84,8 @@ class Context {
   Tensor<T> allocated(size_t index, Tensor<T> tensor) const {
     OrtValue* value = nullptr;
     check(api_, api_.KernelContext_GetOutput(context_, index, tensor.shape.data(), tensor.rank, &value));
-    if (value) tensor.data = data<T>(value);
+    if (value) tensor.data = data_of<T>(api_, value);
     return tensor;
-  }
-
-  template <typename T>
-  T* data(OrtValue* value) const {
-    void* pointer = nullptr;
-    check(api_, api_.GetTensorMutableData(value, &pointer));
-    return static_cast<T*>(pointer);
   }
 
   const OrtApi& api_;
@@ -141,8 +99,43 @@ struct InPlace {
   int output;
 };
 
+// The inputs of a node that never change, when a session is opened.
+class Constants {
+ public:
+  Constants(const OrtApi& api, const OrtKernelInfo* info) : api_(api), info_(info) {}
+
+  // Its data is null if the input may change.
+  template <typename T>
+  Tensor<const T> input(size_t index) const {
+    const OrtValue* value = nullptr;
+    int is_constant = 0;
+    check(api_, api_.KernelInfoGetConstantInput_tensor(info_, index, &is_constant, &value));
+    return is_constant && value ? tensor_of<const T>(api_, value) : Tensor<const T>{};
+  }
+
+ private:
+  const OrtApi& api_;
+  const OrtKernelInfo* info_;
+};
+
+// A node of an operator that keeps nothing.
+template <typename Operator, typename = void>
+struct Node {
+  explicit Node(const Constants&) {}
+  void compute(const Context& context) const { Operator::compute(context); }
+};
+
+// A node of an operator that keeps what it makes of its constant inputs: Operator::Kept.
+template <typename Operator>
+struct Node<Operator, std::void_t<typename Operator::Kept>> {
+  explicit Node(const Constants& constants) : kept(constants) {}
+  void compute(const Context& context) const { Operator::compute(context, kept); }
+
+  const typename Operator::Kept kept;
+};
+
 // An operator as onnxruntime sees it. `Operator` has kName, kInputs and kOutputs (types), kInPlace, and
-// compute(const Context&).
+// compute(const Context&), or Kept and compute(const Context&, const Kept&).
 template <typename Operator>
 class CustomOp : public OrtCustomOp {
  public:
@@ -154,18 +147,19 @@ class CustomOp : public OrtCustomOp {
     GetInputTypeCount = [](const OrtCustomOp*) { return std::size(Operator::kInputs); };
     GetOutputType = [](const OrtCustomOp*, size_t index) { return Operator::kOutputs[index]; };
     GetOutputTypeCount = [](const OrtCustomOp*) { return std::size(Operator::kOutputs); };
-    KernelDestroy = [](void*) {};
+    KernelDestroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
     GetInputCharacteristic = [](const OrtCustomOp*, size_t) { return kOrtRequired; };
     GetOutputCharacteristic = [](const OrtCustomOp*, size_t index) { return index ? kOrtOptional : kOrtRequired; };
     GetInputMemoryType = [](const OrtCustomOp*, size_t) { return kOrtDefaultMemory; };
     GetVariadicInputMinArity = GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 0; };
     GetVariadicOutputMinArity = GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 0; };
-    CreateKernelV2 = [](const OrtCustomOp* self, const OrtApi*, const OrtKernelInfo*, void** kernel) -> OrtStatus* {
-      *kernel = const_cast<OrtCustomOp*>(self);  // An operator has no state of its own.
-      return nullptr;
+    CreateKernelV2 = [](const OrtCustomOp* self, const OrtApi*, const OrtKernelInfo* info, void** kernel) {
+      const auto& op = *static_cast<const CustomOp*>(self);
+      return op.guarded([&] { *kernel = new Kernel{op, Node<Operator>(Constants(op.api_, info))}; });
     };
     KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
-      return static_cast<const CustomOp*>(static_cast<OrtCustomOp*>(kernel))->compute(context);
+      const auto& [op, node] = *static_cast<const Kernel*>(kernel);
+      return op.guarded([&, &op = op, &node = node] { node.compute(Context(op.api_, op.simd_, context)); });
     };
     GetStartVersion = [](const OrtCustomOp*) { return 1; };
     GetEndVersion = [](const OrtCustomOp*) { return std::numeric_limits<int>::max(); };
@@ -179,6 +173,11 @@ class CustomOp : public OrtCustomOp {
   }
 
  private:
+  struct Kernel {
+    const CustomOp& op;
+    const Node<Operator> node;
+  };
+
   static std::array<int, Operator::kInPlace.size()> in_place(int InPlace::* side) {
     std::array<int, Operator::kInPlace.size()> indices{};
     for (size_t i = 0; i < indices.size(); ++i) indices[i] = Operator::kInPlace[i].*side;
@@ -186,9 +185,10 @@ class CustomOp : public OrtCustomOp {
   }
 
   // No exception may reach onnxruntime, which may be built by another compiler.
-  OrtStatus* compute(OrtKernelContext* context) const noexcept {
+  template <typename Work>
+  OrtStatus* guarded(const Work& work) const noexcept {
     try {
-      Operator::compute(Context(api_, simd_, context));
+      work();
       return nullptr;
     } catch (const InvalidInput& error) {
       return status(kOrtInvalidArgument, error.what());

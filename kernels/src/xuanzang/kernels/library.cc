@@ -13,6 +13,7 @@
 #include "custom_op.h"
 #include "onnxruntime_check.h"
 #include "phrase_choice.h"
+#include "projected_continuations.h"
 #include "simd.h"
 #include "step.h"
 
@@ -23,16 +24,18 @@ namespace {
 
 constexpr const char* kDomain = "xuanzang";
 
-// The operators for one instruction set.
+// The operators for one instruction set, with or without ProjectedContinuations.
 class Operators {
  public:
-  Operators(const OrtApi& api, const Simd& simd)
+  Operators(const OrtApi& api, const Simd& simd, bool projects)
       : paged_attention_(api, simd),
         cross_attention_(api, simd),
         best_continuations_(api, simd),
         add_norm_quantize_(api, simd),
         chosen_logits_(api, simd),
+        projected_continuations_(api, simd),
         simd_(&simd),
+        projects_(projects),
         domain_(nullptr, api.ReleaseCustomOpDomain) {
     OrtCustomOpDomain* domain = nullptr;
     check(api, api.CreateCustomOpDomain(kDomain, &domain));
@@ -41,11 +44,13 @@ class Operators {
              &paged_attention_, &cross_attention_, &best_continuations_, &add_norm_quantize_, &chosen_logits_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
+    if (projects) check(api, api.CustomOpDomain_Add(domain, &projected_continuations_));
   }
 
   Operators(const Operators&) = delete;
 
   const Simd* simd() const { return simd_; }
+  bool projects() const { return projects_; }
   OrtCustomOpDomain* domain() const { return domain_.get(); }
 
  private:
@@ -54,7 +59,9 @@ class Operators {
   const CustomOp<BestContinuations> best_continuations_;
   const CustomOp<AddNormQuantize> add_norm_quantize_;
   const CustomOp<ChosenLogits> chosen_logits_;
+  const CustomOp<ProjectedContinuations> projected_continuations_;
   const Simd* simd_;
+  const bool projects_;
   Owned<OrtCustomOpDomain> domain_;
 };
 
@@ -69,13 +76,17 @@ class Library {
 
   void add_to(OrtSessionOptions* options, const Simd& simd) const {
     for (const Operators& operators : operators_) {
-      if (operators.simd() == &simd) check(api_, api_.AddCustomOpDomain(options, operators.domain()));
+      if (operators.simd() != &simd || operators.projects() != projects(simd)) continue;
+      check(api_, api_.AddCustomOpDomain(options, operators.domain()));
     }
   }
 
  private:
   explicit Library(const OrtApi& api) : api_(api) {
-    for (const Simd* simd : supported_simd()) operators_.emplace_back(api, *simd);
+    for (const Simd* simd : supported_simd()) {
+      operators_.emplace_back(api, *simd, false);
+      if (simd->project) operators_.emplace_back(api, *simd, true);
+    }
   }
 
   const OrtApi& api_;

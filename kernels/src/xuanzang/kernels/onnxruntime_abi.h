@@ -60,7 +60,10 @@ struct OrtApi {
   void (*ReleaseTensorTypeAndShapeInfo)(OrtTensorTypeAndShapeInfo*);
   void* unused_100;
   void (*ReleaseCustomOpDomain)(OrtCustomOpDomain*);
-  void* unused_102[172];
+  void* unused_102[147];
+  OrtStatus* (*KernelInfoGetConstantInput_tensor)(const OrtKernelInfo*, size_t index, int* is_constant,
+                                                  const OrtValue**);
+  void* unused_250[24];
   OrtStatus* (*KernelContext_ParallelFor)(const OrtKernelContext*, void (*)(void* work, size_t index), size_t count,
                                           size_t batches, void* work);
 };
@@ -77,6 +80,7 @@ static_assert(offsetof(OrtApi, ReleaseStatus) == 93 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseValue) == 96 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseTensorTypeAndShapeInfo) == 99 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseCustomOpDomain) == 101 * sizeof(void*));
+static_assert(offsetof(OrtApi, KernelInfoGetConstantInput_tensor) == 249 * sizeof(void*));
 static_assert(offsetof(OrtApi, KernelContext_ParallelFor) == 274 * sizeof(void*));
 
 struct OrtApiBase {

@@ -29,7 +29,7 @@ bool is_complete(const OrtApi& api) {
                    api.ReleaseMemoryInfo, api.CreateTensorWithDataAsOrtValue, api.ReleaseValue,
                    api.GetTensorMutableData, api.GetTensorTypeAndShape, api.ReleaseTensorTypeAndShapeInfo,
                    api.GetTensorElementType, api.GetDimensionsCount, api.GetDimensions, api.KernelContext_GetInput,
-                   api.KernelContext_GetOutput, api.KernelContext_ParallelFor);
+                   api.KernelContext_GetOutput, api.KernelInfoGetConstantInput_tensor, api.KernelContext_ParallelFor);
 }
 
 bool keeps_a_message(const OrtApi& api) {

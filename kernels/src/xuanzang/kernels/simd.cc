@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -84,7 +86,28 @@ std::vector<const Simd*> find_supported() {
   return supported;
 }
 
+// Whether the processor multiplies matrices of 8-bit integers in tiles, as onnxruntime does then.
+bool has_tiles() {
+#if defined(__x86_64__)
+  constexpr unsigned kAmxInt8 = 1u << 25;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && edx & kAmxInt8;
+#else
+  return false;
+#endif
+}
+
+bool is_forced() {
+  const char* const forced = std::getenv(kForcedIsa);
+  return forced && *forced;
+}
+
 }  // namespace
+
+bool projects(const Simd& simd) {
+  static const bool tiles = has_tiles();
+  return simd.project && (!tiles || is_forced());
+}
 
 const std::vector<const Simd*>& supported_simd() {
   static const std::vector<const Simd*> supported = find_supported();
@@ -92,8 +115,8 @@ const std::vector<const Simd*>& supported_simd() {
 }
 
 const Simd* chosen_simd() {
+  if (!is_forced()) return supported_simd().front();
   const char* const forced = std::getenv(kForcedIsa);
-  if (!forced || !*forced) return supported_simd().front();
   for (const Simd* simd : supported_simd()) {
     if (!std::strcmp(simd->isa, forced)) return simd;
   }

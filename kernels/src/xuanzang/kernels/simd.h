@@ -54,6 +54,20 @@ struct Columns {
   size_t size;
 };
 
+// Columns of a panel: four vectors of AVX-512.
+constexpr size_t kPanel = 64;
+// Rows that are multiplied at once: as many as leave registers for a panel.
+constexpr size_t kProjected = 6;
+
+// A matrix of 8-bit integers for products with unsigned ones; columns up to a whole block are zeros.
+struct Panels {
+  const int8_t* integers;  // [panel, depth / 4, 64, 4].
+  const int32_t* start;    // Added to the products with each column.
+  const float* scale;      // Of these sums.
+  const float* bias;       // Added to the scaled sums.
+  size_t depth;            // A multiple of 4.
+};
+
 // The functions of one instruction set.
 struct Simd {
   const char* isa;
@@ -79,6 +93,11 @@ struct Simd {
   // ids: numbers of the columns. products: those of the first row; `stride` floats from one row's to the next's.
   void (*multiply_columns)(const Columns&, const uint8_t* rows, size_t beam, const int64_t* ids, size_t count,
                            float* products, size_t stride);
+
+  // Multiplies up to kProjected rows, `depth` bytes from one to the next, by the columns of a block.
+  //
+  // logits: [count, kBlock]. Null if onnxruntime's products are as fast.
+  void (*project)(const Panels&, size_t block, const uint8_t* rows, size_t count, float* logits);
 };
 
 // The instruction sets that this library was compiled for and the processor has, best first; the last is "generic".
@@ -87,5 +106,9 @@ const std::vector<const Simd*>& supported_simd();
 // The best instruction set, or the one that the environment variable XUANZANG_KERNELS_ISA names; null if that names
 // none of `supported_simd`.
 const Simd* chosen_simd();
+
+// Whether `project` is worth its while here. Where the processor has AMX, onnxruntime's product of many rows is faster;
+// XUANZANG_KERNELS_ISA overrules that.
+bool projects(const Simd&);
 
 }  // namespace xuanzang

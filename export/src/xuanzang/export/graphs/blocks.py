@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 from xuanzang.export import tensors
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
-from xuanzang.export.graphs.precision import FloatArray, Floats, Linear, Precision
+from xuanzang.export.graphs.precision import FloatArray, Floats, Int8, Linear, Precision
 from xuanzang.export.operators.attention import cross_attention, paged_attention
-from xuanzang.export.operators.continuations import GROUP, NEVER
+from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
+from xuanzang.export.operators.projected_continuations import EDITS, INSPECTION, projected_continuations
 from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
 from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.data.shortlist import Ints
@@ -79,6 +80,20 @@ class Blocks:
         logits = self._precision.linear(self.graph, x, self._projection(projection, padding))
         self.graph.known(logits, "batch", "beam", projection.out_features + padding, dtype=self._floats)
         return self._in_32_bits(logits)
+
+    def projected_continuations(self, precision: Int8, x: str, projection: nn.Linear, banned_ids: str) -> None:
+        """Add the end of the decoder step as one operator, whose outputs are outputs of the graph.
+
+        Args:
+            precision: Precision of these blocks.
+            x: States, [batch, beam, model].
+            projection: Output projection of the model.
+            banned_ids: Name of the pieces never chosen.
+        """
+        factors = precision.factors(self.graph, x, self._projection(projection, -projection.out_features % GROUP))
+        operator = projected_continuations()
+        inputs = [*factors, "scores", "candidate_count", banned_ids, *EDITS, *INSPECTION]
+        self.graph.call(operator, *inputs, outputs=list(operator.output), calls=[best_continuations()])
 
     def shortlisted_logits(self, x: str, projection: nn.Linear, always: Ints) -> str:
         """Project onto the pieces that all sentences share, and onto each sentence's own.

@@ -123,21 +123,23 @@ class Int8:
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add a quantisation of x and an integer product that is scaled back to floats."""
+        *product, bias = self.factors(graph, x, layer)
+        return graph.op("MatMulIntegerToFloat", *product, *(["", bias] if bias else []), domain=MICROSOFT)
+
+    def factors(self, graph: GraphBuilder, x: str, layer: Linear) -> list[str]:
+        """Add a quantisation of x; return names in the order of `projected_continuations.MATRIX`, "" for no bias."""
         weight, scale = quantize_columns(layer.weight)
         weight = np.pad(weight, ((0, 0), (0, layer.padding)))
         scale = np.pad(scale, (0, layer.padding), constant_values=_MIN_SCALE)
         integers, x_scale, x_zero = self._quantized(graph, x, layer.name)
-        return graph.op(
-            "MatMulIntegerToFloat",
+        return [
             integers,
             graph.constant(f"{layer.name}.weight", weight),
             x_scale,
             graph.constant(f"{layer.name}.weight_scale", scale),
             x_zero,
-            "",
-            *([] if layer.bias is None else [graph.constant(f"{layer.name}.bias", layer.bias)]),
-            domain=MICROSOFT,
-        )
+            "" if layer.bias is None else graph.constant(f"{layer.name}.bias", layer.bias),
+        ]
 
     def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
         """Add a quantisation of x and the operator that multiplies by columns."""

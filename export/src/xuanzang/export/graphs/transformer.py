@@ -20,10 +20,9 @@ import numpy as np
 import onnx
 
 from xuanzang.export import tensors
-from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.blocks import Blocks
-from xuanzang.export.graphs.precision import Precision
-from xuanzang.export.operators.continuations import best_continuations
+from xuanzang.export.graphs.precision import Int8, Precision
+from xuanzang.export.operators.projected_continuations import choose, edit_logits, inspect
 from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.layers import DecoderLayer, EncoderLayer
@@ -64,11 +63,14 @@ def decoder_graph(model: Transformer, precision: Precision, weights: WeightStore
         weights: Store for the weights; None to keep them in the graph.
     """
     blocks = Blocks(model, precision, "decoder", weights)
-    logits = blocks.logits(_decoder_output(blocks, model), model.output_projection)
+    states = _decoder_output(blocks, model)
     banned = blocks.graph.constant("banned_ids", model.config.banned_ids, np.int64)
-    edited = _edit_logits(blocks.graph, logits)
-    _choose(blocks.graph, edited, banned, ids="candidate_ids")
-    _inspect(blocks.graph, edited, banned, ids="row_ids")
+    if isinstance(precision, Int8):
+        blocks.projected_continuations(precision, states, model.output_projection, banned)
+    else:
+        edited = edit_logits(blocks.graph, blocks.logits(states, model.output_projection))
+        choose(blocks.graph, edited, banned, ids="candidate_ids")
+        inspect(blocks.graph, edited, banned, ids="row_ids")
     floats = tensors.floats_of(precision.name)
     return blocks.graph.model(
         tensors.decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
@@ -92,9 +94,9 @@ def shortlist_decoder_graph(
     blocks = Blocks(model, precision, "decoder", weights)
     graph = blocks.graph
     logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
-    edited, banned = _edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64)
-    _choose(graph, edited, banned, ids="chosen")
-    _inspect(graph, edited, banned, ids="row_chosen")
+    edited, banned = edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64)
+    choose(graph, edited, banned, ids="chosen")
+    inspect(graph, edited, banned, ids="row_chosen")
     shape = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
     common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), shape)
     ids = graph.op("Concat", common_ids, "choices", axis=1)
@@ -108,34 +110,6 @@ def shortlist_decoder_graph(
     )
 
 
-def _choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:
-    """Choose the best continuations of each sentence; `ids` is the name for their pieces."""
-    outputs = ["candidate_scores", ids, "candidate_parents"]
-    graph.call(best_continuations(), logits, "scores", "candidate_count", banned_ids, outputs=outputs)
-
-
-def _inspect(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:
-    """Score continuations of single hypotheses: the best of each, and required ones; `ids` is the name for the best.
-
-    One operator does it that the step has anyway: each inspected row is a sentence with one hypothesis to it. Its best
-    score is a logit less the logarithm of the sum of exponentials, and so gives that sum for the required ids.
-    """
-    vocab = graph.op("Shape", logits, start=2, end=3)
-    shape = graph.op("Concat", graph.ints(-1, 1), vocab, axis=0)
-    rows = graph.op("Gather", graph.op("Reshape", logits, shape), "inspected_rows", axis=0)  # [row, 1, vocab]
-    shape = graph.op("Concat", graph.op("Shape", "inspected_rows"), graph.ints(1), axis=0)
-    zeros = graph.op("Expand", graph.constant("zero", 0.0, np.float32), shape)
-    outputs = ["row_scores", ids, "row_parents"]
-    graph.call(best_continuations(), rows, zeros, "candidate_count", banned_ids, outputs=outputs)
-    flat = graph.op("Squeeze", rows, graph.ints(1))
-    # The parents are 0; the kernel wants all of its outputs used.
-    names = (graph.op("Add", ids, "row_parents"), "row_scores")
-    best, score = (graph.op("Slice", name, graph.ints(0), graph.ints(1), graph.ints(1)) for name in names)
-    norms = graph.op("Sub", graph.op("GatherElements", flat, best, axis=1), score)
-    required = graph.op("GatherElements", flat, "required_ids", axis=1)
-    graph.op("Sub", required, norms, output="required_scores")
-
-
 def _decoder_output(blocks: Blocks, model: Transformer) -> str:
     """Add the decoder up to the projection onto the vocabulary; return the name of its states [batch, beam, model]."""
     x = blocks.embed("token_ids", "positions", model.target_embedding, model.target_positions)
@@ -143,13 +117,3 @@ def _decoder_output(blocks: Blocks, model: Transformer) -> str:
     for index, layer in enumerate(model.decoder_layers):
         x = blocks.decoder_layer(x, cast(DecoderLayer, layer), index)
     return blocks.norm(x, model.decoder_norm)
-
-
-def _edit_logits(graph: GraphBuilder, logits: str) -> str:
-    """Apply the logit edits of `tensors.decoder_inputs` to logits [batch, beam, vocab]."""
-    penalties = "edit_penalties"
-    before = graph.op("GatherElements", logits, "edited_ids", axis=-1)
-    # x · p² / p where x is negative, x / p elsewhere: the repetition penalty of CTRL (arXiv:1909.05858, section 4.1).
-    penalised = graph.op("Div", graph.op("PRelu", before, graph.op("Mul", penalties, penalties)), penalties)
-    after = graph.op("Add", penalised, "edit_biases")
-    return graph.op("ScatterElements", logits, "edited_ids", after, axis=-1)

@@ -1,0 +1,51 @@
+// The output projection as a kernel takes it.
+#pragma once
+
+#include <vector>
+
+#include "custom_op.h"
+
+namespace xuanzang {
+
+// A matrix of 8-bit integers [depth, column] with the numbers that turn products into floats.
+struct QuantizedMatrix {
+  // Reads the five inputs from number `first` on; `Source` is Context or Constants.
+  template <typename Source>
+  static QuantizedMatrix read(const Source& source, size_t first) {
+    return {source.template input<int8_t>(first), source.template input<float>(first + 1),
+            source.template input<float>(first + 2), source.template input<uint8_t>(first + 3),
+            source.template input<float>(first + 4)};
+  }
+
+  bool exists() const { return integers.data && x_scale.data && scale.data && x_zero.data && bias.data; }
+
+  Tensor<const int8_t> integers;
+  Tensor<const float> x_scale, scale;
+  Tensor<const uint8_t> x_zero;
+  Tensor<const float> bias;
+};
+
+// Such a matrix in the order of `Panels`.
+class PackedColumns {
+ public:
+  PackedColumns() = default;
+  explicit PackedColumns(const QuantizedMatrix& matrix);
+
+  size_t width() const { return width_; }
+  size_t vocab_size() const { return vocab_size_; }
+  size_t blocks() const { return (vocab_size_ + kBlock - 1) / kBlock; }
+  Panels panels() const { return {lines_.data()->integers, start_.data(), scale_.data(), bias_.data(), depth_}; }
+
+ private:
+  // Loads of whole lines of the cache are fastest.
+  struct alignas(64) Line {
+    int8_t integers[64];
+  };
+
+  size_t width_ = 0, depth_ = 0, vocab_size_ = 0;
+  std::vector<Line> lines_;
+  std::vector<int32_t> start_;
+  std::vector<float> scale_, bias_;
+};
+
+}  // namespace xuanzang

@@ -1,0 +1,96 @@
+"""Time of a decoder step in onnxruntime, bundles in turns, with one thread and batches that empty.
+
+Prints the processor time of the thread for a run of the decoder's graph: the best of the rounds, the median of the
+ratios to the first bundle within a round, and how many translations are the first bundle's.
+
+$ PYTHONPATH=tests/benchmark python tests/benchmark/step_time.py OLD/zh-en/2 server/models/zh-en/2 --rounds 3
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from sentencepiece import SentencePieceProcessor
+
+from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
+from xuanzang.server.engine.hardware import flush_denormals
+from xuanzang.server.engine.runtime.sessions import Binding, Sessions
+from xuanzang.server.engine.types import DecodingOptions
+
+SENTENCES = Path(__file__).with_name("sentences.tsv")
+CELLS = [(beam, batch, count) for beam in (4, 1) for batch, count in ((1, 24), (8, 96), (32, 256))]
+
+
+class Measured(NamedTuple):
+    """Translations of a cell, and microseconds of a step in onnxruntime."""
+
+    microseconds: float
+    translations: list[list[int]]
+
+
+def measure(sessions: Sessions, sources: list[list[int]], beam: int, batch: int) -> Measured:
+    """Translate all sentences in batches that are begun when the one before is empty."""
+    options = SearchOptions(
+        decoding=DecodingOptions(
+            beam_size=beam, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
+        ),
+        max_target_length=100,
+    )
+    decoder, found, steps = Decoder(sessions), dict[Sentence, list[int]](), 0
+    sentences = [Sentence(source_ids=ids, options=options) for ids in sources]
+    with timed_runs() as seconds:
+        for first in range(0, len(sentences), batch):
+            decoder.admit(sentences[first : first + batch])
+            while len(decoder):
+                found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in decoder.step()}
+                steps += 1
+    return Measured(1e6 * sum(seconds) / steps, [found[sentence] for sentence in sentences])
+
+
+@contextmanager
+def timed_runs() -> Iterator[list[float]]:
+    """Collect the processor time of each run of a decoder."""
+    seconds, run = list[float](), Binding.run
+
+    def timed(binding: Binding) -> None:
+        start = time.thread_time()
+        run(binding)
+        if "token_ids" in binding._bound:  # the encoder has no such input
+            seconds.append(time.thread_time() - start)
+
+    with mock.patch.object(Binding, "run", timed):
+        yield seconds
+
+
+def main() -> None:
+    """Measure each bundle in each cell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundles", nargs="+", type=Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    flush_denormals()
+    opened = [Sessions(load_bundle(path), provider="cpu", intra_op_threads=1) for path in arguments.bundles]
+    tokenizer = SentencePieceProcessor(model_file=str(arguments.bundles[0] / "source.spm"))
+    lines = [line.split("\t")[0] for line in SENTENCES.read_text(encoding="utf-8").splitlines()]
+    sources = [[*tokenizer.encode(line), opened[0].special_ids.eos_id] for line in lines]
+    for beam, batch, count in CELLS:
+        rounds = [[measure(each, sources[:count], beam, batch) for each in opened] for _ in range(arguments.rounds + 1)]
+        for index, path in enumerate(arguments.bundles):
+            best = min(turn[index].microseconds for turn in rounds[1:])
+            ratio = statistics.median(turn[index].microseconds / turn[0].microseconds for turn in rounds[1:])
+            pairs = zip(rounds[0][index].translations, rounds[0][0].translations, strict=True)
+            same = sum(ours == first for ours, first in pairs)
+            print(f"beam {beam}, {batch:2} at once: {best:5.0f} µs × {ratio:.2f}, {same} of {count} the same, {path}")
+
+
+if __name__ == "__main__":
+    main()
