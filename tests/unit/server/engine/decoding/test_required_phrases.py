@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from search_options import search_options
 
 from xuanzang.server.engine.arrays import Floats
-from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
+from xuanzang.server.engine.decoding.beam_search import BeamSearch
+from xuanzang.server.engine.decoding.beams import Candidates
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.decoding.phrases.search import Inspection

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_options import search_options
 
-from xuanzang.server.engine.decoding.beam_search import BeamSearch, Candidates
+from xuanzang.server.engine.decoding.beam_search import BeamSearch
+from xuanzang.server.engine.decoding.beams import Candidates
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import hypothesis_edits
 from xuanzang.server.engine.decoding.search_recorder import RecordedStep, SearchRecorder

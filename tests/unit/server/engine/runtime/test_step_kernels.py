@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from xuanzang.kernels import find_kernels
 from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
-from xuanzang.server.engine.decoding.beam_search import DEAD_LIMIT, DEAD_SCORE, BeamArrays, BeamSearch, Candidates
+from xuanzang.server.engine.decoding.beam_search import BeamSearch
+from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.runtime.kv_cache import CacheShape, KeyValueCache
 from xuanzang.server.engine.runtime.page_pool import PageShape

@@ -11,7 +11,8 @@ import numpy as np
 
 from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints
-from xuanzang.server.engine.decoding.beam_search import DEAD_LIMIT, BeamSearch, Candidates
+from xuanzang.server.engine.decoding.beam_search import BeamSearch
+from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, Candidates
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import no_edits
