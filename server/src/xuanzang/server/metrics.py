@@ -7,16 +7,17 @@ exist at 0 from the moment it is registered, so that a rate over them is never m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_type_hints
+from typing import Annotated
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from xuanzang.server.metric_families import Families, Metric
 from xuanzang.server.metric_values import (
     CHRF_BUCKETS,
     COUNT_BUCKETS,
@@ -39,34 +40,9 @@ from xuanzang.server.metric_values import (
     TRAFFIC_ROLES,
 )
 
-Series = TypeVar("Series")
-
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
 _MODEL = ("model", "version")
 _SHADOW = ("model", "live", "shadow")
-
-
-@dataclass(frozen=True, slots=True)
-class _Metric:
-    """Declaration of a metric, in the annotation of an attribute that holds its series."""
-
-    documentation: str
-    buckets: Sequence[float] = ()
-    """Upper bounds of a histogram's buckets."""
-    label: str = ""
-    """Label of a mapping with one series per value, in addition to the labels of all series."""
-    values: Sequence[str] = ()
-
-    def declare(self, kind: Any, name: str, labels: tuple[str, ...], registry: CollectorRegistry) -> Any:
-        if self.label:
-            kind, labels = get_args(kind)[-1], (*labels, self.label)
-        options = {"buckets": self.buckets} if self.buckets else {}
-        return kind(name, self.documentation, labels, registry=registry, **options)
-
-    def series(self, family: Any, labels: tuple[str, ...]) -> object:
-        if self.label:
-            return {value: family.labels(*labels, value) for value in self.values}
-        return family.labels(*labels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +51,7 @@ class ModelMetrics:
 
     requests: Annotated[
         Mapping[str, Counter],
-        _Metric(
+        Metric(
             "Requests ended: one unary RPC with all its texts, or one text of a stream.",
             label="finish_reason",
             values=FINISH_REASONS,
@@ -83,26 +59,26 @@ class ModelMetrics:
     ]
     request_failures: Annotated[
         Mapping[str, Counter],
-        _Metric("Requests without a translation, by reason.", label="reason", values=FAILURE_REASONS),
+        Metric("Requests without a translation, by reason.", label="reason", values=FAILURE_REASONS),
     ]
     request_source_tokens: Annotated[
-        Histogram, _Metric("Source tokens of a request, end tokens included.", TOKEN_BUCKETS)
+        Histogram, Metric("Source tokens of a request, end tokens included.", TOKEN_BUCKETS)
     ]
     request_target_tokens: Annotated[
-        Histogram, _Metric("Target tokens of the best hypotheses of a request, end tokens included.", TOKEN_BUCKETS)
+        Histogram, Metric("Target tokens of the best hypotheses of a request, end tokens included.", TOKEN_BUCKETS)
     ]
-    request_sentences: Annotated[Histogram, _Metric("Sentences that a request was split into.", COUNT_BUCKETS)]
-    request_beam_size: Annotated[Histogram, _Metric("Beam size of a request.", COUNT_BUCKETS)]
-    request_num_hypotheses: Annotated[Histogram, _Metric("Hypotheses per text of a request.", COUNT_BUCKETS)]
-    requests_running: Annotated[Gauge, _Metric("Requests with one or more sentences in a batch.")]
-    requests_waiting: Annotated[Gauge, _Metric("Requests with all their sentences in the queue.")]
+    request_sentences: Annotated[Histogram, Metric("Sentences that a request was split into.", COUNT_BUCKETS)]
+    request_beam_size: Annotated[Histogram, Metric("Beam size of a request.", COUNT_BUCKETS)]
+    request_num_hypotheses: Annotated[Histogram, Metric("Hypotheses per text of a request.", COUNT_BUCKETS)]
+    requests_running: Annotated[Gauge, Metric("Requests with one or more sentences in a batch.")]
+    requests_waiting: Annotated[Gauge, Metric("Requests with all their sentences in the queue.")]
 
     request_duration_seconds: Annotated[
-        Histogram, _Metric("Time from accepting a request to its answer.", DURATION_BUCKETS)
+        Histogram, Metric("Time from accepting a request to its answer.", DURATION_BUCKETS)
     ]
     answer_duration_seconds: Annotated[
         Mapping[str, Histogram],
-        _Metric(
+        Metric(
             "Time from accepting a request to its answer, of the requests that are answered, by their source tokens.",
             DURATION_BUCKETS,
             label="length",
@@ -110,110 +86,108 @@ class ModelMetrics:
         ),
     ]
     first_text_duration_seconds: Annotated[
-        Histogram, _Metric("Time from accepting a progressive request to the first part of its text.", DURATION_BUCKETS)
+        Histogram, Metric("Time from accepting a progressive request to the first part of its text.", DURATION_BUCKETS)
     ]
-    queue_duration_seconds: Annotated[Histogram, _Metric("Time that a sentence waited for a worker.", DURATION_BUCKETS)]
+    queue_duration_seconds: Annotated[Histogram, Metric("Time that a sentence waited for a worker.", DURATION_BUCKETS)]
     tokenize_duration_seconds: Annotated[
-        Histogram, _Metric("Time to split and tokenise the texts of a request.", DURATION_BUCKETS)
+        Histogram, Metric("Time to split and tokenise the texts of a request.", DURATION_BUCKETS)
     ]
     encode_duration_seconds: Annotated[
         Histogram,
-        _Metric(
+        Metric(
             "Time to encode sentences that begin or join a batch together; the others of the batch wait for it.",
             DURATION_BUCKETS,
         ),
     ]
     decode_duration_seconds: Annotated[
-        Histogram, _Metric("Time from a sentence's start in a batch to its last step.", DURATION_BUCKETS)
+        Histogram, Metric("Time from a sentence's start in a batch to its last step.", DURATION_BUCKETS)
     ]
     decode_step_duration_seconds: Annotated[
-        Histogram, _Metric("Time of one decoder step of a batch, search included.", DURATION_BUCKETS)
+        Histogram, Metric("Time of one decoder step of a batch, search included.", DURATION_BUCKETS)
     ]
     detokenize_duration_seconds: Annotated[
-        Histogram, _Metric("Time to make the target text of a sentence.", DURATION_BUCKETS)
+        Histogram, Metric("Time to make the target text of a sentence.", DURATION_BUCKETS)
     ]
 
-    batch_rows: Annotated[Histogram, _Metric("Sentences decoded together, at each step.", COUNT_BUCKETS)]
+    batch_rows: Annotated[Histogram, Metric("Sentences decoded together, at each step.", COUNT_BUCKETS)]
     batch_source_tokens: Annotated[
-        Histogram, _Metric("Source tokens of the sentences that began or joined a batch together.", TOKEN_BUCKETS)
+        Histogram, Metric("Source tokens of the sentences that began or joined a batch together.", TOKEN_BUCKETS)
     ]
-    rows_joined: Annotated[Counter, _Metric("Sentences that joined a batch that was being decoded already.")]
-    cache_bytes: Annotated[Gauge, _Metric("Memory held for keys and values, of all workers.")]
+    rows_joined: Annotated[Counter, Metric("Sentences that joined a batch that was being decoded already.")]
+    cache_bytes: Annotated[Gauge, Metric("Memory held for keys and values, of all workers.")]
     cache_reserved_bytes: Annotated[
-        Gauge, _Metric("Memory that the sentences in batches may need for keys and values, and what is held beyond it.")
+        Gauge, Metric("Memory that the sentences in batches may need for keys and values, and what is held beyond it.")
     ]
     model_cache_limit_bytes: Annotated[
-        Gauge, _Metric("Memory for keys and values that --model-memory-mb leaves beside the weights; +Inf: no limit.")
+        Gauge, Metric("Memory for keys and values that --model-memory-mb leaves beside the weights; +Inf: no limit.")
     ]
-    model_workers: Annotated[Gauge, _Metric("Workers that decode with the model.")]
-    model_workers_limit: Annotated[Gauge, _Metric("Workers that may decode with the model at once; +Inf: no limit.")]
-    source_tokens: Annotated[Counter, _Metric("Source tokens encoded, end tokens included.")]
-    target_tokens: Annotated[Counter, _Metric("Target tokens of best hypotheses returned, end tokens included.")]
-    sentences: Annotated[Counter, _Metric("Sentences translated.")]
+    model_workers: Annotated[Gauge, Metric("Workers that decode with the model.")]
+    model_workers_limit: Annotated[Gauge, Metric("Workers that may decode with the model at once; +Inf: no limit.")]
+    source_tokens: Annotated[Counter, Metric("Source tokens encoded, end tokens included.")]
+    target_tokens: Annotated[Counter, Metric("Target tokens of best hypotheses returned, end tokens included.")]
+    sentences: Annotated[Counter, Metric("Sentences translated.")]
     rows_retired: Annotated[
         Mapping[str, Counter],
-        _Metric(
+        Metric(
             "Sentences that left their batch, by reason; loop: a repetition, translated again.",
             label="reason",
             values=RETIRE_REASONS,
         ),
     ]
     constrained_sentences: Annotated[
-        Counter, _Metric("Sentences whose search required terms of a glossary or protected texts.")
+        Counter, Metric("Sentences whose search required terms of a glossary or protected texts.")
     ]
     glossary_matches: Annotated[
         Mapping[str, Counter],
-        _Metric(
+        Metric(
             "Terms and protected texts found in the texts of answered requests, by what became of them.",
             label="outcome",
             values=TERM_OUTCOMES,
         ),
     ]
     wasted_decode_tokens: Annotated[
-        Counter, _Metric("Decoder steps spent on sentences that were cancelled, ran out of time or began again.")
+        Counter, Metric("Decoder steps spent on sentences that were cancelled, ran out of time or began again.")
     ]
-    queue_tokens: Annotated[Gauge, _Metric("Tokens waiting in the queue: source, and expected target times beam size.")]
+    queue_tokens: Annotated[Gauge, Metric("Tokens waiting in the queue: source, and expected target times beam size.")]
     estimated_queue_wait_seconds: Annotated[
-        Gauge, _Metric("Estimated time until the queue is empty; sent to refused callers as RetryInfo.")
+        Gauge, Metric("Estimated time until the queue is empty; sent to refused callers as RetryInfo.")
     ]
 
     quality_probability: Annotated[
         Histogram,
-        _Metric(
+        Metric(
             "Estimated probability that a translation is acceptable, of the texts whose callers asked for it.",
             PROBABILITY_BUCKETS,
         ),
     ]
     quality_flags: Annotated[
         Mapping[str, Counter],
-        _Metric(
-            "Flags of translations, of the texts whose callers asked for them.", label="flag", values=QUALITY_FLAGS
-        ),
+        Metric("Flags of translations, of the texts whose callers asked for them.", label="flag", values=QUALITY_FLAGS),
     ]
 
     explanations: Annotated[
         Mapping[str, Counter],
-        _Metric(
+        Metric(
             "Requests for the explanation of a translation; refused: --max-explanations were being made.",
             label="outcome",
             values=EXPLANATIONS,
         ),
     ]
     explanation_duration_seconds: Annotated[
-        Histogram, _Metric("Time to explain a translation, from when it was found.", DURATION_BUCKETS)
+        Histogram, Metric("Time to explain a translation, from when it was found.", DURATION_BUCKETS)
     ]
 
-    model_ready: Annotated[Gauge, _Metric("1 while a model is warm and answers requests, else 0.")]
+    model_ready: Annotated[Gauge, Metric("1 while a model is warm and answers requests, else 0.")]
     traffic_share: Annotated[
         Mapping[str, Gauge],
-        _Metric(
+        Metric(
             "Share of the requests of the model that name no version, by what the version does with them.",
             label="role",
             values=TRAFFIC_ROLES,
         ),
     ]
-    model_load_duration_seconds: Annotated[Gauge, _Metric("Time to verify a bundle and open its graphs.")]
-    warmup_duration_seconds: Annotated[Gauge, _Metric("Time to warm a model up and replay its samples.")]
+    model_load_duration_seconds: Annotated[Gauge, Metric("Time to verify a bundle and open its graphs.")]
+    warmup_duration_seconds: Annotated[Gauge, Metric("Time to warm a model up and replay its samples.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,20 +196,20 @@ class ShadowMetrics:
 
     requests: Annotated[
         Mapping[str, Counter],
-        _Metric(
+        Metric(
             "Requests of the live version that were to be translated by the shadow, too.", (), "result", SHADOW_RESULTS
         ),
     ]
-    texts: Annotated[Counter, _Metric("Texts translated by both versions.")]
-    exact_matches: Annotated[Counter, _Metric("Texts that both versions translated alike.")]
+    texts: Annotated[Counter, Metric("Texts translated by both versions.")]
+    exact_matches: Annotated[Counter, Metric("Texts that both versions translated alike.")]
     chrf: Annotated[
-        Histogram, _Metric("chrF of the shadow's translation of a text with the live one as reference.", CHRF_BUCKETS)
+        Histogram, Metric("chrF of the shadow's translation of a text with the live one as reference.", CHRF_BUCKETS)
     ]
     length_ratio: Annotated[
-        Histogram, _Metric("Characters of the shadow's translation of a text by those of the live one.", RATIO_BUCKETS)
+        Histogram, Metric("Characters of the shadow's translation of a text by those of the live one.", RATIO_BUCKETS)
     ]
     score_gap: Annotated[
-        Histogram, _Metric("Score of the shadow's translation of a text less that of the live one, nats.", GAP_BUCKETS)
+        Histogram, Metric("Score of the shadow's translation of a text less that of the live one, nats.", GAP_BUCKETS)
     ]
 
 
@@ -243,40 +217,10 @@ class ShadowMetrics:
 class RpcMetrics:
     """Series of one RPC. Names and labels are those of go-grpc-prometheus, so dashboards made for it work here."""
 
-    started: Annotated[Counter, _Metric("RPCs started on the server.")]
-    msg_received: Annotated[Counter, _Metric("Messages received by the server.")]
-    msg_sent: Annotated[Counter, _Metric("Messages sent by the server.")]
-    handling_seconds: Annotated[Histogram, _Metric("Time from the start of an RPC to its status.", DURATION_BUCKETS)]
-
-
-class _Families(Generic[Series]):
-    """The metrics that the annotations of a class declare, and instances of the class by labels."""
-
-    def __init__(
-        self, series: type[Series], *, prefix: str, labels: tuple[str, ...], registry: CollectorRegistry
-    ) -> None:
-        self._series = series
-        self._families: dict[str, tuple[_Metric, Any]] = {}
-        for name, annotation in get_type_hints(series, include_extras=True).items():
-            kind, metric = get_args(annotation)
-            self._families[name] = metric, metric.declare(kind, f"{prefix}_{name}", labels, registry)
-        self._of: dict[tuple[str, ...], Series] = {}
-
-    def of(self, labels: tuple[str, ...]) -> Series:
-        # Finding a series by its labels takes as long as counting, so it is done once.
-        if labels not in self._of:
-            series = {name: metric.series(family, labels) for name, (metric, family) in self._families.items()}
-            self._of[labels] = self._series(**series)
-        return self._of[labels]
-
-    def labels(self) -> tuple[tuple[str, ...], ...]:
-        return tuple(self._of)
-
-    def forget(self, labels: tuple[str, ...]) -> None:
-        if self._of.pop(labels, None) is not None:
-            for metric, family in self._families.values():
-                for value in metric.values or ("",):
-                    family.remove(*labels, *([value] if value else []))
+    started: Annotated[Counter, Metric("RPCs started on the server.")]
+    msg_received: Annotated[Counter, Metric("Messages received by the server.")]
+    msg_sent: Annotated[Counter, Metric("Messages sent by the server.")]
+    handling_seconds: Annotated[Histogram, Metric("Time from the start of an RPC to its status.", DURATION_BUCKETS)]
 
 
 class Metrics:
@@ -289,9 +233,9 @@ class Metrics:
             registry: Registry that collects the metrics; one `Metrics` per registry.
         """
         self.registry = registry
-        self._rpcs = _Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
-        self._models = _Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
-        self._shadows = _Families(ShadowMetrics, prefix="nmt_shadow", labels=_SHADOW, registry=registry)
+        self._rpcs = Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
+        self._models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
+        self._shadows = Families(ShadowMetrics, prefix="nmt_shadow", labels=_SHADOW, registry=registry)
         self.grpc_server_handled = Counter(
             "grpc_server_handled_total",
             "RPCs completed on the server, whatever their status.",
