@@ -22,7 +22,7 @@ EXPECTED = {
     StatusCode.INVALID_ARGUMENT: sdk.InvalidRequestError,
     StatusCode.DEADLINE_EXCEEDED: sdk.DeadlineExceededError,
     StatusCode.NOT_FOUND: sdk.ModelNotFoundError,
-    StatusCode.ALREADY_EXISTS: sdk.ServerFaultError,
+    StatusCode.ALREADY_EXISTS: sdk.InvalidRequestError,
     StatusCode.PERMISSION_DENIED: sdk.AccessDeniedError,
     StatusCode.RESOURCE_EXHAUSTED: sdk.OverloadedError,
     StatusCode.FAILED_PRECONDITION: sdk.ServerFaultError,

@@ -123,7 +123,10 @@ class Choice {
     const double total = static_cast<double>(step_.scores[row(parent)]) + static_cast<double>(gain);
     if (!(total > kDead) || (token == step_.eos_id && !may_end)) return;
     const size_t cell = static_cast<size_t>(sentence_.states[parent] * sentence_.symbols + sentence_.symbol_of[token]);
-    Candidate candidate{token, static_cast<int64_t>(parent), sentence_.next_states[cell]};
+    Candidate candidate{};
+    candidate.token = token;
+    candidate.parent = static_cast<int64_t>(parent);
+    candidate.state = sentence_.next_states[cell];
     candidate.total = total;
     candidate.counts = counts_.size();
     const int16_t* gains = of_state(sentence_.gains, sentence_.gained[cell], phrases_);
