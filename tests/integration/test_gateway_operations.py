@@ -172,9 +172,13 @@ async def test_metrics_count_requests_by_api_and_status_and_are_documented(runni
         await gateway.get("/v2/languages")
         await gateway.post("/v1/translate", json={"texts": []})
         assert gateway.metrics_port is not None
-        scraped = (await RunningGateway(port=gateway.metrics_port).get("/metrics")).body.decode()
-    families = list(text_string_to_metric_families(scraped))
-    samples = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+        samples: dict[tuple[str, ...], float] = {}
+        # A request is counted when its caller has the answer already.
+        async with asyncio.timeout(30):
+            while ("nmt_gateway_requests_total", "json", "400") not in samples:
+                scraped = (await RunningGateway(port=gateway.metrics_port).get("/metrics")).body.decode()
+                families = list(text_string_to_metric_families(scraped))
+                samples = {(one.name, *one.labels.values()): one.value for each in families for one in each.samples}
     assert samples["nmt_gateway_requests_total", "deepl", "200"] == 1
     assert samples["nmt_gateway_requests_total", "json", "400"] == 1
     assert samples["nmt_gateway_request_seconds_count", "deepl"] == 1
