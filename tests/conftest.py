@@ -101,9 +101,9 @@ def tiny_checkpoint(toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempP
     import torch
 
     from xuanzang.model.checkpoint import save_checkpoint
-    from xuanzang.model.config import PRESETS, TransformerConfig
     from xuanzang.model.data.prepare import PrepareSettings, prepare
-    from xuanzang.model.transformer import Transformer
+    from xuanzang.model.network.config import PRESETS, TransformerConfig
+    from xuanzang.model.network.transformer import Transformer
 
     folder = tmp_path_factory.mktemp("tiny")
     train, valid = toy_files

@@ -27,7 +27,7 @@ from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.service import TranslationService
+from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.model.attention_maps import AttentionMaps, attention_maps
 from xuanzang.model.checkpoint import load_checkpoint
+from xuanzang.model.inspection.attention_maps import AttentionMaps, attention_maps
 
 Span = tuple[int, int]
 

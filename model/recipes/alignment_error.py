@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.model.attention_maps import attention_maps
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.inspection.attention_maps import attention_maps
 
 Links = frozenset[tuple[int, int]]
 Heads = tuple[int, tuple[int, ...]]

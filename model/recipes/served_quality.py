@@ -15,7 +15,8 @@ from tqdm import tqdm
 
 from xuanzang.client import InvalidRequestError, Model, TranslationClient, TranslationError
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.evaluation import Evaluation, HeldOutPair, Quality, measure, read_test_set
+from xuanzang.model.evaluation.quality import Evaluation, Quality, measure
+from xuanzang.model.evaluation.test_sets import HeldOutPair, read_test_set
 
 TIMEOUT = 600.0
 """Seconds that a translation may take while the server has other work."""

@@ -20,9 +20,9 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from xuanzang.model.checkpoint import save_checkpoint
-from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 
 Constants = Mapping[str, npt.NDArray[Any]]
 

@@ -14,7 +14,7 @@ from processes import AskedProcess
 from served import CALLERS, HERE, Batching, Callers, Effort, ServedModel, ctranslate2_server, our_server
 from workload import Workload
 
-from xuanzang.model.config import TransformerConfig
+from xuanzang.model.network.config import TransformerConfig
 from xuanzang.server.engine.hardware import usable_cores
 
 STARTS = 3

@@ -12,7 +12,7 @@ from torch import nn
 
 from xuanzang.model.checkpoint import Checkpoint, CheckpointError
 from xuanzang.model.data.shortlist import Shortlist
-from xuanzang.model.layers import DecoderLayer, EncoderLayer
+from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
 
 
 def save_as_ctranslate2(checkpoint: Checkpoint, folder: Path, shortlist: Shortlist | None = None) -> None:

@@ -15,9 +15,9 @@ from workload import target_limit
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.shortlist import load_shortlist
+from xuanzang.model.network.config import PRESETS, TransformerConfig
 
 CALIBRATION_SENTENCES = 100
 

@@ -12,8 +12,8 @@ import math
 import torch
 from torch import Tensor
 
-from xuanzang.model.config import TransformerConfig
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 
 # Contribution of an added block to the residual stream, relative to the trained block with the same weights.
 _QUIETNESS = 1e-4

@@ -15,8 +15,8 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from xuanzang.model.attention_maps import attention_maps
 from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.inspection.attention_maps import attention_maps
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import (

@@ -18,11 +18,11 @@ ENGINE = "xuanzang.server.engine"
 
 BREAKING = {
     "Rooms: the three ends never meet, export reads model, proto knows nobody": (
-        "xuanzang.client._channel",
+        "xuanzang.client._calls.channel",
         "xuanzang.server.metrics",
     ),
     "Nothing that runs in production imports torch, onnx or the model": (f"{ENGINE}.decoding.batch", "torch"),
-    "The client needs only grpcio and protobuf": ("xuanzang.client._types", "numpy"),
+    "The client needs only grpcio and protobuf": ("xuanzang.client._values.results", "numpy"),
     "The client needs the libraries of documents only in their formats": (
         "xuanzang.client.documents.opening",
         "markdown_it",
@@ -32,15 +32,23 @@ BREAKING = {
         "xuanzang.client.documents.job",
     ),
     "What becomes of a failed call is decided without gRPC": ("xuanzang.client._reliability.plan", "grpc"),
+    "The network's floors: layers of attention over a cache": (
+        "xuanzang.model.network.attention",
+        "xuanzang.model.network.layers",
+    ),
+    "The client's floors: commands call clients, clients call methods, methods make calls of messages": (
+        "xuanzang.client._calls.channel",
+        "xuanzang.client._messages.requests",
+    ),
     "The network knows nothing of data, training or commands": (
-        "xuanzang.model.transformer",
+        "xuanzang.model.network.transformer",
         "xuanzang.model.data.dataset",
     ),
     "Export: a pipeline over graphs over operators": (
         "xuanzang.export.operators.attention",
         "xuanzang.export.exporter",
     ),
-    "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.service"),
+    "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.services.translation"),
     "A batch: shards are planned and recorded without an engine, and run without Ray": (
         "xuanzang.batch.planning",
         "xuanzang.batch.translator",
@@ -55,10 +63,14 @@ BREAKING = {
         "xuanzang.server.access.callers",
     ),
     "Access knows neither the wire nor the messages": ("xuanzang.server.access.callers", "grpc"),
-    "The wire computes nothing": ("xuanzang.server.rpc.requests", "numpy"),
+    "The wire computes nothing": ("xuanzang.server.rpc.messages.requests", "numpy"),
     "The engine's floors: a call is scheduled, a schedule runs models, models decode": (
         f"{ENGINE}.decoding.batch",
         f"{ENGINE}.scheduling.request",
+    ),
+    "The wire's floors: servers over interceptors and services, services over messages": (
+        "xuanzang.server.rpc.messages.requests",
+        "xuanzang.server.rpc.services.translation",
     ),
     "How an RPC comes in": ("xuanzang.server.rpc.entry.occupancy", "xuanzang.server.rpc.entry.gate"),
     "Faces: each is opened alone and knows no other": (

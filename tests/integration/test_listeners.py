@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
 from xuanzang.server.models_command import run_models_command
-from xuanzang.server.rpc.health_probe import is_serving
+from xuanzang.server.rpc.health.probe import is_serving
 
 
 @pytest.fixture

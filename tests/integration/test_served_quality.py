@@ -9,7 +9,8 @@ import pytest
 from served_quality import main
 
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.model.evaluation import measure, read_test_set
+from xuanzang.model.evaluation.quality import measure
+from xuanzang.model.evaluation.test_sets import read_test_set
 
 LINES = ["我有一只猫。\tI have one cat.\tpets", "你有两条鱼。\tyou have two fish.\tsea", "老师有 3 只狗。\tthree\tpets"]
 

@@ -16,10 +16,10 @@ from widening import widened
 
 from xuanzang.export.graphs.precision import quantize_columns
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.shortlist import Shortlist
+from xuanzang.model.network.config import PRESETS, TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.tokenizer import EOS_ID
-from xuanzang.model.transformer import Transformer
 
 ROOT = Path(__file__).parents[3]
 

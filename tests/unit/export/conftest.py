@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 import torch
 
-from xuanzang.model.config import PRESETS, TransformerConfig
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.config import PRESETS, TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 
 TINY = TransformerConfig(source_vocab_size=61, target_vocab_size=61, **PRESETS["tiny"])
 CONFIGS = {

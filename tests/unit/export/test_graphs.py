@@ -15,10 +15,10 @@ from xuanzang.export.certification.runner import Candidates, LiveHypotheses, Onn
 from xuanzang.export.graphs.precision import Floats
 from xuanzang.export.graphs.shortlist import suggestions_graph
 from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph
-from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.shortlist import Shortlist
+from xuanzang.model.network.config import PRESETS, TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.search import beam_search
-from xuanzang.model.transformer import Transformer
 
 FLOAT32 = Floats("float32")
 
@@ -100,7 +100,7 @@ def test_candidates_are_distinct_sorted_and_twice_the_beam(onnx_model: OnnxModel
 
 
 def test_a_beam_wider_than_the_vocabulary_is_searched_exhaustively() -> None:
-    from xuanzang.model.config import PRESETS, TransformerConfig
+    from xuanzang.model.network.config import PRESETS, TransformerConfig
 
     torch.manual_seed(0)
     small = Transformer(TransformerConfig(source_vocab_size=6, target_vocab_size=6, **PRESETS["tiny"])).eval()

@@ -19,8 +19,8 @@ from xuanzang.export.graphs.build import GraphSet, build_graphs
 from xuanzang.export.graphs.precision import ActivationRange, Floats, Int8, Precision
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.export.weight_store import WeightStore
-from xuanzang.model.config import PRESETS, TransformerConfig
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.config import PRESETS, TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 
 SPECS = [TensorSpec("x", "float32", ("batch",))], [TensorSpec("y", "float32", ("batch",))]
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from xuanzang.model.config import PRESETS, TransformerConfig
 from xuanzang.model.data.prepare import PrepareSettings, prepare
+from xuanzang.model.network.config import PRESETS, TransformerConfig
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.tokenizer import Tokenizer
 from xuanzang.model.training.settings import TrainingSettings
-from xuanzang.model.transformer import Transformer
 
 WORDS = dict(zip("猫狗鸟鱼马牛羊猪", ["cat", "dog", "bird", "fish", "horse", "cow", "sheep", "pig"], strict=True))
 

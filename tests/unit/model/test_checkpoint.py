@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from xuanzang.model.folders import recover, replacing, settled
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.transformer import Transformer
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from xuanzang.model import translation
 from xuanzang.model.checkpoint import load_checkpoint, save_checkpoint
 from xuanzang.model.data.dataset import PreparedSplit
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.search import beam_search
 from xuanzang.model.tokenizer import PAD_ID
 from xuanzang.model.training.validator import pair_losses
-from xuanzang.model.transformer import Transformer
 from xuanzang.model.translation import SourceLengthError, translate_ids
 
 MakeModel = Callable[..., Transformer]

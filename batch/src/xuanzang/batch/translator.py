@@ -18,8 +18,8 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, OverloadedError
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc import requests
-from xuanzang.server.rpc.options import range_violations
+from xuanzang.server.rpc.messages import requests
+from xuanzang.server.rpc.messages.options import range_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 Result = TypeVar("Result")

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from xuanzang.client._aio_client import AsyncTranslationClient
-from xuanzang.client._capsule import Capsule, Exchange
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._errors import (
     AccessDeniedError,
@@ -25,7 +24,8 @@ from xuanzang.client._errors import (
     StatusCode,
     TranslationError,
 )
-from xuanzang.client._explanations.values import (
+from xuanzang.client._values.capsule import Capsule, Exchange
+from xuanzang.client._values.explanations import (
     Attention,
     AttentionKind,
     CandidateFate,
@@ -38,29 +38,29 @@ from xuanzang.client._explanations.values import (
     TargetToken,
     TokenAlternative,
 )
-from xuanzang.client._provenance import EffectiveOptions, Provenance, SentenceProvenance
-from xuanzang.client._quality import Quality, QualityFlag
-from xuanzang.client._replay import Difference, Replay
-from xuanzang.client._types import (
+from xuanzang.client._values.offers import DecodingDefaults, Model, StoredGlossary
+from xuanzang.client._values.options import (
     ContentFormat,
-    DecodingDefaults,
+    ProtectedPattern,
+    SamplingOptions,
+    TLSConfig,
+    TranslateOptions,
+)
+from xuanzang.client._values.provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._values.quality import Quality, QualityFlag
+from xuanzang.client._values.replay import Difference, Replay
+from xuanzang.client._values.results import (
     DetectedLanguage,
     FinishReason,
     GlossaryMatch,
     GlossaryOutcome,
     Hypothesis,
-    Model,
     ProgressiveTranslation,
-    ProtectedPattern,
-    SamplingOptions,
-    StoredGlossary,
     StreamedTranslation,
-    TLSConfig,
     TokenDetail,
-    TranslateOptions,
     Translation,
 )
-from xuanzang.client._usage import Usage
+from xuanzang.client._values.usage import Usage
 
 __all__ = [
     "AccessDeniedError",

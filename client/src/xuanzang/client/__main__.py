@@ -14,19 +14,26 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, NoReturn, TextIO
 
-from xuanzang.client._arguments import Command, open_client, parser, translate_options
-from xuanzang.client._capsule import MAX_EXCHANGES, Capsule
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands import Layout, read_lines, read_whole, translate, translate_progressively, write_models
-from xuanzang.client._detection import detections, write_languages
-from xuanzang.client._document_command import translate_documents
+from xuanzang.client._commands.arguments.parser import Command, open_client, parser, translate_options
+from xuanzang.client._commands.detection import detections, write_languages
+from xuanzang.client._commands.documents import translate_documents
+from xuanzang.client._commands.explain import explain
+from xuanzang.client._commands.glossaries import glossaries
+from xuanzang.client._commands.progress import Progress
+from xuanzang.client._commands.replay_report import report_lines
+from xuanzang.client._commands.texts import (
+    Layout,
+    read_lines,
+    read_whole,
+    translate,
+    translate_progressively,
+    write_models,
+)
 from xuanzang.client._errors import DeadlineExceededError, TranslationError
-from xuanzang.client._explanations.command import explain
-from xuanzang.client._glossary_command import glossaries
 from xuanzang.client._output import replaced_file
-from xuanzang.client._progress import Progress
-from xuanzang.client._replay_report import report_lines
-from xuanzang.client._types import Translation
+from xuanzang.client._values.capsule import MAX_EXCHANGES, Capsule
+from xuanzang.client._values.results import Translation
 
 _INTERRUPTED = 130
 # Time for an orderly end after Ctrl-C.

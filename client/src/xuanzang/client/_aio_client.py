@@ -14,27 +14,22 @@ from typing import Self, Unpack
 
 import grpc
 
-from xuanzang.client import _channel, _requests, _responses
-from xuanzang.client._aio_calls import AsyncCalls
-from xuanzang.client._aio_glossary_calls import AsyncGlossaryCalls
-from xuanzang.client._aio_stream import AsyncStream
-from xuanzang.client._api_key import checked_key
-from xuanzang.client._capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
-from xuanzang.client._explanations.values import AttentionKind, ExplainOptions, Explanation
-from xuanzang.client._explanations.wire import explanation, explanation_request
-from xuanzang.client._progressive import aio_read_parts, whole
-from xuanzang.client._replay import Replay, compared
-from xuanzang.client._stream_state import StreamState
-from xuanzang.client._types import (
-    DetectedLanguage,
-    Model,
-    ProgressiveTranslation,
-    StreamedTranslation,
-    TLSConfig,
-    TranslateOptions,
-    Translation,
-)
-from xuanzang.client._usage import OnUsage
+from xuanzang.client._calls import channel
+from xuanzang.client._calls.aio import AsyncCalls
+from xuanzang.client._calls.api_key import checked_key
+from xuanzang.client._messages import requests, responses
+from xuanzang.client._messages.explanations import explanation, explanation_request
+from xuanzang.client._methods.aio_glossaries import AsyncGlossaryCalls
+from xuanzang.client._methods.aio_stream import AsyncStream
+from xuanzang.client._methods.progressive import aio_read_parts, whole
+from xuanzang.client._methods.stream_state import StreamState
+from xuanzang.client._values.capsule import PROGRESSIVE_METHOD, Capsule, Exchange, messages
+from xuanzang.client._values.explanations import AttentionKind, ExplainOptions, Explanation
+from xuanzang.client._values.offers import Model
+from xuanzang.client._values.options import TLSConfig, TranslateOptions
+from xuanzang.client._values.replay import Replay, compared
+from xuanzang.client._values.results import DetectedLanguage, ProgressiveTranslation, StreamedTranslation, Translation
+from xuanzang.client._values.usage import OnUsage
 from xuanzang.client.documents.calls import aio_translate
 from xuanzang.client.documents.document import Limits
 from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, document_options
@@ -82,22 +77,22 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         client_id: str | None = None,
         api_key: str | None = None,
         allow_insecure_key: bool = False,
-        max_message_bytes: int = _channel.MAX_MESSAGE_BYTES,
+        max_message_bytes: int = channel.MAX_MESSAGE_BYTES,
         on_usage: OnUsage | None = None,
         throttle: bool = True,
         uses_proxy: bool = True,
     ) -> None:
-        self._timeout = _channel.positive_timeout(timeout)
-        targets = _channel.targets(address)
+        self._timeout = channel.positive_timeout(timeout)
+        targets = channel.targets(address)
         self._checked_key = partial(
             checked_key, targets=targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key
         )
         key = self._checked_key(api_key)
-        metadata = _channel.metadata(client_id, key)
+        metadata = channel.metadata(client_id, key)
         self._hides_keys = tls is not None or bool(key) or not uses_proxy
         proxied = uses_proxy and (tls is not None or not key)
-        options = _channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
-        credentials = None if tls is None else _channel.credentials(tls)
+        options = channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
+        credentials = None if tls is None else channel.credentials(tls)
         channels = {each: _open(each, credentials, options) for each in targets}
         self._calls = AsyncCalls(channels, metadata, throttled=throttle)
         self._calls.on_usage = on_usage
@@ -130,7 +125,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         if key and not self._hides_keys:
             raise ValueError("an API key is not sent through a proxy in plain text: use TLS, or uses_proxy=False")
         twin = copy.copy(self)
-        twin._calls = self._calls.carrying(_channel.metadata(client_id, key, request_id))  # noqa: SLF001 - its own class
+        twin._calls = self._calls.carrying(channel.metadata(client_id, key, request_id))  # noqa: SLF001 - its own class
         return twin
 
     async def close(self) -> None:
@@ -154,13 +149,13 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
             TranslationError: The server refused the request, failed or could not be reached in time.
             TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
         """
-        request = _requests.translate_request(texts, **options)
+        request = requests.translate_request(texts, **options)
         if not request.contents:
             return []
         response = await self._open_calls.unary(
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.translations(response, request)
+        return responses.translations(response, request)
 
     async def translate_one(
         self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
@@ -185,7 +180,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
             TranslationError: The server refused the request, failed or could not be reached in time. Parts already
                 yielded remain valid.
         """
-        request = _requests.progressive_request(text, **options)
+        request = requests.progressive_request(text, **options)
         return aio_read_parts(self._open_calls, request, timeout=self._seconds(timeout))
 
     def translate_stream(
@@ -216,7 +211,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         """
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
-        state = StreamState(_requests.translate_request((), **options), ordered=ordered)
+        state = StreamState(requests.translate_request((), **options), ordered=ordered)
         seconds = self._seconds(timeout)
         return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
@@ -265,7 +260,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         job = await asyncio.to_thread(Job, opened, models, options, memory=memory, on_progress=on_progress)
         stream = AsyncStream(
             job.pending,
-            StreamState(_requests.translate_request((), **options), ordered=False),
+            StreamState(requests.translate_request((), **options), ordered=False),
             self._open_calls,
             timeout=self._seconds(timeout),
             max_in_flight=_TEXTS_IN_FLIGHT,
@@ -328,13 +323,13 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
             TranslationError: The server refused the request, lacks the libraries, or could not be reached in time.
             TypeError: A lone text instead of a sequence, or an element that is no str.
         """
-        request = _requests.detection_request(texts)
+        request = requests.detection_request(texts)
         if not request.contents:
             return []
         response = await self._open_calls.unary(
             lambda stub: stub.DetectLanguage, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.detections(response, expected=len(request.contents))
+        return responses.detections(response, expected=len(request.contents))
 
     async def replay(self, capsule: Capsule, *, timeout: float | None = None) -> list[Replay]:
         """Send the requests of a capsule again and compare the answers with the recorded ones.
@@ -362,17 +357,17 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         response = await self._open_calls.unary(
             lambda stub: stub.ListModels, request, size=request.ByteSize(), timeout=self._seconds(timeout)
         )
-        return _responses.models(response)
+        return responses.models(response)
 
     async def _repeat(self, exchange: Exchange, seconds: float) -> Translation:
         request, recorded = messages(exchange)
         if recorded.provenance.method == PROGRESSIVE_METHOD:
-            parts = aio_read_parts(self._open_calls, _requests.progressively(request), timeout=seconds)
+            parts = aio_read_parts(self._open_calls, requests.progressively(request), timeout=seconds)
             return whole([part async for part in parts])
         response = await self._open_calls.unary(
             lambda stub: stub.TranslateText, request, size=request.ByteSize(), timeout=seconds
         )
-        return _responses.translations(response, request)[0]
+        return responses.translations(response, request)[0]
 
     @property
     def _open_calls(self) -> AsyncCalls:
@@ -381,7 +376,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         return self._calls
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._timeout if timeout is None else _channel.positive_timeout(timeout)
+        return self._timeout if timeout is None else channel.positive_timeout(timeout)
 
 
 def _open(

@@ -12,8 +12,8 @@ from xuanzang.export.examples import Example
 from xuanzang.export.graphs.precision import ActivationRange
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.dataset import pad_rows, pad_sentences
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.search import Hypothesis
-from xuanzang.model.transformer import Transformer
 
 QUANTILE = 0.99999
 """Share of the activations that a range covers; the rest is clipped."""

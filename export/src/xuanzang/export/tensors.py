@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xuanzang.model.config import TransformerConfig
+from xuanzang.model.network.config import TransformerConfig
 
 PAGE_SLOTS = 32
 """Slots of a page: 32 floats are two AVX-512 registers, and a translation seldom fills more than three pages."""

@@ -19,7 +19,6 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from xuanzang.model.attention_pictures import PictureError
 from xuanzang.model.commands import (
     AttentionCommand,
     EvaluateCommand,
@@ -32,6 +31,7 @@ from xuanzang.model.commands import (
     TranslateCommand,
 )
 from xuanzang.model.flags import add_argument
+from xuanzang.model.inspection.attention_pictures import PictureError
 from xuanzang.model.training.trainer import DivergedError
 
 PROGRAM = "xuanzang-model"

@@ -14,7 +14,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.dataset import (
     METADATA_FILE,
     SOURCE_TABLE_FILE,
@@ -25,9 +24,10 @@ from xuanzang.model.data.dataset import (
 )
 from xuanzang.model.folders import replacing, settled, with_usual_mode
 from xuanzang.model.mapped_tensors import MappedTensors
-from xuanzang.model.positions import PositionalEncoding
+from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.network.positions import PositionalEncoding
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.tokenizer import TableTokenizer, Tokenizer, normalize, read_table
-from xuanzang.model.transformer import Transformer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"

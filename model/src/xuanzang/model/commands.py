@@ -20,13 +20,14 @@ import torch.distributed as dist
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_settings import CliPositionalArg
 
-from xuanzang.model.attention_maps import attention_maps
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from xuanzang.model.coverage import measure_coverage
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
-from xuanzang.model.evaluation import Quality, measure, read_test_set
+from xuanzang.model.evaluation.quality import Quality, measure
+from xuanzang.model.evaluation.test_sets import read_test_set
 from xuanzang.model.importing.importer import import_model
+from xuanzang.model.inspection.attention_maps import attention_maps
+from xuanzang.model.inspection.coverage import measure_coverage
 from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.interrupts import stop_on_interrupt
 from xuanzang.model.training.settings import TrainingSettings

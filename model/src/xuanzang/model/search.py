@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.transformer import Transformer
 
 
 class Hypothesis(NamedTuple):

@@ -12,9 +12,9 @@ from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.dataset import pad_sentences
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.search import Hypothesis, beam_search
 from xuanzang.model.threads import fastest_threads, usable_threads
-from xuanzang.model.transformer import Transformer
 
 logger = logging.getLogger(__name__)
 

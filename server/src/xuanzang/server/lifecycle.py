@@ -16,7 +16,7 @@ from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.entry.listener import ListenerEndedError
-from xuanzang.server.rpc.health_server import HealthServer
+from xuanzang.server.rpc.health.server import HealthServer
 from xuanzang.server.rpc.observation import Observation
 from xuanzang.server.rpc.server import RpcServer
 

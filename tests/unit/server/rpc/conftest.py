@@ -38,9 +38,9 @@ from xuanzang.server.engine.types import (
     ServedModel,
 )
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.entry.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
-from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")

@@ -8,7 +8,7 @@ from contextlib import aclosing, closing
 from typing import Protocol
 
 from xuanzang.client._errors import TranslationError
-from xuanzang.client._types import StreamedTranslation, Translation
+from xuanzang.client._values.results import StreamedTranslation, Translation
 from xuanzang.client.documents.job import DocumentTranslation, Job, needs_retry, refusal
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from xuanzang.client._errors import InvalidRequestError, TranslationError
 from xuanzang.client._output import replaced_file
-from xuanzang.client._types import FinishReason, Model, StreamedTranslation, TranslateOptions, Translation
-from xuanzang.client._usage import Usage
+from xuanzang.client._values.offers import Model
+from xuanzang.client._values.options import TranslateOptions
+from xuanzang.client._values.results import FinishReason, StreamedTranslation, Translation
+from xuanzang.client._values.usage import Usage
 from xuanzang.client.documents.document import DocumentError
 from xuanzang.client.documents.formats.blocks import tag_fault
 from xuanzang.client.documents.keys import answered_by, key_function

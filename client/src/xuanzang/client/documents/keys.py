@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 
-from xuanzang.client._types import Model, SamplingOptions, Translation
+from xuanzang.client._values.offers import Model
+from xuanzang.client._values.options import SamplingOptions
+from xuanzang.client._values.results import Translation
 
 # They change what is told about a translation, not its text.
 _IRRELEVANT = ("return_scores", "token_details", "return_provenance", "partial_on_deadline", "model")

@@ -13,9 +13,9 @@ from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from xuanzang.client._arguments import connection, server_options
-from xuanzang.client._progress import Progress
-from xuanzang.client._types import TranslateOptions
+from xuanzang.client._commands.arguments.parser import connection, server_options
+from xuanzang.client._commands.progress import Progress
+from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client.loadtest.generator import Load, Record, run_load
 from xuanzang.client.loadtest.target import Target
 from xuanzang.client.loadtest.workload import Mix, Workload

@@ -8,10 +8,11 @@ from typing import Self, TypeAlias, Unpack, cast
 
 import grpc
 
-from xuanzang.client import _channel, _requests
-from xuanzang.client._api_key import checked_key
-from xuanzang.client._arguments import Connection
-from xuanzang.client._types import TranslateOptions
+from xuanzang.client._calls import channel
+from xuanzang.client._calls.api_key import checked_key
+from xuanzang.client._commands.arguments.parser import Connection
+from xuanzang.client._messages import requests
+from xuanzang.client._values.options import TranslateOptions
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -30,22 +31,22 @@ class Target:
     """
 
     def __init__(self, connection: Connection, connections: int) -> None:
-        self._timeout = _channel.positive_timeout(connection.timeout)
-        targets, tls = _channel.targets(connection.address), connection.tls
+        self._timeout = channel.positive_timeout(connection.timeout)
+        targets, tls = channel.targets(connection.address), connection.tls
         key = checked_key(
             connection.api_key, targets, has_tls=tls is not None, allow_insecure_key=connection.allow_insecure_key
         )
-        self._metadata = _channel.metadata(connection.client_id, key)
+        self._metadata = channel.metadata(connection.client_id, key)
         options = [
-            *_channel.options(
-                max_message_bytes=_channel.MAX_MESSAGE_BYTES, tls=tls, uses_proxy=tls is not None or not key
+            *channel.options(
+                max_message_bytes=channel.MAX_MESSAGE_BYTES, tls=tls, uses_proxy=tls is not None or not key
             ),
             ("grpc.use_local_subchannel_pool", 1),  # or all channels to an address would share a connection
         ]
         self._channels = [
             grpc.aio.insecure_channel(target, options)
             if tls is None
-            else grpc.aio.secure_channel(target, _channel.credentials(tls), options)
+            else grpc.aio.secure_channel(target, channel.credentials(tls), options)
             for target in targets
             for _ in range(connections)
         ]
@@ -58,12 +59,12 @@ class Target:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for channel in self._channels:
-            await channel.close()
+        for opened in self._channels:
+            await opened.close()
 
     async def translate(self, texts: list[str], **options: Unpack[TranslateOptions]) -> str:
         """Send one request, and return the name of the status code that it ended with."""
-        request = _requests.translate_request(texts, **options)
+        request = requests.translate_request(texts, **options)
         try:
             await next(self._calls)(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:

@@ -14,7 +14,6 @@ from xuanzang.export.bundle.weights_file import WEIGHTS_FILE
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.dataset import (
     SOURCE_TABLE_FILE,
     SOURCE_TOKENIZER_FILE,
@@ -22,6 +21,7 @@ from xuanzang.model.data.dataset import (
     TARGET_TOKENIZER_FILE,
     PreparedMetadata,
 )
+from xuanzang.model.network.config import TransformerConfig
 
 FORMAT = 2
 PRECISIONS = {

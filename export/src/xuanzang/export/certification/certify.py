@@ -28,7 +28,7 @@ from xuanzang.export.freed_memory import return_freed_memory
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.evaluation import Scores
+from xuanzang.model.evaluation.scores import Scores
 from xuanzang.model.search import SearchRules
 
 

@@ -22,8 +22,8 @@ from xuanzang.export.certification.runner import (
 )
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.model.data.dataset import pad_sentences
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.search import Hypothesis, beam_search
-from xuanzang.model.transformer import Transformer
 
 
 class Parity(NamedTuple):

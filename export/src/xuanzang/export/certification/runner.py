@@ -16,7 +16,7 @@ from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
-from xuanzang.model.config import TransformerConfig
+from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
 
 DEAD_SCORE = -1.0e9

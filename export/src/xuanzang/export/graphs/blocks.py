@@ -1,4 +1,4 @@
-"""The Transformer's blocks as ONNX nodes, a twin of xuanzang.model.layers."""
+"""The Transformer's blocks as ONNX nodes, a twin of xuanzang.model.network.layers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from xuanzang.export.operators.attention import cross_attention, paged_attention
 from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
 from xuanzang.export.operators.projected_continuations import EDITS, INSPECTION, projected_continuations
 from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
-from xuanzang.model.attention import MultiHeadAttention
 from xuanzang.model.data.shortlist import Ints
-from xuanzang.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
-from xuanzang.model.positions import PositionalEncoding
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.attention import MultiHeadAttention
+from xuanzang.model.network.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
+from xuanzang.model.network.positions import PositionalEncoding
+from xuanzang.model.network.transformer import Transformer
 
 
 class Blocks:

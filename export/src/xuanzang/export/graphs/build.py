@@ -13,7 +13,7 @@ from xuanzang.export.graphs.shortlist import always_pieces, suggestions_graph
 from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph, shortlist_decoder_graph
 from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Shortlist
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.transformer import Transformer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ import onnx
 from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.weight_store import WeightStore
-from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.shortlist import Ints, Shortlist
+from xuanzang.model.network.config import TransformerConfig
 
 PIECES_STEP = 64
 """Logits are padded to a multiple of what onnxruntime sums at a time, so that scores do not depend on how many pieces

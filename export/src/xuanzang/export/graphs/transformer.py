@@ -25,8 +25,8 @@ from xuanzang.export.graphs.precision import Int8, Precision
 from xuanzang.export.operators.projected_continuations import choose, edit_logits, inspect
 from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Ints
-from xuanzang.model.layers import DecoderLayer, EncoderLayer
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
+from xuanzang.model.network.transformer import Transformer
 
 
 def encoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:

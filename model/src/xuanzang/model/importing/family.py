@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from xuanzang.model.config import Norm, Positions
 from xuanzang.model.importing.directory import Directory, Layout
+from xuanzang.model.network.config import Norm, Positions
 
 
 class Languages(NamedTuple):

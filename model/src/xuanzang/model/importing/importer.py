@@ -13,7 +13,6 @@ from typing import Any
 from torch import Tensor
 
 from xuanzang.model.checkpoint import ORIGIN_FILE, save_checkpoint
-from xuanzang.model.config import TransformerConfig
 from xuanzang.model.data.dataset import (
     METADATA_FILE,
     SOURCE_TABLE_FILE,
@@ -30,6 +29,7 @@ from xuanzang.model.importing.marian import MARIAN
 from xuanzang.model.importing.mbart import MBART
 from xuanzang.model.importing.network import network_config
 from xuanzang.model.importing.weights import network_weights, read_weights
+from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.tokenizer import write_table
 
 logger = logging.getLogger(__name__)

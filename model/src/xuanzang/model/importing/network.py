@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from xuanzang.model.config import Activation, ConfigError, TransformerConfig
 from xuanzang.model.importing.directory import Directory
 from xuanzang.model.importing.family import Family
+from xuanzang.model.network.config import Activation, ConfigError, TransformerConfig
 
 _ACTIVATIONS: dict[object, Activation] = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 

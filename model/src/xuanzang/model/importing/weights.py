@@ -13,10 +13,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
 
-from xuanzang.model.config import TransformerConfig
 from xuanzang.model.importing.directory import SAFETENSORS
-from xuanzang.model.positions import fixed_positions
-from xuanzang.model.transformer import Transformer
+from xuanzang.model.network.config import TransformerConfig
+from xuanzang.model.network.positions import fixed_positions
+from xuanzang.model.network.transformer import Transformer
 
 _NEVER = -1.0e9
 """Bias on the logit of a piece that is never chosen and whose probability goes to the others."""

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from xuanzang.model.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.data.dataset import PreparedMetadata
+from xuanzang.model.network.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.training.optimizers import OptimizerName
 from xuanzang.model.training.schedule import Schedule, learning_rate
 

@@ -17,8 +17,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from xuanzang.model.checkpoint import save_checkpoint, start_from
-from xuanzang.model.config import ConfigError
 from xuanzang.model.data.dataset import Batch, PreparedSplit, read_metadata
+from xuanzang.model.network.config import ConfigError
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.threads import fastest_threads, usable_threads
 from xuanzang.model.training.averaging import WeightAverage
 from xuanzang.model.training.batches import step_batches
@@ -31,7 +32,6 @@ from xuanzang.model.training.resuming import changed_settings, lasting_settings
 from xuanzang.model.training.settings import TrainingSettings, model_config
 from xuanzang.model.training.state import RunPosition, SavedRun, TrainingState, read_saved_run
 from xuanzang.model.training.validator import Validator
-from xuanzang.model.transformer import Transformer
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import torch
 from torch.nn import functional as F
 
 from xuanzang.model.data.dataset import TARGET_TOKENIZER_FILE, PreparedMetadata, PreparedSplit, sequential_batches
-from xuanzang.model.evaluation import Scores, score_translations
+from xuanzang.model.evaluation.scores import Scores, score_translations
+from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.tokenizer import PAD_ID, Tokenizer
-from xuanzang.model.transformer import Transformer
 from xuanzang.model.translation import translate_ids
 
 

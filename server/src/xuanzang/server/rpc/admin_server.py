@@ -16,13 +16,13 @@ from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Listener
+from xuanzang.server.rpc.entry.tls import ReloadedTLS
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
-from xuanzang.server.rpc.model_service import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.server import LISTENER_OPTIONS, bind_address
-from xuanzang.server.rpc.tls import ReloadedTLS
+from xuanzang.server.rpc.services.models import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 from xuanzang.server.watched_files import reload_when_changed
 

@@ -12,7 +12,7 @@ from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts, address_class
 from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc.context import CLIENT_ID, Context, IdentifiedContext
-from xuanzang.server.rpc.health import TRANSLATION_SERVICE
+from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Rpc
 from xuanzang.server.rpc.request_ids import REQUEST_ID, chosen_id
 

@@ -18,9 +18,9 @@ from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Listener, Option
 from xuanzang.server.rpc.entry.screen import Screen
-from xuanzang.server.rpc.explaining import limits_of
+from xuanzang.server.rpc.entry.tls import ReloadedTLS
 from xuanzang.server.rpc.faces.opening import open_faces
-from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
+from xuanzang.server.rpc.health.service import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
@@ -28,8 +28,8 @@ from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
 from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.observation import Observation
-from xuanzang.server.rpc.service import TranslationService
-from xuanzang.server.rpc.tls import ReloadedTLS
+from xuanzang.server.rpc.services.explaining import limits_of
+from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from grpc_reflection.v1alpha import reflection
 
 from xuanzang.server.rpc.faces.face import Face
-from xuanzang.server.rpc.health import HEALTH_SERVICE, TRANSLATION_SERVICE
+from xuanzang.server.rpc.health.service import HEALTH_SERVICE, TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Rpc, grpc_type
 from xuanzang.translation.v1 import translation_pb2
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from xuanzang.server.engine.types import ServedModel
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.faces.face import Face
-from xuanzang.server.rpc.service import TranslationService
+from xuanzang.server.rpc.services.translation import TranslationService
 
 
 def open_faces(

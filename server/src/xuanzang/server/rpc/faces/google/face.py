@@ -20,8 +20,8 @@ from xuanzang.server.rpc.faces.google.names import served_name
 from xuanzang.server.rpc.faces.google.requests import read_detection, read_translation, require_listable
 from xuanzang.server.rpc.faces.google.responses import detection_response, languages_response, translation_response
 from xuanzang.server.rpc.interceptors.handlers import Handler, RpcFunction
-from xuanzang.server.rpc.requests import for_single_text
-from xuanzang.server.rpc.service import TranslationService
+from xuanzang.server.rpc.messages.requests import for_single_text
+from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 GOOGLE_SERVICE = "google.cloud.translation.v3.TranslationService"

@@ -22,8 +22,8 @@ from xuanzang.server.rpc.faces.google.names import (
     stored_name,
 )
 from xuanzang.server.rpc.faces.google.pages import page_of
-from xuanzang.server.rpc.glossaries import GlossaryRpcs
 from xuanzang.server.rpc.interceptors.handlers import RpcFunction
+from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _NAMES: Mapping[str, str] = MappingProxyType(

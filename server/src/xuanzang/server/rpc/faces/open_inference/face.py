@@ -20,7 +20,7 @@ from xuanzang.server.rpc.faces.face import Face
 from xuanzang.server.rpc.faces.open_inference import messages
 from xuanzang.server.rpc.interceptors.handlers import Handler
 from xuanzang.server.rpc.request_ids import request_id_of
-from xuanzang.server.rpc.service import TranslationService
+from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.rpc.faces.open_inference.parameters import LANGUAGES, read_parameters
 from xuanzang.server.rpc.faces.open_inference.tensors import BYTES, INPUT, OUTPUT, raw_contents, read_texts
-from xuanzang.server.rpc.requests import MAX_ID_BYTES
+from xuanzang.server.rpc.messages.requests import MAX_ID_BYTES
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 PLATFORM = "xuanzang_onnxruntime"

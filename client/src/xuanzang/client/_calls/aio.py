@@ -1,0 +1,242 @@
+"""Calls for asyncio: the twin of `_calls`, with the same plans."""
+
+# ruff: noqa: ASYNC109 - these timeouts are sent to the server as deadlines, which asyncio.timeout cannot do
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
+
+import grpc
+
+from xuanzang.client._calls.aio_errors import cancelled_calls
+from xuanzang.client._calls.blocking import SessionState, shared
+from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
+from xuanzang.client._calls.metadata import CallMetadata, Metadata
+from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
+from xuanzang.client._errors import CallCancelledError, StatusCode
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.plan import CallPlan, Step
+from xuanzang.client._values.usage import OnUsage, usage_of
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+# The class exists for type checkers only.
+Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Call = TypeVar("Call")
+
+
+class AsyncCalls:
+    """Calls of one client; tasks of one event loop may share it.
+
+    Args:
+        channels: Channels by address.
+        metadata: Metadata of every call.
+        throttled: Whether calls that an overloaded server would refuse are held back.
+    """
+
+    def __init__(self, channels: dict[str, grpc.aio.Channel], metadata: Metadata, *, throttled: bool = True) -> None:
+        self.shared = shared(list(channels), throttled=throttled)
+        self.metadata = metadata
+        self._closed = asyncio.Event()
+        self.on_usage: OnUsage | None = None
+        """Receiver of what each call has used."""
+        self._channels = list(channels.values())
+        # One stub class serves both libraries; only its types differ.
+        self._stubs = [cast("Stub", translation_pb2_grpc.TranslationServiceStub(each)) for each in self._channels]
+        self._checks: list[grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]]
+        self._checks = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
+        self._probes: set[asyncio.Task[None]] = set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connections are closed."""
+        return self._closed.is_set()
+
+    def carrying(self, metadata: Metadata) -> Self:
+        """Return calls over the same connections that carry other metadata; closing either closes both.
+
+        Args:
+            metadata: Metadata of every call.
+        """
+        twin = copy.copy(self)
+        twin.metadata = metadata
+        return twin
+
+    async def close(self) -> None:
+        """Close the connections; calls under way end with CallCancelledError."""
+        self._closed.set()
+        await asyncio.gather(*(channel.close() for channel in self._channels), *self._probes, return_exceptions=True)
+
+    async def unary(
+        self,
+        method: Callable[[Stub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        size: int,
+        timeout: float,
+    ) -> Response:
+        """Call a method with one request and one answer.
+
+        Args:
+            method: Function that picks the method of a stub.
+            request: Request.
+            size: Size of the request in bytes.
+            timeout: Seconds for everything.
+
+        Raises:
+            TranslationError: The call failed.
+        """
+        deadline = self.shared.clock() + timeout
+        plan = CallPlan(self.shared, deadline=deadline, size=size)
+        call = _UnaryCall(self, method, request, plan, deadline)
+        with call.metadata.naming_errors():
+            return await call.run()
+
+    def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
+        """Begin a try.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        try:
+            return start(self._stubs[number])
+        except grpc.aio.UsageError as error:
+            if not self.closed:
+                raise
+            raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
+
+    async def report_usage(self, call: grpc.aio.Call, *, also: OnUsage | None = None) -> None:
+        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+        receivers = [each for each in (self.on_usage, also) if each]
+        usage = usage_of(await call.trailing_metadata()) if receivers else None
+        if usage:
+            for receive in receivers:
+                receive(usage)
+
+    def probe(self, numbers: Sequence[int]) -> None:
+        """Ask addresses whether they live; the answers are recorded in the background."""
+        for number in numbers:
+            task = asyncio.create_task(self._probe(number))
+            self._probes.add(task)
+            task.add_done_callback(self._probes.discard)
+
+    def fault(self, error: grpc.RpcError) -> Fault:
+        """Return what may be done about a failed try."""
+        return Fault(kind=FaultKind.FINAL) if self.closed else fault_of(error)
+
+    async def _probe(self, number: int) -> None:
+        try:
+            answer = await self._checks[number](b"", timeout=PROBE_SECONDS)
+            reason = reason_of_health(grpc.StatusCode.OK, None, answer)
+        except grpc.aio.AioRpcError as error:
+            reason = reason_of_health(error.code(), error.details(), None)
+        except grpc.aio.UsageError:
+            return  # the client is closed; nobody waits for the probe
+        self.shared.addresses.probed(number, reason)
+
+
+class _UnaryCall(Generic[Request, Response]):
+    """One call with all its tries."""
+
+    def __init__(
+        self,
+        calls: AsyncCalls,
+        method: Callable[[Stub], grpc.aio.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        plan: CallPlan,
+        deadline: float,
+    ) -> None:
+        self.metadata = CallMetadata.of(calls.metadata)
+        self._calls = calls
+        self._method = method
+        self._request = request
+        self._plan = plan
+        self._deadline = deadline
+        self._tries: dict[int, grpc.aio.UnaryUnaryCall[Request, Response]] = {}
+        self._events: asyncio.Queue[int | None] = asyncio.Queue()
+
+    async def run(self) -> Response:
+        """Return the first answer."""
+        wake = partial(self._events.put_nowait, None)
+        self._calls.shared.addresses.listen(wake)
+        try:
+            while True:
+                step = self._plan.step()
+                self._carry_out(step)
+                number = await self._next(step.wait)
+                if number is None:
+                    continue
+                call = self._tries.pop(number)
+                try:
+                    with cancelled_calls():
+                        response: Response = await call
+                except grpc.aio.AioRpcError as error:
+                    if self._plan.failed(number, self._calls.fault(error)):
+                        raise mapped_error(error) from error
+                else:
+                    self._plan.succeeded(number)
+                    await self._calls.report_usage(call)
+                    return response
+        finally:
+            self._calls.shared.addresses.unlisten(wake)
+            self._plan.close()
+            for each in self._tries.values():
+                each.cancel()
+
+    def _carry_out(self, step: Step) -> None:
+        self._calls.probe(step.probes)
+        for number, address in step.tries:
+            call = self._calls.open(address, self._start)
+            self._tries[number] = call
+            call.add_done_callback(partial(self._ended, number))
+
+    def _start(self, stub: Stub) -> grpc.aio.UnaryUnaryCall[Request, Response]:
+        seconds = max(0.0, self._deadline - self._calls.shared.clock())
+        return self._method(stub)(self._request, timeout=seconds, metadata=self.metadata.pairs)
+
+    def _ended(self, number: int, _: Any) -> None:
+        self._events.put_nowait(number)
+
+    async def _next(self, seconds: float | None) -> int | None:
+        """Return the number of the next try that ends, or None if something else is to be done before."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._events.get()
+        except TimeoutError:
+            return None
+
+
+class AsyncSession(SessionState, Generic[Call]):
+    """Call that stays open for many answers, opened again elsewhere when it breaks.
+
+    Args:
+        calls: Calls of the client.
+        start: Function that begins a try with a stub.
+    """
+
+    def __init__(self, calls: AsyncCalls, start: Callable[[Stub], Call]) -> None:
+        super().__init__(calls)
+        self._calls = calls
+        self._start = start
+
+    async def open(self, *, seconds: float) -> Call:
+        """Begin a try, now or after a backoff.
+
+        Args:
+            seconds: Time until the first answer must have come.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        deadline = self._calls.shared.clock() + seconds
+        while True:
+            step = self._plan.open(deadline=deadline)
+            self._calls.probe(step.probes)
+            for _, address in step.tries:
+                return self._calls.open(address, self._start)
+            await asyncio.sleep(step.wait or 0.0)

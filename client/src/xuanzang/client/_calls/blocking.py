@@ -1,0 +1,337 @@
+"""Blocking calls: carry out the plans of `_reliability` with one gRPC channel per address."""
+
+from __future__ import annotations
+
+import copy
+import queue
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
+
+import grpc
+
+from xuanzang.client._calls.channel import HEALTH_CHECK, PROBE_SECONDS
+from xuanzang.client._calls.metadata import CallMetadata, Metadata
+from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
+from xuanzang.client._errors import CallCancelledError, StatusCode
+from xuanzang.client._reliability.addresses import Addresses
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
+from xuanzang.client._reliability.throttle import Throttles
+from xuanzang.client._values.usage import OnUsage, usage_of
+from xuanzang.translation.v1 import translation_pb2_grpc
+
+Stub = translation_pb2_grpc.TranslationServiceStub
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+Call = TypeVar("Call")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Ended(Protocol):
+    """Call that has ended."""
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+
+
+class _Future(Protocol[Answer_co]):
+    """Subset of the gRPC call object that is used here; a failed one is its own exception."""
+
+    def add_done_callback(self, fn: Callable[[grpc.Future[Any]], None]) -> None: ...
+
+    def cancel(self) -> bool: ...
+
+    def code(self) -> grpc.StatusCode: ...
+
+    def details(self) -> str: ...
+
+    def result(self) -> Answer_co: ...
+
+    def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
+
+
+def shared(names: Sequence[str], *, throttled: bool) -> Shared:
+    """Return what all calls of a client with these addresses share."""
+    clock, draw = time.monotonic, random.SystemRandom().random
+    throttles = Throttles(len(names), clock=clock, random=draw) if throttled else None
+    return Shared(addresses=Addresses(names, clock=clock, random=draw), clock=clock, random=draw, throttles=throttles)
+
+
+class BlockingCalls:
+    """Calls of one client; threads may share it.
+
+    Args:
+        channels: Channels by address.
+        metadata: Metadata of every call.
+        throttled: Whether calls that an overloaded server would refuse are held back.
+    """
+
+    def __init__(self, channels: dict[str, grpc.Channel], metadata: Metadata, *, throttled: bool = True) -> None:
+        self.shared = shared(list(channels), throttled=throttled)
+        self.metadata = metadata
+        self._closed = threading.Event()
+        self.on_usage: OnUsage | None = None
+        """Receiver of what each call has used."""
+        self._channels = list(channels.values())
+        self._stubs = [Stub(channel) for channel in self._channels]
+        self._checks: list[grpc.UnaryUnaryMultiCallable[bytes, bytes]]
+        self._checks = [channel.unary_unary(HEALTH_CHECK) for channel in self._channels]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connections are closed."""
+        return self._closed.is_set()
+
+    def carrying(self, metadata: Metadata) -> Self:
+        """Return calls over the same connections that carry other metadata; closing either closes both.
+
+        Args:
+            metadata: Metadata of every call.
+        """
+        twin = copy.copy(self)
+        twin.metadata = metadata
+        return twin
+
+    def close(self) -> None:
+        """Close the connections; calls under way end with CallCancelledError."""
+        self._closed.set()
+        for channel in self._channels:
+            channel.close()
+
+    def unary(
+        self,
+        method: Callable[[Stub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        *,
+        size: int,
+        timeout: float,
+    ) -> Response:
+        """Call a method with one request and one answer.
+
+        Args:
+            method: Function that picks the method of a stub.
+            request: Request.
+            size: Size of the request in bytes.
+            timeout: Seconds for everything.
+
+        Raises:
+            TranslationError: The call failed.
+        """
+        deadline = self.shared.clock() + timeout
+        plan = CallPlan(self.shared, deadline=deadline, size=size)
+        call = _UnaryCall(self, method, request, plan, deadline)
+        with call.metadata.naming_errors():
+            # Only one try at a time has an address; waiting for it directly takes a third of the processor time.
+            return call.run_in_turn() if len(self.shared.addresses) == 1 else call.run()
+
+    def open(self, number: int, start: Callable[[Stub], Call]) -> Call:
+        """Begin a try.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        try:
+            return start(self._stubs[number])
+        except ValueError as error:  # what gRPC raises for a closed channel
+            if not self.closed:
+                raise
+            raise CallCancelledError("the client was closed", code=StatusCode.CANCELLED) from error
+
+    def report_usage(self, call: Ended, *, also: OnUsage | None = None) -> None:
+        """Report what a call has used that was answered, to the client's receiver and to one of the call's own."""
+        receivers = [each for each in (self.on_usage, also) if each]
+        usage = usage_of(call.trailing_metadata()) if receivers else None
+        if usage:
+            for receive in receivers:
+                receive(usage)
+
+    def probe(self, numbers: Sequence[int]) -> None:
+        """Ask addresses whether they live; the answers are recorded in the background."""
+        for number in numbers:
+            try:
+                check = self._checks[number].future(b"", timeout=PROBE_SECONDS)
+            except ValueError:  # the client is closed; nobody waits for the probe
+                return
+            check.add_done_callback(partial(self._probed, number, check))
+
+    def fault(self, error: grpc.RpcError) -> Fault:
+        """Return what may be done about a failed try."""
+        return Fault(kind=FaultKind.FINAL) if self.closed else fault_of(error)
+
+    def _probed(self, number: int, check: _Future[bytes], _: object) -> None:
+        if self.closed:
+            return
+        code = check.code()
+        answer = check.result() if code is grpc.StatusCode.OK else None
+        self.shared.addresses.probed(number, reason_of_health(code, check.details(), answer))
+
+
+class _UnaryCall(Generic[Request, Response]):
+    """One call with all its tries."""
+
+    def __init__(
+        self,
+        calls: BlockingCalls,
+        method: Callable[[Stub], grpc.UnaryUnaryMultiCallable[Request, Response]],
+        request: Request,
+        plan: CallPlan,
+        deadline: float,
+    ) -> None:
+        self.metadata = CallMetadata.of(calls.metadata)
+        self._calls = calls
+        self._method = method
+        self._request = request
+        self._plan = plan
+        self._deadline = deadline
+        self._tries: dict[int, _Future[Response]] = {}
+        self._events: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+
+    def run(self) -> Response:
+        """Return the first answer."""
+        wake = partial(self._events.put, None)
+        self._calls.shared.addresses.listen(wake)
+        try:
+            while True:
+                step = self._plan.step()
+                self._carry_out(step)
+                number = self._next(step.wait)
+                if number is None:
+                    continue
+                call = self._tries.pop(number)
+                if call.code() is grpc.StatusCode.OK:
+                    self._plan.succeeded(number)
+                    self._calls.report_usage(call)
+                    return call.result()
+                self._fail(number, cast("grpc.RpcError", call))
+        finally:
+            self._calls.shared.addresses.unlisten(wake)
+            self._plan.close()
+            for each in self._tries.values():
+                each.cancel()
+
+    def run_in_turn(self) -> Response:
+        """Return the first answer of tries made one after another."""
+        try:
+            while True:
+                step = self._plan.step()
+                if not step.tries:
+                    time.sleep(step.wait or 0.0)
+                for number, address in step.tries:
+                    try:
+                        response, call = self._calls.open(address, self._wait)
+                    except grpc.RpcError as error:
+                        self._fail(number, error)
+                    else:
+                        self._plan.succeeded(number)
+                        self._calls.report_usage(call)
+                        return response
+        finally:
+            self._plan.close()
+
+    def _carry_out(self, step: Step) -> None:
+        self._calls.probe(step.probes)
+        for number, address in step.tries:
+            call = self._calls.open(address, self._start)
+            self._tries[number] = call
+            call.add_done_callback(partial(self._ended, number))
+
+    def _start(self, stub: Stub) -> _Future[Response]:
+        return self._method(stub).future(self._request, timeout=self._seconds(), metadata=self.metadata.pairs)
+
+    def _wait(self, stub: Stub) -> tuple[Response, Ended]:
+        return self._method(stub).with_call(self._request, timeout=self._seconds(), metadata=self.metadata.pairs)
+
+    def _seconds(self) -> float:
+        return max(0.0, self._deadline - self._calls.shared.clock())
+
+    def _ended(self, number: int, _: object) -> None:
+        self._events.put(number)
+
+    def _next(self, seconds: float | None) -> int | None:
+        """Return the number of the next try that ends, or None if something else is to be done before."""
+        try:
+            return self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def _fail(self, number: int, error: grpc.RpcError) -> None:
+        if self._plan.failed(number, self._calls.fault(error)):
+            raise mapped_error(error) from error
+
+
+class Caller(Protocol):
+    """Part of a client's calls that sessions use, blocking or not."""
+
+    shared: Shared
+
+    def fault(self, error: grpc.RpcError) -> Fault:
+        """Return what may be done about a failed try."""
+
+
+class SessionState:
+    """What a session records of its tries; the twins differ only in how they begin one.
+
+    Args:
+        calls: Calls of the client.
+    """
+
+    def __init__(self, calls: Caller) -> None:
+        self._caller = calls
+        self._plan = SessionPlan(calls.shared)
+
+    def answered(self) -> None:
+        """Record an answer."""
+        self._plan.answered()
+
+    def failed(self, error: grpc.RpcError, *, seconds: float) -> Fault:
+        """Record the end of a try, after which `open` begins the next.
+
+        Args:
+            error: Reason.
+            seconds: Time until the next answer must have come.
+
+        Raises:
+            TranslationError: The call has failed with it.
+        """
+        fault = self._caller.fault(error)
+        if self._plan.failed(fault, deadline=self._caller.shared.clock() + seconds):
+            raise mapped_error(error) from error
+        return fault
+
+    def close(self) -> None:
+        """Forget the try under way, which the caller has cancelled."""
+        self._plan.close()
+
+
+class Session(SessionState, Generic[Call]):
+    """Call that stays open for many answers, opened again elsewhere when it breaks.
+
+    Args:
+        calls: Calls of the client.
+        start: Function that begins a try with a stub.
+    """
+
+    def __init__(self, calls: BlockingCalls, start: Callable[[Stub], Call]) -> None:
+        super().__init__(calls)
+        self._calls = calls
+        self._start = start
+
+    def open(self, *, seconds: float) -> Call:
+        """Begin a try, now or after a backoff.
+
+        Args:
+            seconds: Time until the first answer must have come.
+
+        Raises:
+            CallCancelledError: The client is closed.
+        """
+        deadline = self._calls.shared.clock() + seconds
+        while True:
+            step = self._plan.open(deadline=deadline)
+            self._calls.probe(step.probes)
+            for _, address in step.tries:
+                return self._calls.open(address, self._start)
+            time.sleep(step.wait or 0.0)

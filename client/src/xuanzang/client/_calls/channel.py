@@ -1,0 +1,110 @@
+"""Settings of the gRPC channel: target, options, credentials, metadata."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import grpc
+
+from xuanzang.client._calls.metadata import REQUEST_ID, Metadata
+from xuanzang.client._values.options import TLSConfig
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+HEALTH_CHECK = "/grpc.health.v1.Health/Check"
+PROBE_SECONDS = 1.0
+
+_MAX_CLIENT_ID = 128
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+
+_SERVICE_CONFIG = {
+    "loadBalancingConfig": [{"round_robin": {}}],
+    # A server that is starting or stopping says so and gets no calls. Retries are not gRPC's: it knows neither when an
+    # answer is late nor which other address there is; see `_reliability`.
+    "healthCheckConfig": {"serviceName": ""},
+}
+
+
+def targets(address: str | Sequence[str]) -> list[str]:
+    """Return the gRPC targets of the servers, one per channel.
+
+    Args:
+        address: One gRPC target ("host:50051", "dns:///host:50051", "unix:/path"), or a sequence of them.
+
+    Raises:
+        ValueError: There is no address, or an empty one.
+    """
+    addresses = [address] if isinstance(address, str) else list(dict.fromkeys(address))
+    if not addresses or not all(addresses):
+        raise ValueError("address is empty: give host:port")
+    return addresses
+
+
+def options(*, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool = True) -> list[tuple[str, str | int]]:
+    """Return the channel options: load balancing, health watching, keepalive, message sizes.
+
+    Args:
+        max_message_bytes: Maximum size of a message, sent or received.
+        tls: TLS settings, or None.
+        uses_proxy: Whether a proxy that the environment names may see what is sent.
+    """
+    settings: list[tuple[str, str | int]] = [
+        ("grpc.service_config", json.dumps(_SERVICE_CONFIG)),
+        ("grpc.primary_user_agent", f"xuanzang-client/{version('xuanzang-client')}"),
+        ("grpc.max_send_message_length", max_message_bytes),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        # A dead connection is noticed within three seconds while calls wait on it. gRPC goes by the shorter of the two
+        # timeouts (the second is a minute if unset), and would otherwise stop after two pings without data.
+        ("grpc.keepalive_time_ms", 1_000),
+        ("grpc.keepalive_timeout_ms", 1_800),
+        ("grpc.http2.ping_timeout_ms", 1_800),
+        ("grpc.http2.max_pings_without_data", 0),
+        # A restarted server is found again within a second; gRPC's own maximum is two minutes.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        ("grpc.enable_http_proxy", int(uses_proxy)),
+    ]
+    if tls is not None and tls.server_name is not None:
+        settings.append(("grpc.ssl_target_name_override", tls.server_name))
+    return settings
+
+
+def credentials(tls: TLSConfig) -> grpc.ChannelCredentials:
+    """Return the TLS credentials of the channel."""
+    return grpc.ssl_channel_credentials(tls.root_certificates, tls.private_key, tls.certificate_chain)
+
+
+def metadata(client_id: str | None, api_key: str | None = None, request_id: str | None = None) -> Metadata:
+    """Return the metadata that every call carries.
+
+    Args:
+        client_id: Name of the caller, or None.
+        api_key: Key of the caller, or None.
+        request_id: Id of the call, or None for a random one.
+
+    Raises:
+        ValueError: The name is empty, too long or not printable ASCII, or the id is not valid.
+    """
+    if request_id is not None and not _REQUEST_ID.fullmatch(request_id):
+        raise ValueError('request_id must be 1 to 128 letters, digits and "._:/+=-"')
+    named = {"authorization": api_key and f"Bearer {api_key}", REQUEST_ID: request_id}
+    others = tuple((name, value) for name, value in named.items() if value)
+    if client_id is None:
+        return others
+    if not (1 <= len(client_id) <= _MAX_CLIENT_ID and client_id.isascii() and client_id.isprintable()):
+        raise ValueError(f"client_id must be 1 to {_MAX_CLIENT_ID} printable ASCII characters, not {client_id!r}")
+    return (("x-client-id", client_id), *others)
+
+
+def positive_timeout(timeout: float) -> float:
+    """Check and return a timeout.
+
+    Raises:
+        ValueError: The timeout is not a positive, finite number of seconds.
+    """
+    if not 0 < timeout < float("inf"):
+        raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
+    return timeout

@@ -1,0 +1,176 @@
+"""Conversion of gRPC errors and Status messages to the errors of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from xuanzang.client import _errors as errors
+from xuanzang.client._calls.metadata import REQUEST_ID
+from xuanzang.client._errors import StatusCode
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.translation.v1 import status_pb2
+
+WRITE_MET_THE_END = "Internal error from Core"
+"""Message that grpc.aio substitutes for the real status when a write meets the end of a stream."""
+
+_DETAILS_KEY = "grpc-status-details-bin"
+_PUSHBACK_KEY = "grpc-retry-pushback-ms"
+
+# Beginnings of the messages of gRPC's own UNAVAILABLE; those of servers are any others.
+_UNREACHED = ("connections to all backends failing", "failed to connect to all addresses", "errors resolving", "DNS ")
+_BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOAWAY received", "Connection reset")
+# A server that has no room for more calls resets their streams unread: REFUSED_STREAM of HTTP/2. It names no delay.
+_REFUSED = "RST_STREAM with error code 7"
+_REFUSED_SECONDS = 0.1
+# A certificate does not become valid by trying again.
+_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
+
+# HealthCheckResponse(status=SERVING); a class of its own would be one more dependency.
+_SERVING = b"\x08\x01"
+
+_ERROR_TYPES: Mapping[StatusCode, type[errors.TranslationError]] = MappingProxyType(
+    {
+        StatusCode.CANCELLED: errors.CallCancelledError,
+        StatusCode.INVALID_ARGUMENT: errors.InvalidRequestError,
+        StatusCode.OUT_OF_RANGE: errors.InvalidRequestError,
+        StatusCode.ALREADY_EXISTS: errors.InvalidRequestError,
+        StatusCode.NOT_FOUND: errors.ModelNotFoundError,
+        StatusCode.UNAUTHENTICATED: errors.AccessDeniedError,
+        StatusCode.PERMISSION_DENIED: errors.AccessDeniedError,
+        StatusCode.RESOURCE_EXHAUSTED: errors.OverloadedError,
+        StatusCode.UNAVAILABLE: errors.ServerUnavailableError,
+        StatusCode.DEADLINE_EXCEEDED: errors.DeadlineExceededError,
+    }
+)
+
+
+def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
+    """Return the error that a Status message describes; unknown codes become UNKNOWN, unknown details are ignored."""
+    try:
+        code = StatusCode(status.code)
+    except ValueError:
+        code = StatusCode.UNKNOWN
+    retry_after, violations = _details(status)
+    error_type = _ERROR_TYPES.get(code, errors.ServerFaultError)
+    return error_type(status.message or code.name, code=code, retry_after=retry_after, violations=violations)
+
+
+@contextmanager
+def mapped_errors() -> Iterator[None]:
+    """Raise gRPC errors as errors of this package, with the original as the cause."""
+    try:
+        yield
+    except grpc.RpcError as error:
+        raise mapped_error(error) from error
+
+
+@contextmanager
+def about_glossaries() -> Iterator[None]:
+    """Say of what a call about glossaries did not find that it is a glossary."""
+    try:
+        yield
+    except errors.ModelNotFoundError as error:
+        raise errors.GlossaryNotFoundError(error.message, code=error.code, request_id=error.request_id) from error
+
+
+def mapped_error(error: grpc.RpcError) -> errors.TranslationError:
+    """Return the error of this package that a gRPC error becomes."""
+    mapped = error_from_status(_status_of(error))
+    mapped.request_id = next((str(value) for key, value in _trailers(error) if key == REQUEST_ID), None)
+    return mapped
+
+
+def fault_of(error: grpc.RpcError) -> Fault:
+    """Return what may be done about a failed try."""
+    status = _status_of(error)
+    code, message = StatusCode(status.code), status.message
+    if code is StatusCode.RESOURCE_EXHAUSTED:
+        delay = _delay_of(error, status)
+        if delay is None:
+            return Fault(kind=FaultKind.FINAL)
+        return Fault(kind=FaultKind.LIMITED if _is_of_quota(status) else FaultKind.OVERLOADED, delay=delay)
+    if code is StatusCode.UNAVAILABLE and _REFUSED in message:
+        return Fault(kind=FaultKind.OVERLOADED, message=message, delay=_REFUSED_SECONDS)
+    if message.startswith(_UNREACHED):
+        return Fault(kind=_kind_of(code, message), message=message.rpartition("last error: ")[2])
+    return Fault(kind=_kind_of(code, message), message=message)
+
+
+def _kind_of(code: StatusCode, message: str) -> FaultKind:
+    # A stopping server's gRPC gives CANCELLED to calls that it has not dispatched.
+    if code is StatusCode.CANCELLED or message == WRITE_MET_THE_END:
+        return FaultKind.BROKEN
+    if code is StatusCode.DEADLINE_EXCEEDED:
+        return FaultKind.LATE
+    if code is not StatusCode.UNAVAILABLE or any(reason in message for reason in _UNTRUSTED):
+        return FaultKind.FINAL
+    if message.startswith(_BROKEN):
+        return FaultKind.BROKEN
+    return FaultKind.UNREACHED if message.startswith(_UNREACHED) else FaultKind.REFUSED
+
+
+def reason_of_health(code: grpc.StatusCode, details: str | None, answer: bytes | None) -> str | None:
+    """Return the reason why a health check says that an address should be avoided, or None if it should not.
+
+    Args:
+        code: Status of the check.
+        details: Message of that status.
+        answer: Bytes of the grpc.health.v1.HealthCheckResponse, whose only field is the status.
+    """
+    if code is grpc.StatusCode.OK:
+        return None if answer == _SERVING else "it is starting or stopping"
+    # A server without the health service lives all the same.
+    return None if code is grpc.StatusCode.UNIMPLEMENTED else details or code.name
+
+
+def _delay_of(error: grpc.RpcError, status: status_pb2.Status) -> float | None:
+    """Return the seconds after which an overloaded server wants to be asked again; None: not at all."""
+    for key, value in _trailers(error):
+        if key == _PUSHBACK_KEY and isinstance(value, str):
+            # gRFC A6: whatever is no number of milliseconds forbids a retry.
+            return int(value) / 1000 if value.isdecimal() else None
+    return _details(status)[0]
+
+
+def _status_of(error: grpc.RpcError) -> status_pb2.Status:
+    if not isinstance(error, grpc.Call | grpc.aio.AioRpcError):
+        return status_pb2.Status(code=StatusCode.UNKNOWN.value, message=str(error))
+    status = status_pb2.Status(code=error.code().value[0], message=error.details() or "")
+    for key, value in _trailers(error):
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            try:
+                status.details.extend(status_pb2.Status.FromString(value).details)
+            except DecodeError:
+                break  # a proxy may have replaced it; code and message are valid without it
+    return status
+
+
+def _trailers(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
+    return error.trailing_metadata() or () if isinstance(error, grpc.Call | grpc.aio.AioRpcError) else ()
+
+
+def _is_of_quota(status: status_pb2.Status) -> bool:
+    """Return whether the caller has used up a quota, so that the server may have time for others."""
+    return any(detail.type_url.rpartition("/")[2] == "google.rpc.QuotaFailure" for detail in status.details)
+
+
+def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.FieldViolation, ...]]:
+    retry_after: float | None = None
+    violations: list[errors.FieldViolation] = []
+    for detail in status.details:
+        # On the wire these are google.rpc types; our messages have the same encoding.
+        kind = detail.type_url.rpartition("/")[2]
+        try:
+            if kind == "google.rpc.RetryInfo":
+                retry_after = status_pb2.RetryInfo.FromString(detail.value).retry_delay.ToTimedelta().total_seconds()
+            elif kind == "google.rpc.BadRequest":
+                faults = status_pb2.BadRequest.FromString(detail.value).field_violations
+                violations += [errors.FieldViolation(field=each.field, description=each.description) for each in faults]
+        except DecodeError:
+            continue
+    return retry_after, tuple(violations)

@@ -1,0 +1,1 @@
+"""Arguments of the commands, and what they describe: clients, options, terms."""

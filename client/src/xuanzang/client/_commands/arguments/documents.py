@@ -1,0 +1,120 @@
+"""Arguments of the command `xuanzang translate-documents`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from xuanzang.client._commands.arguments.terms import add_terms, term_options
+from xuanzang.client._values.options import TranslateOptions
+from xuanzang.client.documents.opening import SUFFIXES
+
+_DESCRIPTION = f"""\
+Translates the texts of files ({" ".join(SUFFIXES)}) and leaves everything else in them as it is.
+Without -o and -d, the translation of report.docx into en is report.en.docx.
+
+What was translated before the command was interrupted is not asked again by the next one: until a file is
+finished, its translations are in a file beside the output, or else in the one of --memory.
+"""
+
+
+def add_documents(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], shared: argparse.ArgumentParser
+) -> argparse.ArgumentParser:
+    """Add the command.
+
+    Args:
+        commands: Commands of the program.
+        shared: Parser of the arguments that say which server to call.
+
+    Returns:
+        Parser of the command.
+    """
+    command = commands.add_parser(
+        "translate-documents",
+        help="translate documents: Markdown, HTML, Word, subtitles, tables and others",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[shared],
+    )
+    command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file to translate")
+    _add_files(command.add_argument_group("files"))
+    translation = command.add_argument_group("translation")
+    _add_translation(translation)
+    add_terms(translation)
+    return command
+
+
+def document_options(arguments: argparse.Namespace) -> TranslateOptions:
+    """Return the options of the translation.
+
+    Args:
+        arguments: Arguments of the command.
+
+    Raises:
+        OSError: The glossary cannot be read.
+        ValueError: A line of it is no entry.
+    """
+    return {
+        "source_language": arguments.source,
+        "target_language": arguments.target,
+        "model": arguments.model,
+        "beam_size": arguments.beam_size,
+        "length_penalty": arguments.length_penalty,
+        "max_target_length": arguments.max_target_length,
+        "repetition_penalty": arguments.repetition_penalty,
+        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
+        "suppressed_texts": arguments.suppressed_texts,
+        "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        **term_options(arguments),
+    }
+
+
+def _add_files(group: argparse._ArgumentGroup) -> None:
+    place = group.add_mutually_exclusive_group()
+    place.add_argument("-o", "--output", type=Path, metavar="FILE", help="file to write, for a single FILE")
+    place.add_argument("-d", "--directory", type=Path, metavar="DIR", help="folder to write files of the same names to")
+    group.add_argument(
+        "--column",
+        dest="columns",
+        action="append",
+        metavar="NAME",
+        help="column of a table to translate, or key of JSON values; repeatable",
+    )
+    group.add_argument("--encoding", metavar="NAME", help="encoding of the files, such as gb18030 (default: declared)")
+    group.add_argument(
+        "--memory",
+        type=Path,
+        metavar="FILE",
+        help="translation memory: what is in it is not asked again; created with mode 0600",
+    )
+    group.add_argument(
+        "--memory-megabytes",
+        type=int,
+        default=256,
+        metavar="N",
+        help="maximum size of the memory; what was not used for longest goes first (default: 256)",
+    )
+
+
+def _add_translation(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--source", metavar="CODE", help='language of the files, such as "zh"')
+    group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
+    group.add_argument("--model", metavar="NAME", help="name of a model, as listed by `xuanzang models`")
+    group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
+    group.add_argument("--length-penalty", type=float, metavar="X", help="exponent on the length that divides scores")
+    group.add_argument("--max-target-length", type=int, metavar="N", help="maximum number of tokens per sentence")
+    group.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: penalty on repeated tokens")
+    group.add_argument("--no-repeat-ngram-size", type=int, metavar="N", help="let no sequence of N tokens occur twice")
+    group.add_argument(
+        "--suppressed-text",
+        dest="suppressed_texts",
+        action="append",
+        metavar="TEXT",
+        help="text that no translation may contain; repeatable",
+    )
+    group.add_argument(
+        "--refuse-long-sentences",
+        action="store_true",
+        help="leave sentences over the model's limit as they are that have no comma or white space to cut them at",
+    )

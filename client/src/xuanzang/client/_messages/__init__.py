@@ -1,0 +1,1 @@
+"""Arguments to protobuf requests, and protobuf responses to values."""

@@ -1,0 +1,252 @@
+"""Conversion of arguments to protobuf requests."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar, Unpack
+
+from google.protobuf.message import Message
+
+from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusCode
+from xuanzang.client._values.options import Glossary, ProtectedPattern, SamplingOptions, TranslateOptions
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
+GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.DeleteGlossaryRequest)
+
+_TEXTS = ("contents", "content")
+_CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
+    {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
+)
+# Options beside those of the search.
+_OF_REQUESTS = frozenset({"return_provenance", "return_quality"})
+
+
+def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
+    """Build the request for a list of texts.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError("texts is a sequence of str; for a single text call translate_one")
+    unknown = options.keys() - TranslateOptions.__optional_keys__
+    if unknown:
+        raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    request = pb.TranslateTextRequest(
+        source_language_code=chosen.pop("source_language", ""),
+        target_language_code=chosen.pop("target_language", ""),
+        model=chosen.pop("model", ""),
+    )
+    if "content_format" in chosen:
+        request.content_format = _content_format(chosen.pop("content_format"))
+    _add_terms(request, chosen)
+    for name in _OF_REQUESTS & chosen.keys():
+        _set(request, name, chosen.pop(name), path=name)
+    for name, value in chosen.items():
+        _set_option(request.options, name, value)
+    request.contents.extend(_checked(texts, path="contents"))
+    return request
+
+
+def stream_request(template: pb.TranslateTextRequest, *, index: int, text: str) -> pb.StreamTranslateTextRequest:
+    """Build the message for one text of a stream, with the languages, model and options of `template`.
+
+    Raises:
+        InvalidRequestError: The text cannot be written on the wire.
+    """
+    _check_text(text, path="content")
+    return pb.StreamTranslateTextRequest(id=str(index), content=text, **_shared(template))
+
+
+def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.TranslateTextProgressivelyRequest:
+    """Build the request for a progressive translation.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A value of the wrong type, or an unknown option.
+    """
+    _check_text(text, path="content")
+    return pb.TranslateTextProgressivelyRequest(content=text, **_shared(translate_request((), **options)))
+
+
+def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
+    """Build the request for the languages of texts.
+
+    Raises:
+        InvalidRequestError: A text cannot be written on the wire.
+        TypeError: A lone text instead of a sequence, or an element that is no str.
+    """
+    if isinstance(texts, str | bytes):
+        raise TypeError("texts is a sequence of str: give a list of one for a single text")
+    return pb.DetectLanguageRequest(contents=_checked(texts, path="contents"))
+
+
+def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.ExplainTranslationRequest:
+    """Build the request for an explanation, without the attention that is wanted.
+
+    Args:
+        text: The text.
+        options: Languages, model and options of the search.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A value of the wrong type, or an unknown option.
+    """
+    _check_text(text, path="content")
+    return pb.ExplainTranslationRequest(content=text, **_shared(translate_request((), **options)))
+
+
+def create_glossary(
+    name: str, entries: Glossary, *, languages: tuple[str, str], version: str, replace: bool
+) -> pb.CreateGlossaryRequest:
+    """Build the request to store a glossary.
+
+    Args:
+        name: Its name.
+        entries: Translations by term.
+        languages: Codes of the languages of terms and translations.
+        version: Version that its author gives it.
+        replace: Whether it takes the place of another one.
+
+    Raises:
+        InvalidRequestError: A text cannot be written on the wire.
+        TypeError: A text is no str.
+    """
+    texts = {"name": name, "version": version}
+    texts |= dict(zip(("source_language_code", "target_language_code"), languages, strict=True))
+    for field, text in texts.items():
+        _check_text(text, path=field)
+    return pb.CreateGlossaryRequest(entries=_entries(entries, path="entries"), replace=replace, **texts)
+
+
+def named_glossary(kind: type[GlossaryNaming], name: str) -> GlossaryNaming:
+    """Build a request that only names a glossary.
+
+    Raises:
+        InvalidRequestError: The name cannot be written on the wire.
+        TypeError: It is no str.
+    """
+    _check_text(name, path="name")
+    return kind(name=name)
+
+
+def repeatable_request(template: Request, text: str, provenance: pb.Provenance) -> pb.TranslateTextRequest:
+    """Build the request for one text that is answered as it was: by the same model, with the same draws.
+
+    Args:
+        template: Request with that text, or with the languages, model and options of it.
+        text: The text.
+        provenance: How its translation was made.
+    """
+    request = pb.TranslateTextRequest(contents=[text], **_shared(template))
+    request.model = f"{provenance.model}/{provenance.model_version}"
+    request.target_language_code = provenance.target_language_code
+    if request.options.HasField("sampling"):
+        request.options.sampling.seed = provenance.options.sampling.seed
+    return request
+
+
+def progressively(request: pb.TranslateTextRequest) -> pb.TranslateTextProgressivelyRequest:
+    """Build the request for a progressive translation of the only text of another request."""
+    return pb.TranslateTextProgressivelyRequest(content=request.contents[0], **_shared(request))
+
+
+def _shared(template: Request) -> dict[str, Any]:
+    """Return the fields that all requests share, which are all but the texts."""
+    return {field.name: value for field, value in template.ListFields() if field.name not in _TEXTS}
+
+
+def _add_terms(request: pb.TranslateTextRequest, chosen: dict[str, Any]) -> None:
+    """Take what is to be kept out of the options."""
+    request.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
+    name = chosen.pop("glossary_name", "")
+    _check_text(name, path="glossary")
+    request.glossary = name
+    patterns = chosen.pop("protected_patterns", ())
+    if isinstance(patterns, str):
+        raise TypeError("protected_patterns is a sequence of patterns")
+    request.protected_patterns.extend(_pattern(pattern) for pattern in patterns)
+
+
+def _entries(glossary: Glossary, *, path: str) -> Iterator[pb.GlossaryEntry]:
+    for number, (source, targets) in enumerate(dict(glossary).items()):
+        _check_text(source, path=f"{path}[{number}].source")
+        each = [targets] if isinstance(targets, str) else targets
+        yield pb.GlossaryEntry(source=source, targets=_checked(each, path=f"{path}[{number}].targets"))
+
+
+def _pattern(pattern: ProtectedPattern | str) -> pb.ProtectedPattern.ValueType:
+    known = {each.name.lower(): each for each in ProtectedPattern}
+    found = pattern if isinstance(pattern, ProtectedPattern) else known.get(pattern.lower())
+    if found is None:
+        raise invalid("protected_patterns", f"has {pattern!r}, which is none of {', '.join(list(known)[1:])}")
+    return pb.ProtectedPattern.ValueType(found.value)
+
+
+def _content_format(name: object) -> pb.ContentFormat.ValueType:
+    if not isinstance(name, str):
+        raise TypeError(f"content_format is a {type(name).__name__}, not a str")
+    if name not in _CONTENT_FORMATS:
+        raise invalid("content_format", f"must be one of {', '.join(_CONTENT_FORMATS)}")
+    return _CONTENT_FORMATS[name]
+
+
+def _set_option(options: pb.DecodingOptions, name: str, value: Any) -> None:
+    path = f"options.{name}"
+    if name == "suppressed_texts":
+        if isinstance(value, str | bytes):
+            raise TypeError(f"{name} is a sequence of str")
+        options.suppressed_texts.extend(_checked(value, path=path))
+    elif name == "sampling":
+        _set_sampling(options.sampling, value, path=path)
+    else:
+        _set(options, name, value, path=path)
+
+
+def _set_sampling(message: pb.SamplingOptions, sampling: SamplingOptions, *, path: str) -> None:
+    # Present even if empty: SamplingOptions() means sampling with the defaults.
+    message.SetInParent()
+    for name, value in dataclasses.asdict(sampling).items():
+        if value is not None:
+            _set(message, name, value, path=f"{path}.{name}")
+
+
+def _set(message: Message, name: str, value: Any, *, path: str) -> None:
+    if isinstance(value, str):
+        _check_text(value, path=path)
+    try:
+        setattr(message, name, value)
+    except ValueError as error:  # outside 32 bits; the server checks every narrower range
+        raise invalid(path, f"is out of range: {value}") from error
+
+
+def _checked(texts: Sequence[str], *, path: str) -> Sequence[str]:
+    checked = list(texts)
+    for index, text in enumerate(checked):
+        _check_text(text, path=f"{path}[{index}]")
+    return checked
+
+
+def _check_text(text: str, *, path: str) -> None:
+    if not isinstance(text, str):
+        raise TypeError(f"{path} is a {type(text).__name__}, not a str")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise invalid(path, f"is no valid Unicode text: {error.reason} at position {error.start}") from error
+
+
+def invalid(path: str, description: str) -> InvalidRequestError:
+    """Return the error of a value that cannot be written on the wire.
+
+    Args:
+        path: Field of the request.
+        description: What is wrong with it.
+    """
+    violation = FieldViolation(field=path, description=description)
+    return InvalidRequestError(f"{path} {description}", code=StatusCode.INVALID_ARGUMENT, violations=(violation,))

@@ -1,0 +1,233 @@
+"""Conversion of protobuf responses to the values of this package."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import Message
+
+from xuanzang.client._calls.status import error_from_status
+from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
+from xuanzang.client._messages.requests import Request, repeatable_request
+from xuanzang.client._values.capsule import Exchange
+from xuanzang.client._values.offers import DecodingDefaults, Model, StoredGlossary
+from xuanzang.client._values.options import ProtectedPattern, SamplingOptions
+from xuanzang.client._values.provenance import EffectiveOptions, Provenance, SentenceProvenance
+from xuanzang.client._values.quality import Quality, QualityFlag
+from xuanzang.client._values.results import (
+    DetectedLanguage,
+    FinishReason,
+    GlossaryMatch,
+    GlossaryOutcome,
+    Hypothesis,
+    ProgressiveTranslation,
+    TokenDetail,
+    Translation,
+)
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Response = (
+    pb.TranslateTextResponse
+    | pb.StreamTranslateTextResponse
+    | pb.TranslateTextProgressivelyResponse
+    | pb.ExplainTranslationResponse
+)
+
+
+def translations(response: pb.TranslateTextResponse, request: pb.TranslateTextRequest) -> list[Translation]:
+    """Read the translations of a response.
+
+    Raises:
+        ServerFaultError: The number of translations is not that of the texts, or one has no hypothesis.
+    """
+    texts, answers = request.contents, response.translations
+    if len(answers) != len(texts):
+        raise _fault(f"the server answered {len(texts)} texts with {len(answers)} translations")
+    return [_translation(answer, response, request, text) for answer, text in zip(answers, texts, strict=True)]
+
+
+def streamed_result(
+    response: pb.StreamTranslateTextResponse, template: pb.TranslateTextRequest, text: str
+) -> Translation | TranslationError:
+    """Read the result of one text of a stream.
+
+    Args:
+        response: Message of the server.
+        template: Languages, model and options of the request.
+        text: The text.
+    """
+    if response.WhichOneof("result") == "error":
+        return error_from_status(response.error)
+    return _translation(response.translation, response, template, text)
+
+
+def progressive_translation(
+    response: pb.TranslateTextProgressivelyResponse, request: pb.TranslateTextProgressivelyRequest
+) -> ProgressiveTranslation:
+    """Read one part of a progressive translation."""
+    translation = None
+    if response.HasField("translation"):
+        translation = _translation(response.translation, response, request, request.content)
+    return ProgressiveTranslation(text_delta=response.text_delta, translation=translation)
+
+
+def explained_translation(response: pb.ExplainTranslationResponse) -> Translation:
+    """Read the translation of an explanation.
+
+    Raises:
+        ServerFaultError: It has no hypothesis.
+    """
+    return _translation(response.translation, response, pb.TranslateTextRequest(), "")
+
+
+def detections(response: pb.DetectLanguageResponse, *, expected: int) -> list[list[DetectedLanguage]]:
+    """Read the languages of texts.
+
+    Raises:
+        ServerFaultError: The number of answers is not `expected`.
+    """
+    if len(response.detections) != expected:
+        raise _fault(f"the server answered {expected} texts with {len(response.detections)} detections")
+    return [
+        [DetectedLanguage(code=each.language_code, confidence=each.confidence) for each in detection.languages]
+        for detection in response.detections
+    ]
+
+
+def models(response: pb.ListModelsResponse) -> list[Model]:
+    """Read the models of a response."""
+    return [_model(each) for each in response.models]
+
+
+def glossaries(response: pb.ListGlossariesResponse) -> list[StoredGlossary]:
+    """Read the glossaries of a response."""
+    return [glossary(each) for each in response.glossaries]
+
+
+def glossary(message: pb.Glossary) -> StoredGlossary:
+    """Read a glossary."""
+    return StoredGlossary(
+        name=message.name,
+        source_language=message.source_language_code,
+        target_language=message.target_language_code,
+        version=message.version,
+        entry_count=message.entry_count,
+        sha256=message.sha256,
+    )
+
+
+def _fault(message: str) -> ServerFaultError:
+    return ServerFaultError(message, code=StatusCode.INTERNAL)
+
+
+def _translation(message: pb.Translation, response: _Response, template: Request, text: str) -> Translation:
+    if not message.hypotheses:
+        raise _fault("the server answered with a translation that has no hypothesis")
+    provenance = exchange = None
+    if message.HasField("provenance"):
+        provenance = _provenance(message.provenance)
+        request = repeatable_request(template, text, message.provenance)
+        exchange = Exchange(request=_bytes(request), translation=_bytes(message))
+    return Translation(
+        hypotheses=tuple(map(_hypothesis, message.hypotheses)),
+        model=response.model,
+        model_version=response.model_version,
+        detected_language=message.detected_language_code,
+        glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
+        provenance=provenance,
+        exchange=exchange,
+    )
+
+
+def _glossary_match(message: pb.GlossaryMatch) -> GlossaryMatch:
+    outcomes = {outcome.value: outcome for outcome in GlossaryOutcome}
+    patterns = {pattern.value: pattern for pattern in ProtectedPattern}
+    return GlossaryMatch(
+        source=message.source,
+        source_start=message.source_start,
+        source_end=message.source_end,
+        target=message.target,
+        outcome=outcomes.get(message.outcome, GlossaryOutcome.UNSPECIFIED),
+        pattern=patterns.get(message.pattern, ProtectedPattern.UNSPECIFIED),
+    )
+
+
+def _bytes(message: Message) -> bytes:
+    return message.SerializeToString(deterministic=True)
+
+
+def _hypothesis(message: pb.Hypothesis) -> Hypothesis:
+    known = message.finish_reason in {reason.value for reason in FinishReason}
+    return Hypothesis(
+        text=message.text,
+        score=message.score if message.HasField("score") else None,
+        token_count=message.token_count,
+        finish_reason=FinishReason(message.finish_reason) if known else FinishReason.UNSPECIFIED,
+        tokens=tuple(map(_token_detail, message.tokens)),
+        quality=_quality(message.quality) if message.HasField("quality") else None,
+    )
+
+
+def _quality(message: pb.Quality) -> Quality:
+    known = {flag.value for flag in QualityFlag}
+    has_probability = message.HasField("acceptable_probability")
+    return Quality(
+        acceptable_probability=message.acceptable_probability if has_probability else None,
+        flags=frozenset(QualityFlag(flag if flag in known else 0) for flag in message.flags),
+    )
+
+
+def _token_detail(message: pb.TokenDetail) -> TokenDetail:
+    return TokenDetail(
+        text=message.text, score=message.score, source_start=message.source_start, source_end=message.source_end
+    )
+
+
+def _model(message: pb.Model) -> Model:
+    return Model(
+        name=message.name,
+        version=message.version,
+        source_languages=tuple(message.source_language_codes),
+        target_languages=tuple(message.target_language_codes),
+        precision=message.precision,
+        manifest_sha256=message.manifest_sha256,
+        is_default=message.is_default,
+        defaults=_defaults(message.default_options),
+        max_source_length=message.max_source_length,
+        max_target_length=message.max_target_length,
+    )
+
+
+def _defaults(message: pb.DecodingOptions) -> DecodingDefaults:
+    given = {field.name: value for field, value in message.ListFields()}
+    return DecodingDefaults(**{field.name: given.get(field.name) for field in dataclasses.fields(DecodingDefaults)})
+
+
+def _provenance(message: pb.Provenance) -> Provenance:
+    return Provenance(
+        **{name: getattr(message, name) for name in _names(Provenance) - {"options", "sentences"}},
+        options=_effective(message.options),
+        sentences=tuple(
+            SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
+            for sentence in message.sentences
+        ),
+    )
+
+
+def _effective(message: pb.DecodingOptions) -> EffectiveOptions:
+    sampling = message.sampling
+    given = {name: getattr(message, name) for name in _names(EffectiveOptions)} | {
+        "max_target_length": message.max_target_length if message.HasField("max_target_length") else None,
+        "sampling": SamplingOptions(**{name: getattr(sampling, name) for name in _names(SamplingOptions)})
+        if message.HasField("sampling")
+        else None,
+    }
+    return EffectiveOptions(**given)
+
+
+def _names(kind: type[DataclassInstance]) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}

@@ -1,0 +1,1 @@
+"""Methods of the clients that are more than one call: streams, progressive translations, glossaries."""

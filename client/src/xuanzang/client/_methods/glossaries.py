@@ -1,0 +1,115 @@
+"""Calls about the glossaries of a server, for the blocking client."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from xuanzang.client._calls.blocking import BlockingCalls
+from xuanzang.client._calls.status import about_glossaries
+from xuanzang.client._messages import requests, responses
+from xuanzang.client._values.offers import StoredGlossary
+from xuanzang.client._values.options import Glossary
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+
+class GlossaryCalls(ABC):
+    """Methods of a blocking client."""
+
+    def list_glossaries(self, *, timeout: float | None = None) -> list[StoredGlossary]:
+        """List the glossaries that the server holds.
+
+        Raises:
+            TranslationError: The server could not be reached in time.
+        """
+        request = pb.ListGlossariesRequest()
+        response = self._open_calls.unary(
+            lambda stub: stub.ListGlossaries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return responses.glossaries(response)
+
+    def list_glossary_entries(self, name: str, *, timeout: float | None = None) -> dict[str, tuple[str, ...]]:
+        """List the entries of a glossary, for callers who may store one.
+
+        Args:
+            name: Name of the glossary.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Returns:
+            Translations by term.
+
+        Raises:
+            GlossaryNotFoundError: The server holds none of that name.
+            AccessDeniedError: This caller may not store glossaries.
+            TranslationError: The server stores none, or could not be reached in time.
+        """
+        request = requests.named_glossary(pb.ListGlossaryEntriesRequest, name)
+        with about_glossaries():
+            response = self._open_calls.unary(
+                lambda stub: stub.ListGlossaryEntries, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+            )
+        return {entry.source: tuple(entry.targets) for entry in response.entries}
+
+    def create_glossary(
+        self,
+        name: str,
+        entries: Glossary,
+        *,
+        source_language: str,
+        target_language: str,
+        version: str = "",
+        replace: bool = False,
+        timeout: float | None = None,
+    ) -> StoredGlossary:
+        """Store a glossary on a server that lets this caller; requests may name it from then on.
+
+        Args:
+            name: Name for `glossary_name`: lower-case letters, digits, "-", "_" and ".", at most 63.
+            entries: Translations by term; one translation, or several of which any will do.
+            source_language: BCP-47 code of the terms.
+            target_language: BCP-47 code of the translations.
+            version: Version that its author gives it.
+            replace: Whether it takes the place of another one of that name.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Returns:
+            The stored glossary.
+
+        Raises:
+            InvalidRequestError: It has faults, or there is another one of that name.
+            AccessDeniedError: This caller may not store glossaries.
+            TranslationError: The server stores none, or could not be reached in time.
+        """
+        request = requests.create_glossary(
+            name, entries, languages=(source_language, target_language), version=version, replace=replace
+        )
+        response = self._open_calls.unary(
+            lambda stub: stub.CreateGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+        )
+        return responses.glossary(response.glossary)
+
+    def delete_glossary(self, name: str, *, timeout: float | None = None) -> None:
+        """Delete a glossary of a server that lets this caller.
+
+        Args:
+            name: Name of the glossary.
+            timeout: Time limit of the whole call in seconds; None: the client's.
+
+        Raises:
+            GlossaryNotFoundError: The server holds none of that name.
+            AccessDeniedError: This caller may not store glossaries.
+            TranslationError: The server stores none, or could not be reached in time.
+        """
+        request = requests.named_glossary(pb.DeleteGlossaryRequest, name)
+        with about_glossaries():
+            self._open_calls.unary(
+                lambda stub: stub.DeleteGlossary, request, size=request.ByteSize(), timeout=self._seconds(timeout)
+            )
+
+    @property
+    @abstractmethod
+    def _open_calls(self) -> BlockingCalls:
+        """Calls of the client, which is not closed."""
+
+    @abstractmethod
+    def _seconds(self, timeout: float | None) -> float:
+        """Time limit of a call, by default the client's."""

@@ -1,0 +1,1 @@
+"""What callers give and get: frozen values, without gRPC."""

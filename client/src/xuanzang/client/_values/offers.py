@@ -1,0 +1,63 @@
+"""What a server offers: frozen values without gRPC or protobuf types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredGlossary:
+    """A glossary that the server holds."""
+
+    name: str
+    """Name for `glossary_name`."""
+    source_language: str
+    """BCP-47 code of the language of its terms."""
+    target_language: str
+    """BCP-47 code of the language of their translations."""
+    version: str
+    """Version that its author has written; may be empty."""
+    entry_count: int
+    """Number of terms."""
+    sha256: str
+    """SHA-256 of its file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingDefaults:
+    """Values of the options that a request leaves out; None for those that are off or depend on the text."""
+
+    beam_size: int | None
+    num_hypotheses: int | None
+    length_penalty: float | None
+    min_target_length: int | None
+    max_target_length: int | None
+    coverage_penalty: float | None
+    repetition_penalty: float | None
+    no_repeat_ngram_size: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model that the server offers."""
+
+    name: str
+    """Name for requests, such as "zh-en"."""
+    version: str
+    """Version, a positive integer as text."""
+    source_languages: tuple[str, ...]
+    """BCP-47 codes of the languages that the model translates from."""
+    target_languages: tuple[str, ...]
+    """BCP-47 codes of the languages that the model translates into."""
+    precision: str
+    """Number format of the weights: "float32", "float16" or "int8"."""
+    manifest_sha256: str
+    """Hexadecimal SHA-256 of the bundle's manifest; equal digests mean equal bundles."""
+    is_default: bool
+    """Whether requests that name no version get this one."""
+    defaults: DecodingDefaults
+    """Values of the options that a request leaves out."""
+    max_source_length: int
+    """Maximum number of source tokens per sentence; a longer one is cut, or refused with `refuse_long_sentences`."""
+    max_target_length: int
+    """Maximum number of target tokens per sentence, end token counted."""

@@ -1,0 +1,94 @@
+"""How a translation was made: frozen values, as the server reports them on request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from xuanzang.client._values.options import SamplingOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectiveOptions:
+    """Options of the search that were in effect; texts among them are not repeated."""
+
+    beam_size: int
+    num_hypotheses: int
+    length_penalty: float
+    min_target_length: int
+    max_target_length: int | None
+    """Maximum number of target tokens per sentence; None: it depends on the sentence, `SentenceProvenance` has it."""
+    return_scores: bool
+    coverage_penalty: float
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    sampling: SamplingOptions | None
+    """Settings of the draws, with the seed in use, whoever chose it; None: nothing was drawn."""
+    return_alternatives: bool
+    token_details: bool
+    partial_on_deadline: bool
+    refuse_long_sentences: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentenceProvenance:
+    """How one sentence of a text was searched."""
+
+    sentence_index: int
+    """Index of the sentence among those of the text, counted from 0."""
+    worker: int
+    """Number of the server's worker, counted from 0."""
+    batch_sentences: int
+    """Sentences of all callers that the worker decoded with the model when this one had joined, itself included; no
+    answer depends on them."""
+    queue_milliseconds: float
+    """Wait in the queue."""
+    encode_milliseconds: float
+    """Time to encode it, together with the sentences that joined with it."""
+    decode_milliseconds: float
+    """Time in the batch after that."""
+    steps: int
+    """Steps of the decoder, those of all searches."""
+    searches: int
+    """Searches made: 1, or 2 if the first one found a repetition."""
+    max_target_length: int
+    """Maximum number of target tokens that was in effect, end token counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Everything on which a translation depends, and how it went.
+
+    Servers with equal models, settings, kernels and processors answer equal requests with equal hypotheses, to the last
+    bit.
+    """
+
+    method: str
+    """Method of the service, such as "TranslateText"; progressive translations are never searched again."""
+    model: str
+    """Name of the model."""
+    model_version: str
+    """Version of the model, such as "1"."""
+    manifest_sha256: str
+    """Hexadecimal SHA-256 of the bundle's manifest; equal digests mean equal bundles."""
+    precision: str
+    """Number format of the weights: "float32", "float16" or "int8"."""
+    target_language_code: str
+    """BCP-47 code of the language translated into, as the model spells it."""
+    shortlist: bool
+    """Whether sentences chose only among the pieces of the model's shortlist."""
+    execution_provider: str
+    """What ran the graphs: "cpu" or "cuda"."""
+    kernels: str
+    """Instruction set of the kernels, such as "avx2"; "none" without kernels."""
+    kernels_reason: str
+    """Why there are no kernels; empty with kernels."""
+    server_version: str
+    """Version of the server."""
+    onnxruntime_version: str
+    """Version of its onnxruntime."""
+    options: EffectiveOptions
+    """Options in effect."""
+    sentences: tuple[SentenceProvenance, ...]
+    """Searches in the order of the text; several of a sentence with `sampling` or `return_alternatives`."""

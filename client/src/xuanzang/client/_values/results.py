@@ -1,0 +1,173 @@
+"""Translations and what they hold: frozen values without gRPC or protobuf types."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from xuanzang.client._errors import TranslationError
+from xuanzang.client._values.capsule import Capsule, Exchange
+from xuanzang.client._values.options import ProtectedPattern
+from xuanzang.client._values.provenance import Provenance
+from xuanzang.client._values.quality import Quality
+
+
+class FinishReason(enum.Enum):
+    """Reason why the search for a hypothesis stopped."""
+
+    UNSPECIFIED = 0
+    """The server gave no reason, or one unknown to this version."""
+    END_OF_SENTENCE = 1
+    """The model ended the sentence."""
+    MAX_LENGTH = 2
+    """`max_target_length` was reached: the text may be incomplete."""
+    COPIED = 3
+    """There was nothing to translate: the text is empty or white space."""
+    DEADLINE = 4
+    """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenDetail:
+    """One token of a hypothesis."""
+
+    text: str
+    """Text that the token adds to its sentence, spaces included; empty for the end token and incomplete characters."""
+    score: float
+    """Log-probability in nats, at most 0."""
+    source_start: int
+    """Index in the source text of the first character that the token attends to most."""
+    source_end: int
+    """Index after the last such character; equal to `source_start` if the token attends to no character of the text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hypothesis:
+    """One way to translate a text."""
+
+    text: str
+    """The text in the target language."""
+    score: float | None
+    """Length-normalised log-probability in nats, at most 0; None unless `return_scores` is set."""
+    token_count: int
+    """Number of target tokens, end tokens counted; 0 for texts that are answered unchanged."""
+    finish_reason: FinishReason
+    """Reason why the search stopped."""
+    tokens: tuple[TokenDetail, ...] = ()
+    """Tokens in the order of the text, end tokens included; empty unless `token_details` is set."""
+    quality: Quality | None = None
+    """How far to trust it; None unless `return_quality` is set."""
+
+
+class GlossaryOutcome(enum.Enum):
+    """What became of a term that occurs in a text."""
+
+    UNSPECIFIED = 0
+    """The server did not say, or something unknown to this version."""
+    HONOURED = 1
+    """The best hypothesis holds one of its translations."""
+    NOT_WRITABLE = 2
+    """It does not: the model's vocabulary cannot write any of them."""
+    NO_ROOM = 3
+    """It does not: the sentence has too many terms, or too few tokens are left for them."""
+    NOT_REACHED = 4
+    """It does not: the search ended first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlossaryMatch:
+    """A term or protected text that occurs in a text, and what became of it."""
+
+    source: str
+    """The text as it is in the source."""
+    source_start: int
+    """Index of its first character."""
+    source_end: int
+    """Index after its last character."""
+    target: str
+    """Translation that the best hypothesis holds; empty if it holds none."""
+    outcome: GlossaryOutcome
+    """What became of it."""
+    pattern: ProtectedPattern
+    """Pattern that found it; UNSPECIFIED for a term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Translation:
+    """The translation of one text."""
+
+    hypotheses: tuple[Hypothesis, ...]
+    """One or more, best first."""
+    model: str
+    """Name of the model that translated."""
+    model_version: str
+    """Version of that model, such as "1"."""
+    provenance: Provenance | None = None
+    """How it was made; None unless `return_provenance` is set."""
+    exchange: Exchange | None = field(default=None, repr=False, compare=False)
+    """Request and answer for `capsule`; None unless `return_provenance` is set."""
+    detected_language: str = ""
+    """Language of the text, such as "zh-Hans", if the server had to detect it; else empty."""
+    glossary_matches: tuple[GlossaryMatch, ...] = ()
+    """Terms and protected texts that occur in the text, in its order."""
+
+    @property
+    def text(self) -> str:
+        """Text of the best hypothesis."""
+        return self.hypotheses[0].text
+
+    def capsule(self) -> Capsule:
+        """Return the request and this answer, to be sent again and compared; `Capsule.of` takes several.
+
+        Raises:
+            ValueError: It was made without `return_provenance`, or cut at its deadline.
+        """
+        return Capsule.of([self])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamedTranslation:
+    """Result of one text of a stream: a translation, or an error of this text alone."""
+
+    index: int
+    """Position of the text in the iterable, counted from 0."""
+    source: str
+    """The text in the source language."""
+    result: Translation | TranslationError
+    """The translation, or the error instead of one."""
+
+    @property
+    def error(self) -> TranslationError | None:
+        """The error, or None if there is a translation."""
+        return self.result if isinstance(self.result, TranslationError) else None
+
+    @property
+    def translation(self) -> Translation:
+        """The translation.
+
+        Raises:
+            TranslationError: The text has none; the same object as `error`.
+        """
+        if isinstance(self.result, TranslationError):
+            raise self.result
+        return self.result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressiveTranslation:
+    """One part of a progressive translation."""
+
+    text_delta: str
+    """Text to append to that of the previous parts; all together are the text of the best hypothesis."""
+    translation: Translation | None
+    """The whole translation in the last part, None in all others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectedLanguage:
+    """A language that a text may be in."""
+
+    code: str
+    """BCP-47 code; for Chinese "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    confidence: float
+    """Probability among the languages that the server tells apart, 0.1 to 1."""

@@ -1,0 +1,1 @@
+"""Evaluation: test sets, scores, faults and key words."""

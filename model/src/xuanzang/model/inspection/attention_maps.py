@@ -1,0 +1,153 @@
+"""Attention weights of a sentence pair, as numbers and as a picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.inspection.attention_pictures import Panel, save_with_matplotlib, svg
+from xuanzang.model.network.attention import MultiHeadAttention
+from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.translation import translate_ids
+
+Weights = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionMaps:
+    """The attention weights of one sentence pair. Rows are queries and sum to 1, columns are keys."""
+
+    source_pieces: list[str]
+    """Source tokens, eos last."""
+    target_input_pieces: list[str]
+    """What the decoder reads, bos first."""
+    target_output_pieces: list[str]
+    """What the decoder predicts at the same positions, eos last."""
+    encoder_self_attention: Weights
+    """[layer, heads, source, source]."""
+    decoder_self_attention: Weights
+    """[layer, heads, target, target]; zero above the diagonal."""
+    cross_attention: Weights
+    """[layer, heads, target, source]."""
+
+    def save(self, path: Path) -> None:
+        """Write all numbers to .json or .npz, or the mean over heads as a picture to .png, .svg or .pdf.
+
+        Raises:
+            ValueError: The name has another ending.
+            PictureError: matplotlib or a font is not installed, which .svg does not need.
+        """
+        writers: dict[str, Callable[[AttentionMaps, Path], None]] = {
+            ".json": _save_json,
+            ".npz": _save_npz,
+            ".png": _save_picture,
+            ".svg": _save_svg,
+            ".pdf": _save_picture,
+        }
+        if path.suffix not in writers:
+            raise ValueError(f"{path}: the name must end in one of {', '.join(writers)}")
+        writers[path.suffix](self, path)
+
+
+@torch.inference_mode()
+def attention_maps(checkpoint: Checkpoint, source: str, target: str | None = None) -> AttentionMaps:
+    """Return all attention weights of a sentence and its translation.
+
+    Args:
+        checkpoint: Model and tokenisers.
+        source: A sentence of the source language.
+        target: Its translation; None lets the model translate it.
+
+    Raises:
+        SourceLengthError: The sentence has more tokens than the model takes.
+    """
+    model, device = checkpoint.model, checkpoint.model.output_projection.weight.device
+    source_ids = checkpoint.source_ids(source)
+    if target is None:
+        [[best]] = translate_ids(model, [source_ids], beam_size=4, prefix_ids=checkpoint.target_prefix_ids)
+        target_ids = [*best.target_ids, model.config.eos_id]
+    else:
+        target_ids = [*checkpoint.target_prefix_ids, *checkpoint.target_tokenizer.encode(target)]
+    input_ids = [model.config.bos_id, *target_ids[:-1]]
+    with _recorded_weights(model) as recorded:
+        batch = torch.tensor([source_ids], device=device)
+        model(batch, torch.ones_like(batch, dtype=torch.bool), torch.tensor([input_ids], device=device))
+    return AttentionMaps(
+        source_pieces=checkpoint.source_tokenizer.pieces(source_ids),
+        target_input_pieces=checkpoint.target_tokenizer.pieces(input_ids),
+        target_output_pieces=checkpoint.target_tokenizer.pieces(target_ids),
+        encoder_self_attention=_stack(recorded, "encoder_layers", "self_attention"),
+        decoder_self_attention=_stack(recorded, "decoder_layers", "self_attention"),
+        cross_attention=_stack(recorded, "decoder_layers", "cross_attention"),
+    )
+
+
+@contextmanager
+def _recorded_weights(model: Transformer) -> Iterator[dict[str, Weights]]:
+    """Ask every attention for its weights while the block runs; yields them by module name, filled as they come."""
+    recorded: dict[str, Weights] = {}
+
+    def ask(
+        _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, kwargs | {"need_weights": True}
+
+    def record(name: str, _module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
+        recorded[name] = output[1][0].float().cpu().numpy()
+
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if isinstance(module, MultiHeadAttention):
+                stack.callback(module.register_forward_pre_hook(ask, with_kwargs=True).remove)
+                stack.callback(module.register_forward_hook(partial(record, name)).remove)
+        yield recorded
+
+
+def _stack(recorded: dict[str, Weights], layers: str, attention: str) -> Weights:
+    names = [name for name in recorded if name.startswith(layers) and name.endswith(attention)]
+    return np.stack([recorded[name] for name in names])
+
+
+def _save_json(maps: AttentionMaps, path: Path) -> None:
+    values = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(maps).items()}
+    path.write_text(json.dumps(values, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _save_npz(maps: AttentionMaps, path: Path) -> None:
+    arrays: dict[str, Any] = {key: np.asarray(value) for key, value in asdict(maps).items()}
+    np.savez_compressed(path, **arrays)
+
+
+def _save_svg(maps: AttentionMaps, path: Path) -> None:
+    path.write_text(svg(_panels(maps)), encoding="utf-8")
+
+
+def _save_picture(maps: AttentionMaps, path: Path) -> None:
+    save_with_matplotlib(_panels(maps), path)
+
+
+def _panels(maps: AttentionMaps) -> list[list[Panel]]:
+    """Return the mean over heads of every layer, a row for each kind of attention."""
+    rows = (
+        ("encoder", maps.encoder_self_attention, maps.source_pieces, maps.source_pieces),
+        ("decoder", maps.decoder_self_attention, maps.target_input_pieces, maps.target_input_pieces),
+        ("cross", maps.cross_attention, maps.target_output_pieces, maps.source_pieces),
+    )
+    return [
+        [
+            Panel(title=f"{title}, layer {layer}", weights=heads.mean(axis=0), queries=queries, keys=keys)
+            for layer, heads in enumerate(weights)
+        ]
+        for title, weights, queries, keys in rows
+    ]

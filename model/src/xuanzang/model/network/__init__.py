@@ -1,0 +1,1 @@
+"""The Transformer: attention, layers and the cache of its steps."""

@@ -1,0 +1,108 @@
+"""TLS of the listener: certificate, key and authorities of clients, taken over when their files change."""
+
+from __future__ import annotations
+
+import logging
+import math
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+from typing_extensions import override
+
+from xuanzang.server.access.metrics import AccessMetrics
+from xuanzang.server.rpc.entry.certificates import CertificateError, check_certificate
+from xuanzang.server.watched_files import ReloadedContent
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSFiles:
+    """PEM files of a server with TLS."""
+
+    certificate: Path
+    """Certificate of the server, followed by the intermediate ones."""
+    key: Path
+    """Private key of the certificate."""
+    client_ca: Path | None
+    """Authorities of client certificates; None if clients need no certificate."""
+
+
+class _Content(NamedTuple):
+    """What TLS is configured with, and when it expires."""
+
+    configuration: grpc.ServerCertificateConfiguration
+    expiries: Mapping[str, float]
+    """Unix seconds by kind of certificate."""
+
+
+class ReloadedTLS(ReloadedContent[_Content]):
+    """Credentials of a server that follow their files: new connections get the new ones, old connections stay."""
+
+    def __init__(self, files: TLSFiles, metrics: AccessMetrics) -> None:
+        """Read the files.
+
+        Args:
+            files: PEM files.
+            metrics: Metrics of access.
+
+        Raises:
+            CertificateError: A file is not valid.
+        """
+        self._files = files
+        self._metrics = metrics
+        watched = [file for file in (files.certificate, files.key, files.client_ca) if file]
+        super().__init__(watched, kept="the old certificate stays in use", count=partial(metrics.reloaded, "tls"))
+        content = _read(files)
+        # gRPC asks for news in threads of its own; a deque gives each to one of them.
+        self._news: deque[grpc.ServerCertificateConfiguration] = deque(maxlen=1)
+        self.credentials: grpc.ServerCredentials = grpc.dynamic_ssl_server_credentials(
+            content.configuration,
+            self._fetch,  # type: ignore[arg-type]  # the stub does not know that None means no change
+            require_client_authentication=files.client_ca is not None,
+        )
+        metrics.watch("tls")
+        metrics.set_expiries(content.expiries)
+
+    @override
+    def _read(self) -> _Content:
+        return _read(self._files)
+
+    @override
+    def _take_over(self, content: _Content) -> None:
+        self._news.append(content.configuration)
+        self._metrics.set_expiries(content.expiries)
+        _LOGGER.info("certificate reloaded", extra={"file": str(self._files.certificate)})
+
+    def _fetch(self) -> grpc.ServerCertificateConfiguration | None:
+        """Return what has changed since the last handshake; None if nothing has."""
+        try:
+            return self._news.popleft()
+        except IndexError:
+            return None
+
+
+def _read(files: TLSFiles) -> _Content:
+    expiries = {"server": check_certificate(files.certificate, files.key)}
+    try:
+        authorities = files.client_ca.read_bytes() if files.client_ca else None
+        if authorities is not None:
+            expiries["client_ca"] = _first_expiry(authorities.decode())
+        pair = files.key.read_bytes(), files.certificate.read_bytes()
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"authorities of clients {files.client_ca}: {error}") from error
+    return _Content(grpc.ssl_server_certificate_configuration([pair], root_certificates=authorities), expiries)
+
+
+def _first_expiry(authorities: str) -> float:
+    """Return the time at which the first of some authorities expires, Unix seconds."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_verify_locations(cadata=authorities)
+    facts: list[dict[str, Any]] = context.get_ca_certs()
+    return min((ssl.cert_time_to_seconds(each["notAfter"]) for each in facts), default=math.inf)

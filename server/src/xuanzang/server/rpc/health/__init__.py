@@ -1,0 +1,1 @@
+"""Health: the standard service, a listener for it alone, and the probe of containers."""

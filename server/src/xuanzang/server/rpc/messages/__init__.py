@@ -1,0 +1,1 @@
+"""Messages to domain values, checked and completed, and results to messages."""

@@ -1,0 +1,102 @@
+"""How the translations of a request are made, for callers who ask for it."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cached_property
+from importlib.metadata import version
+
+from xuanzang.server.engine.calls.journal import Journal, SentenceRecord
+from xuanzang.server.engine.types import DecodingOptions, Runtime
+from xuanzang.server.rpc.messages.requests import TranslationRequest
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+_SERVER_VERSION = version("xuanzang-server")
+# Repeated with every translation, these texts would make the answer many times as large as the request.
+_TEXT_OPTIONS = ("target_prefix", "suppressed_texts")
+# Sampling has a message of its own; quality is asked for beside the options.
+_NOT_REPEATED = frozenset(("sampling", "quality", *_TEXT_OPTIONS))
+
+
+class ProvenanceRecorder:
+    """Says how the texts of one request were translated; records nothing unless the request asks for it."""
+
+    def __init__(self, request: TranslationRequest, runtime: Runtime, *, method: str) -> None:
+        """Begin before the texts are translated.
+
+        Args:
+            request: Valid request.
+            runtime: What runs the graphs.
+            method: Name of the method that was called.
+        """
+        self._request = request
+        self._runtime = runtime
+        self._method = method
+        self.journal = Journal() if request.return_provenance else None
+        """Journal for the engine; None if nothing is to be recorded."""
+
+    def provenance(self, text_index: int) -> pb.Provenance | None:
+        """Say how a text was translated.
+
+        Args:
+            text_index: Index of the text in the request.
+
+        Returns:
+            The message; None if the request does not ask for it.
+        """
+        if self.journal is None:
+            return None
+        message = pb.Provenance(sentences=map(_sentence, self.journal.of_text(text_index)))
+        message.MergeFrom(self._shared)
+        return message
+
+    @cached_property
+    def _shared(self) -> pb.Provenance:
+        """What all texts of the request have in common."""
+        request, runtime = self._request, self._runtime
+        return pb.Provenance(
+            method=self._method,
+            model=request.model.name,
+            model_version=str(request.model.version),
+            manifest_sha256=request.model.manifest_sha256,
+            precision=request.model.precision,
+            target_language_code=request.target_language,
+            shortlist=request.model.uses_shortlist,
+            execution_provider=runtime.execution_provider,
+            kernels=runtime.kernels,
+            kernels_reason=runtime.kernels_reason,
+            server_version=_SERVER_VERSION,
+            onnxruntime_version=runtime.onnxruntime_version,
+            options=effective_options(request.options, return_scores=request.return_scores),
+        )
+
+
+def effective_options(options: DecodingOptions, *, return_scores: bool) -> pb.DecodingOptions:
+    """Return all options in effect but those that are texts.
+
+    Args:
+        options: Completed options.
+        return_scores: Whether hypotheses carry their score.
+    """
+    scalars = {
+        field.name: value
+        for field in dataclasses.fields(options)
+        if field.name not in _NOT_REPEATED and (value := getattr(options, field.name)) is not None
+    }
+    sampling = pb.SamplingOptions(**dataclasses.asdict(options.sampling)) if options.sampling else None
+    return pb.DecodingOptions(**scalars, sampling=sampling, return_scores=return_scores)
+
+
+def _sentence(record: SentenceRecord) -> pb.SentenceProvenance:
+    timeline = record.timeline
+    return pb.SentenceProvenance(
+        sentence_index=record.sentence_index,
+        worker=timeline.worker,
+        batch_sentences=timeline.batch_size,
+        queue_milliseconds=1000 * (timeline.taken_at - timeline.queued_at),
+        encode_milliseconds=1000 * (timeline.encoded_at - timeline.taken_at),
+        decode_milliseconds=1000 * (timeline.finished_at - timeline.encoded_at),
+        steps=timeline.steps,
+        searches=timeline.searches,
+        max_target_length=record.max_target_length,
+    )

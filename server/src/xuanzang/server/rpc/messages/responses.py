@@ -1,0 +1,188 @@
+"""Response messages, made of the engine's results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
+from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
+from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.messages.quality import quality_message
+from xuanzang.server.rpc.messages.requests import TranslationRequest
+from xuanzang.server.rpc.messages.terms import glossary_match
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+_FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxyType(
+    {
+        FinishReason.END_OF_SENTENCE: pb.FINISH_REASON_END_OF_SENTENCE,
+        FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
+        FinishReason.COPIED: pb.FINISH_REASON_COPIED,
+        FinishReason.DEADLINE: pb.FINISH_REASON_DEADLINE,
+    }
+)
+
+
+def unary_response(
+    request: TranslationRequest, translations: Iterable[Sequence[Hypothesis]], recorder: ProvenanceRecorder
+) -> pb.TranslateTextResponse:
+    """Answer a request with many texts.
+
+    Args:
+        request: Request that was translated.
+        translations: Hypotheses of each text, best first.
+        recorder: Recorder that has seen the texts translated.
+
+    Returns:
+        The response message.
+    """
+    return pb.TranslateTextResponse(
+        translations=[
+            _translation(request, hypotheses, recorder, text_index)
+            for text_index, hypotheses in enumerate(translations)
+        ],
+        model=request.model.name,
+        model_version=str(request.model.version),
+    )
+
+
+def stream_response(
+    text_id: str, request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder
+) -> pb.StreamTranslateTextResponse:
+    """Answer one message of a stream.
+
+    Args:
+        text_id: The caller's id of the text.
+        request: Request that was translated.
+        hypotheses: Hypotheses of its text, best first.
+        recorder: Recorder that has seen the text translated.
+
+    Returns:
+        The response message.
+    """
+    return pb.StreamTranslateTextResponse(
+        id=text_id,
+        translation=_translation(request, hypotheses, recorder),
+        model=request.model.name,
+        model_version=str(request.model.version),
+    )
+
+
+def last_progressive_response(
+    request: TranslationRequest, hypotheses: Sequence[Hypothesis], recorder: ProvenanceRecorder, *, sent: int
+) -> pb.TranslateTextProgressivelyResponse:
+    """Complete the answer to a text that was sent in parts.
+
+    Args:
+        request: Request that was translated.
+        hypotheses: Hypotheses of its text, best first.
+        recorder: Recorder that has seen the text translated.
+        sent: Characters of the best hypothesis that were sent already.
+
+    Returns:
+        The last message: the rest of the text, and the translation.
+    """
+    return pb.TranslateTextProgressivelyResponse(
+        text_delta=hypotheses[0].text[sent:],
+        translation=_translation(request, hypotheses, recorder),
+        model=request.model.name,
+        model_version=str(request.model.version),
+    )
+
+
+def single_translation(request: TranslationRequest, hypotheses: Sequence[Hypothesis]) -> pb.Translation:
+    """Return the translation of the only text of a request, without provenance.
+
+    Args:
+        request: Request that was translated.
+        hypotheses: Hypotheses of its text, best first.
+    """
+    return _translation(request, hypotheses, recorder=None)
+
+
+def detection_response(detections: Iterable[Iterable[DetectedLanguage]]) -> pb.DetectLanguageResponse:
+    """Answer a request for the languages of texts.
+
+    Args:
+        detections: Languages of each text, likeliest first.
+
+    Returns:
+        The response message.
+    """
+    return pb.DetectLanguageResponse(
+        detections=[pb.LanguageDetection(languages=map(_detected_language, languages)) for languages in detections]
+    )
+
+
+def models_response(models: Iterable[ServedModel]) -> pb.ListModelsResponse:
+    """List the models being served.
+
+    Args:
+        models: Served models, in any order.
+
+    Returns:
+        The response message, sorted by name and version.
+    """
+    ordered = sorted(models, key=lambda model: (model.name, model.version))
+    return pb.ListModelsResponse(models=[_model(model) for model in ordered])
+
+
+def _translation(
+    request: TranslationRequest,
+    hypotheses: Sequence[Hypothesis],
+    recorder: ProvenanceRecorder | None,
+    text_index: int = 0,
+) -> pb.Translation:
+    return pb.Translation(
+        hypotheses=[
+            pb.Hypothesis(
+                text=hypothesis.text,
+                score=hypothesis.score if request.return_scores else None,
+                token_count=hypothesis.token_count,
+                finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
+                tokens=map(_token_detail, hypothesis.tokens),
+                quality=quality_message(hypothesis.quality),
+            )
+            for hypothesis in hypotheses
+        ],
+        provenance=recorder.provenance(text_index) if recorder else None,
+        glossary_matches=map(glossary_match, hypotheses[0].matches),
+        detected_language_code=request.detected_language,
+    )
+
+
+def _detected_language(language: DetectedLanguage) -> pb.DetectedLanguage:
+    return pb.DetectedLanguage(language_code=language.code, confidence=language.confidence)
+
+
+def _token_detail(token: TokenDetail) -> pb.TokenDetail:
+    return pb.TokenDetail(
+        text=token.text, score=token.score, source_start=token.source_start, source_end=token.source_end
+    )
+
+
+def _model(model: ServedModel) -> pb.Model:
+    return pb.Model(
+        name=model.name,
+        version=str(model.version),
+        source_language_codes=model.source_languages,
+        target_language_codes=model.target_languages,
+        precision=model.precision,
+        manifest_sha256=model.manifest_sha256,
+        is_default=model.is_default,
+        default_options=_default_options(model.default_options),
+        max_source_length=model.max_source_length,
+        max_target_length=model.max_target_length,
+    )
+
+
+def _default_options(options: DecodingOptions) -> pb.DecodingOptions:
+    # The other options are off unless a caller sets them.
+    return pb.DecodingOptions(
+        beam_size=options.beam_size,
+        num_hypotheses=options.num_hypotheses,
+        length_penalty=options.length_penalty,
+        min_target_length=options.min_target_length,
+        max_target_length=options.max_target_length,
+        return_scores=False,
+    )

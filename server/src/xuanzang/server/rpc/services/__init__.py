@@ -1,0 +1,1 @@
+"""The services: translation, with explanations and glossaries, and administration of models."""

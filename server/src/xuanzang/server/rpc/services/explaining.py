@@ -1,0 +1,157 @@
+"""Requests for explanations: what they may ask, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from xuanzang.server.access.callers import Caller
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
+from xuanzang.server.engine.explanation.explainer import Explainer
+from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
+from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
+from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.rpc.messages import requests, responses
+from xuanzang.server.rpc.messages.explanations import explanation_message
+from xuanzang.server.rpc.usage import Usage
+from xuanzang.translation.v1 import explanation_pb2
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+MAX_LAYERS = 64
+"""Elements of `attention_layers`."""
+
+_KINDS: Mapping[int, AttentionKind] = MappingProxyType(
+    {
+        explanation_pb2.ATTENTION_KIND_CROSS: AttentionKind.CROSS,
+        explanation_pb2.ATTENTION_KIND_ENCODER: AttentionKind.ENCODER,
+        explanation_pb2.ATTENTION_KIND_DECODER: AttentionKind.DECODER,
+    }
+)
+_REFUSED_OPTIONS = frozenset(("sampling", "return_alternatives", "partial_on_deadline"))
+
+
+def limits_of(limits: RpcLimits) -> ExplanationLimits:
+    """Return the limits of explanations.
+
+    Args:
+        limits: Limits of RPCs.
+    """
+    return ExplanationLimits(
+        max_running=limits.max_explanations,
+        max_tokens=limits.max_explained_tokens,
+        max_weights=limits.max_explained_weights,
+    )
+
+
+def read_request(
+    request: pb.ExplainTranslationRequest, resolve: requests.Resolve, glossaries: GlossaryFolder
+) -> tuple[requests.TranslationRequest, AttentionChoice]:
+    """Check a request and fill in the defaults.
+
+    Args:
+        request: Message of the caller.
+        resolve: `RequestRouter.resolve`.
+        glossaries: Glossaries of the server.
+
+    Returns:
+        A valid request with one text, whose hypotheses have scores, and the attention that is wanted.
+
+    Raises:
+        InvalidInputError: The request has faults; the error names all of them.
+        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
+    """
+    violations = list(_violations(request))
+    try:
+        checked = requests.read_unary_request(_translation_request(request), resolve, glossaries)
+    except InvalidInputError as error:
+        raise InvalidInputError((*violations, *requests.for_single_text(error).violations)) from None
+    if violations:
+        raise InvalidInputError(violations)
+    kinds = tuple(_KINDS[kind] for kind in request.attention_kinds) or (AttentionKind.CROSS,)
+    layers = tuple(request.attention_layers)
+    return checked, AttentionChoice(kinds=kinds, layers=layers, heads=request.attention_heads)
+
+
+async def answer(
+    request: pb.ExplainTranslationRequest,
+    context: Context,
+    explainer: Explainer,
+    resolve: requests.Resolve,
+    glossaries: GlossaryFolder,
+) -> pb.ExplainTranslationResponse:
+    """Translate and explain.
+
+    Args:
+        request: Message of the caller.
+        context: Context of the RPC.
+        explainer: Explainer of translations.
+        resolve: `RequestRouter.resolve`.
+        glossaries: Glossaries of the server.
+    """
+    caller: Caller = caller_of(context)
+    checked, choice = read_request(request, resolve, glossaries)
+    usage = Usage(caller)
+    try:
+        with usage.charged(checked.texts) as used:
+            hypotheses, explanation = await explainer.explain(
+                checked.texts[0],
+                model=checked.model,
+                options=dataclasses.replace(checked.options, token_details=True),
+                choice=choice,
+                deadline=deadline_of(context),
+                caller=caller.name,
+                source_language=checked.source_language,
+                target_language=checked.target_language,
+                hold_sentences=used.hold_sentences,
+                observer=observer_of(context),
+            )
+    except InvalidInputError as error:
+        raise requests.for_single_text(error) from None
+    usage.send(context)
+    if not checked.options.token_details:
+        hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
+    return pb.ExplainTranslationResponse(
+        translation=responses.single_translation(checked, hypotheses),
+        # A million weights take a tenth of a second, in which others are answered.
+        explanation=await asyncio.to_thread(explanation_message, explanation),
+        model=checked.model.name,
+        model_version=str(checked.model.version),
+    )
+
+
+def _translation_request(request: pb.ExplainTranslationRequest) -> pb.TranslateTextRequest:
+    asked = pb.TranslateTextRequest(
+        contents=[request.content],
+        source_language_code=request.source_language_code,
+        target_language_code=request.target_language_code,
+        model=request.model,
+        options=request.options,
+    )
+    asked.options.return_scores = True
+    return asked
+
+
+def _violations(request: pb.ExplainTranslationRequest) -> Iterable[FieldViolation]:
+    if not request.content.strip():
+        yield FieldViolation(field="content", description="must not be empty or only white space")
+    # False is what they are anyway.
+    chosen = {field.name for field, value in request.options.ListFields() if value is not False}
+    for name in sorted(chosen & _REFUSED_OPTIONS):
+        yield FieldViolation(field=f"options.{name}", description="cannot be explained: only a whole beam search is")
+    yield from _attention_violations(request)
+
+
+def _attention_violations(request: pb.ExplainTranslationRequest) -> Iterable[FieldViolation]:
+    for index, kind in enumerate(request.attention_kinds):
+        if kind not in _KINDS:
+            description = "must be ATTENTION_KIND_CROSS, ATTENTION_KIND_ENCODER or ATTENTION_KIND_DECODER"
+            yield FieldViolation(field=f"attention_kinds[{index}]", description=description)
+    for name, limit in (("attention_kinds", len(_KINDS)), ("attention_layers", MAX_LAYERS)):
+        values = list(getattr(request, name))
+        if len(values) > limit:
+            yield FieldViolation(field=name, description=f"must have at most {limit} elements, has {len(values)}")
+        elif len(set(values)) < len(values):
+            yield FieldViolation(field=name, description="must have no element twice")

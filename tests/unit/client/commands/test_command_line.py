@@ -1,0 +1,432 @@
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from xuanzang.client._commands.progress import Progress
+from xuanzang.translation.v1 import status_pb2
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Script
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def refuse_long(requests: Any, context: Any) -> Iterator[Any]:
+    for request in requests:
+        hypothesis = pb.Hypothesis(
+            text=request.content.upper(), score=-0.25, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE
+        )
+        if len(request.content) > 10:
+            error = status_pb2.Status(code=3, message="content is longer than 10")
+            yield pb.StreamTranslateTextResponse(id=request.id, error=error)
+        else:
+            yield pb.StreamTranslateTextResponse(
+                id=request.id, translation=pb.Translation(hypotheses=[hypothesis]), model="zh-en", model_version="1"
+            )
+
+
+def test_texts_on_the_command_line_are_translated_one_per_line(run: Run) -> None:
+    assert run("translate", "猫 a", "b") == (0, "猫 A\nB\n", "")
+
+
+def test_lines_of_standard_input_stay_one_line_each(run: Run) -> None:
+    assert run("translate", given="a\n\nb\r\nc") == (0, "A\n\nB\r\nC\n", "")
+
+
+@pytest.mark.parametrize("name", ["html", "xml"])
+def test_a_file_with_tags_is_one_text(run: Run, script: Script, tmp_path: Path, name: str) -> None:
+    (tmp_path / "page").write_text("<p>a\nb</p>\n\n<p>c</p>\n")
+    assert run("translate", "--format", name, "-f", tmp_path / "page") == (0, "<P>A\nB</P>\n\n<P>C</P>\n", "")
+    number = {"html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}[name]
+    assert [request.content_format for request in script.requests] == [number]
+    assert run("translate", "--format", "text", given="a\nb") == (0, "A\nB\n", "")
+
+
+def test_lines_of_a_file_are_written_to_another_in_their_order(run: Run, script: Script, tmp_path: Path) -> None:
+    script.on_stream = lambda requests, context: reversed(list(refuse_long(requests, context)))
+    (tmp_path / "zh").write_text("".join(f"line {number}\n" for number in range(100)))
+    assert run("translate", "-f", tmp_path / "zh", "-o", tmp_path / "en") == (0, "", "")
+    assert (tmp_path / "en").read_text() == "".join(f"LINE {number}\n" for number in range(100))
+
+
+def test_a_refused_line_leaves_an_empty_one_and_is_reported(run: Run, script: Script) -> None:
+    script.on_stream = refuse_long
+    code, output, errors = run("translate", given="a\nmuch too long\nc\n")
+    assert (code, output) == (1, "A\n\nC\n")
+    assert errors == "xuanzang: line 2: content is longer than 10\n"
+
+
+def test_json_holds_all_fields_of_each_result(run: Run, script: Script) -> None:
+    script.on_stream = refuse_long
+    code, output, _ = run("translate", "--json", "a", "much too long")
+    assert code == 1
+    hypothesis = {"text": "A", "score": -0.25, "token_count": 0, "finish_reason": "END_OF_SENTENCE"}
+    assert [json.loads(line) for line in output.splitlines()] == [
+        {"index": 0, "source": "a", "model": "zh-en", "model_version": "1", "hypotheses": [hypothesis]},
+        {
+            "index": 1,
+            "source": "much too long",
+            "error": {"code": "INVALID_ARGUMENT", "message": "content is longer than 10"},
+        },
+    ]
+
+
+def test_scores_stand_before_the_text(run: Run, script: Script) -> None:
+    script.on_stream = refuse_long
+    assert run("translate", "--scores", "a") == (0, "-0.2500\tA\n", "")
+
+
+def test_flags_of_the_search_reach_the_server(run: Run, script: Script) -> None:
+    options = "--source zh --target en --model m --beam-size 3 --num-hypotheses 1 --length-penalty 0.5"
+    lengths = "--min-target-length 1 --max-target-length 9"
+    against = "--coverage-penalty 0.25 --repetition-penalty 1.5 --no-repeat-ngram-size 3 --target-prefix I"
+    never = "--suppressed-text cat --suppressed-text dog"
+    given = [word for group in (options, lengths, against, never) for word in group.split()]
+    assert run("translate", "--scores", *given, "a")[0] == 0
+    assert script.requests == [
+        pb.StreamTranslateTextRequest(
+            id="0",
+            content="a",
+            source_language_code="zh",
+            target_language_code="en",
+            model="m",
+            options=pb.DecodingOptions(
+                beam_size=3,
+                num_hypotheses=1,
+                length_penalty=0.5,
+                min_target_length=1,
+                max_target_length=9,
+                return_scores=True,
+                coverage_penalty=0.25,
+                repetition_penalty=1.5,
+                no_repeat_ngram_size=3,
+                target_prefix="I",
+                suppressed_texts=["cat", "dog"],
+            ),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (["--sample"], pb.DecodingOptions(sampling=pb.SamplingOptions())),
+        (
+            ["--top-k", 5, "--top-p", 0.5, "--temperature", 2, "--seed", 0],
+            pb.DecodingOptions(sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2, seed=0)),
+        ),
+        (
+            ["--alternatives", "--num-hypotheses", 3],
+            pb.DecodingOptions(return_alternatives=True, num_hypotheses=3),
+        ),
+        (["--json", "--token-details"], pb.DecodingOptions(token_details=True)),
+        ([], pb.DecodingOptions()),
+    ],
+)
+def test_flags_request_sampling_alternatives_and_token_details(
+    run: Run, script: Script, arguments: list[Any], options: pb.DecodingOptions
+) -> None:
+    assert run("translate", *arguments, "a")[0] == 0
+    assert [request.options for request in script.requests] == [options]
+
+
+def test_json_holds_token_details(run: Run, script: Script) -> None:
+    tokens = [pb.TokenDetail(text="A", score=-0.25, source_start=0, source_end=1)]
+    translation = pb.Translation(hypotheses=[pb.Hypothesis(text="A", tokens=tokens)])
+    script.on_stream = lambda requests, context: (
+        pb.StreamTranslateTextResponse(id=request.id, translation=translation) for request in requests
+    )
+    code, output, _ = run("translate", "--json", "--token-details", "a")
+    assert code == 0
+    [hypothesis] = json.loads(output)["hypotheses"]
+    assert hypothesis["tokens"] == [{"text": "A", "score": -0.25, "source_start": 0, "source_end": 1}]
+
+
+def test_the_client_id_is_sent(run: Run, script: Script) -> None:
+    assert run("translate", "--client-id", "nightly", "a")[0] == 0
+    assert [metadata["x-client-id"] for metadata in script.metadata] == ["nightly"]
+
+
+def test_progressive_results_are_the_same_lines(run: Run) -> None:
+    assert run("translate", "--progressive", "猫 a", "b") == (0, "猫 A\nB\n", "")
+    assert run("translate", "--progressive", given="a\n\nb\n") == (0, "A\n\nB\n", "")
+
+
+def test_a_part_is_written_before_the_next_one_arrives(start: Callable[..., Any], script: Script) -> None:
+    written = threading.Event()
+
+    def half(request: Any, context: Any) -> Iterator[Any]:
+        yield pb.TranslateTextProgressivelyResponse(text_delta="half ")
+        written.wait(30)
+        hypotheses = [pb.Hypothesis(text="half done"), pb.Hypothesis(text="other")]
+        yield pb.TranslateTextProgressivelyResponse(
+            text_delta="done", translation=pb.Translation(hypotheses=hypotheses)
+        )
+
+    script.on_progressive = half
+    process = start("translate", "--progressive", "a")
+    assert process.stdout.read(5) == b"half "
+    written.set()
+    assert process.stdout.read() == b"done\nother\n"
+    assert process.wait(30) == 0
+
+
+def test_a_line_refused_in_progressive_mode_is_empty_and_reported(run: Run, script: Script) -> None:
+    answer = script.on_progressive
+
+    def refuse_b(request: Any, context: Any) -> Iterator[Any]:
+        if request.content == "b":
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no b")
+        yield from answer(request, context)
+
+    script.on_progressive = refuse_b
+    assert run("translate", "--progressive", given="a\nb\nc\n") == (1, "A\n\nC\n", "xuanzang: line 2: no b\n")
+
+
+def test_a_text_with_a_retryable_error_is_retried_in_its_own_call(run: Run, script: Script) -> None:
+    def busy(requests: Any, context: Any) -> Iterator[Any]:
+        for request in requests:
+            yield pb.StreamTranslateTextResponse(id=request.id, error=status_pb2.Status(code=14, message="busy"))
+
+    script.on_stream = busy
+    assert run("translate", "a") == (0, "A\n", "")
+    assert [type(request) for request in script.requests] == [pb.StreamTranslateTextRequest, pb.TranslateTextRequest]
+
+
+def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> None:
+    model = pb.Model(name="zh-en", version="1", source_language_codes=["zh"], target_language_codes=["en"])
+    script.models = pb.ListModelsResponse(models=[model])
+    code, output, _ = run("models")
+    assert code == 0
+    assert [line.split()[:4] for line in output.splitlines()] == [
+        ["MODEL", "VERSION", "FROM", "TO"],
+        ["zh-en", "1", "zh", "en"],
+    ]
+    assert json.loads(run("models", "--json")[1])["source_languages"] == ["zh"]
+
+
+def test_languages_are_written_with_their_probability(run: Run) -> None:
+    assert run("detect", "猫", "?") == (0, "zh-Hans\t0.75\nund\t0.00\n", "")
+    assert run("detect", "--json", given="猫\r\n") == (0, '[{"code": "zh-Hans", "confidence": 0.75}]\n', "")
+
+
+def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(run: Run) -> None:
+    code, output, errors = run("translate", "--timeout", "0.5", "a", address="127.0.0.1:1")
+    assert (code, output) == (3, "")
+    noticed, ended = errors.splitlines()
+    assert noticed.startswith("xuanzang: 127.0.0.1:1 does not answer: ")
+    assert ended.startswith("xuanzang: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "reason"),
+    [
+        (["translate", "-f", "no/such/file.txt"], b"", "No such file or directory"),
+        (["translate", "--timeout", "0", "a"], b"", "timeout must be a positive number"),
+        (["translate", "--address", "a:1,", "a"], b"", "address is empty"),
+        (["translate", "--tls-cert", os.devnull, "a"], b"", "go together"),
+        (["translate", "--beam-size", "x", "a"], b"", "invalid int value"),
+        (["translate", "-f", "x", "a"], b"", "not allowed with argument"),
+        (["translate", "--progressive", "--json", "a"], b"", "leave out --json"),
+        (["translate", "--partial-on-deadline", "a"], b"", "needs --progressive"),
+        (["translate", "--token-details", "a"], b"", "needs --json"),
+        (["translate", "--client-id", "", "a"], b"", "client_id must be 1 to 128"),
+        ([], b"", "required: COMMAND"),
+    ],
+)
+def test_wrong_usage_is_explained_without_traceback_with_code_2(
+    run: Run, arguments: list[str], given: str | bytes, reason: str
+) -> None:
+    code, _, errors = run(*arguments, given=given)
+    assert code == 2
+    assert reason in errors
+    assert "Traceback" not in errors
+
+
+def test_a_line_that_is_not_utf8_is_refused_and_the_others_are_translated(run: Run, script: Script) -> None:
+    code, output, errors = run("translate", given=b"a\n\xff\nc\n")
+    assert (code, output) == (1, "A\n\nC\n")
+    assert errors == "xuanzang: line 2: not UTF-8: invalid start byte at byte 0\n"
+    assert [request.content for request in script.requests] == ["a", "c"]
+
+
+def test_a_line_that_is_not_utf8_is_refused_in_every_layout(run: Run) -> None:
+    code, output, errors = run("translate", "--progressive", given=b"a\n\xff\nc\n")
+    assert (code, output) == (1, "A\n\nC\n")
+    assert errors == "xuanzang: line 2: not UTF-8: invalid start byte at byte 0\n"
+    code, output, _ = run("translate", "--json", given=b"b\xff\n")
+    assert code == 1
+    result = json.loads(output)
+    assert (result["source"], result["error"]["code"]) == ("b\ufffd", "INVALID_ARGUMENT")
+
+
+def test_help_lists_the_exit_codes(run: Run) -> None:
+    code, output, _ = run("--help")
+    assert code == 0
+    for expected in ("0  ", "1  ", "2  ", "3  ", "130", "141"):
+        assert f"\n  {expected}" in output
+
+
+def typed(process: Any, line: bytes) -> Any:
+    """Write a line to a running command and return the next line of its output."""
+    process.stdin.write(line)
+    process.stdin.flush()
+    return process.stdout.readline()
+
+
+def test_a_line_is_answered_before_the_next_is_typed(start: Callable[..., Any]) -> None:
+    process = start("translate")
+    assert [typed(process, line) for line in (b"a\n", b"b\n")] == [b"A\n", b"B\n"]
+
+
+def test_ctrl_c_between_two_lines_ends_the_command(start: Callable[..., Any]) -> None:
+    process = start("translate")
+    assert typed(process, b"a\n") == b"A\n"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert process.stderr.read() == b""
+
+
+def test_ctrl_c_during_a_call_ends_the_command_and_the_call(start: Callable[..., Any], script: Script) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def never(requests: Any, context: Any) -> Iterator[Any]:
+        context.add_callback(ended.set)
+        begun.set()
+        ended.wait(30)
+        yield from ()
+
+    script.on_stream = never
+    process = start("translate", "a")
+    assert begun.wait(30)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 130
+    assert ended.wait(10)
+    assert process.stderr.read() == b""
+
+
+def test_ctrl_c_while_a_call_is_being_begun_ends_the_command(script: Script) -> None:
+    interrupted = (
+        "import os, signal, sys, grpc._channel\n"
+        "grpc._channel._run_channel_spin_thread = lambda _: os.kill(os.getpid(), signal.SIGINT)\n"
+        "from xuanzang.client.__main__ import main\n"
+        "sys.exit(main(['translate', '--address', sys.argv[1], 'a']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted, script.address], capture_output=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_a_closed_output_ends_the_command_silently_with_code_141(start: Callable[..., Any]) -> None:
+    process = start("translate")
+    process.stdout.close()
+    process.stdin.write(b"a\n" * 10)
+    process.stdin.close()
+    assert process.wait(30) == 141
+    assert process.stderr.read() == b""
+    process.stdin = process.stdout = None
+
+
+def test_progress_counts_to_the_end_on_one_line() -> None:
+    screen = io.StringIO()
+    progress = Progress(3, screen)
+    for _ in range(3):
+        progress.advance()
+    progress.close()
+    assert screen.getvalue().count("\n") == 1
+    last = screen.getvalue().rstrip().rsplit("\r", 1)[-1]
+    assert last.startswith("[" + "#" * 30 + "] 100%  3/3 lines")
+    assert "0:00 left" in last
+
+
+def with_provenance(request: Any, content: str) -> pb.Translation:
+    """Translate to upper case, by a model that its provenance names."""
+    provenance = pb.Provenance(method="TranslateText", model="zh-en", model_version="2", kernels="avx2")
+    score = -0.25 if request.options.return_scores else None
+    made = provenance if request.return_provenance else None
+    return pb.Translation(hypotheses=[pb.Hypothesis(text=content.upper(), score=score)], provenance=made)
+
+
+@pytest.fixture
+def recording(script: Script) -> Script:
+    """Return a server that says how it translates."""
+    script.on_stream = lambda requests, context: (
+        pb.StreamTranslateTextResponse(id=each.id, translation=with_provenance(each, each.content)) for each in requests
+    )
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(
+        translations=[with_provenance(request, content) for content in request.contents]
+    )
+    return script
+
+
+def test_provenance_is_written_as_json(run: Run, recording: Script) -> None:
+    code, output, _ = run("translate", "--json", "--provenance", "a")
+    assert code == 0
+    assert json.loads(output)["provenance"]["kernels"] == "avx2"
+    code, output, _ = run("translate", "--json", "a")
+    assert "provenance" not in json.loads(output)
+
+
+def test_a_capsule_is_written_and_replayed(run: Run, recording: Script, tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    assert run("translate", "--capsule", file, "a", "b") == (0, "A\nB\n", "")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert run("replay", file) == (0, "text 1: identical\ntext 2: identical\nidentical\n", "")
+    assert [request.model for request in recording.requests[2:]] == ["zh-en/2", "zh-en/2"]
+
+
+def test_a_replay_that_differs_exits_with_1(run: Run, recording: Script, tmp_path: Path) -> None:
+    file = tmp_path / "answers.json"
+    run("translate", "--capsule", file, "a")
+    file.write_text(file.read_text().replace('"A"', '"B"').replace("avx2", "generic"))
+    code, output, errors = run("replay", file)
+    assert (code, errors) == (1, "")
+    assert output.splitlines() == [
+        "text 1: the answer differs",
+        "  hypotheses[0].text, from byte 0 on: was 'B', is 'A'",
+        "made under other conditions:",
+        "  provenance.kernels: was generic, is avx2",
+        "0 of 1 answers are identical",
+    ]
+
+
+def test_a_bad_capsule_is_a_wrong_argument(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "bad.json").write_text("{}")
+    code, output, errors = run("replay", tmp_path / "bad.json")
+    assert (code, output) == (2, "")
+    assert errors == f'xuanzang: {tmp_path}/bad.json: format must be "xuanzang-capsule"\n'
+
+
+def test_a_capsule_holds_a_limited_number_of_texts(run: Run, recording: Script, tmp_path: Path) -> None:
+    code, output, errors = run("translate", "--capsule", tmp_path / "answers.json", given="a\n" * 1025)
+    assert code == 2
+    assert output.count("\n") == 1024
+    assert errors == "xuanzang: --capsule: a capsule holds at most 1024 texts\n"
+    assert not (tmp_path / "answers.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--provenance",), "--provenance needs --json"),
+        (("--capsule", "x", "--progressive"), "leave out --progressive"),
+    ],
+)
+def test_provenance_and_capsules_need_whole_results(run: Run, flags: tuple[str, ...], reason: str) -> None:
+    code, _, errors = run("translate", *flags, "a")
+    assert code == 2
+    assert reason in errors

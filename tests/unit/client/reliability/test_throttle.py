@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from google.protobuf import any_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xuanzang import client as sdk
+from xuanzang.client._calls.status import fault_of
+from xuanzang.client._reliability.addresses import Addresses
+from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
+from xuanzang.client._reliability.throttle import CallShape, Throttle, ThrottleRules, Throttles
+from xuanzang.translation.v1 import status_pb2
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Client, Script
+
+SHAPE = CallShape(size=100, seconds=2.0)
+RULES = ThrottleRules()
+
+
+class World:
+    """A clock that stands until it is moved, and calls that share one throttle of each address."""
+
+    def __init__(self, addresses: int = 1, *, throttled: bool = True, seed: int | None = None) -> None:
+        self.now = 1000.0
+        # Without a seed every draw is 1, so that nothing is left to chance.
+        self.random: Callable[[], float] = (lambda: 1.0) if seed is None else random.Random(seed).random
+        self.throttles = Throttles(addresses, clock=self.clock, random=self.random)
+        names = [f"address {number}" for number in range(addresses)]
+        self.shared = Shared(
+            addresses=Addresses(names, clock=self.clock, random=self.random),
+            clock=self.clock,
+            random=self.random,
+            throttles=self.throttles if throttled else None,
+        )
+
+    def clock(self) -> float:
+        return self.now
+
+    def plan(self, *, timeout: float = 2.0, size: int = 100) -> CallPlan:
+        return CallPlan(self.shared, deadline=self.now + timeout, size=size)
+
+    def refuse(self, *, delay: float, timeout: float = 2.0, size: int = 100) -> bool:
+        """Let the server refuse a call; return whether the call has failed with it."""
+        plan = self.plan(timeout=timeout, size=size)
+        [(number, _)] = plan.step().tries
+        return plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=delay))
+
+    def sends(self, *, timeout: float = 2.0, size: int = 100) -> bool:
+        """Whether a new call would be sent now; it is not answered."""
+        plan = self.plan(timeout=timeout, size=size)
+        try:
+            return bool(plan.step().tries)
+        except sdk.OverloadedError:
+            return False
+        finally:
+            plan.close()
+
+
+Outcome = tuple[float, bool]
+OUTCOMES = st.lists(st.tuples(st.floats(0.0, 3.0), st.booleans()), max_size=80)
+
+
+@given(OUTCOMES)
+def test_the_chance_is_the_formula_over_the_window(outcomes: list[Outcome]) -> None:
+    throttle, now, counted = Throttle(RULES), 0.0, []
+    for gap, accepted in outcomes:
+        now += gap
+        throttle.count(now, accepted=accepted)
+        counted.append((math.floor(now), accepted))
+        recent = [each for second, each in counted if second > math.floor(now) - RULES.window]
+        calls = len(recent)
+        expected = max(0.0, (calls - RULES.multiple * sum(recent)) / (calls + 1)) if calls >= RULES.min_calls else 0.0
+        assert throttle.chance(now) == pytest.approx(expected)
+
+
+@given(OUTCOMES, st.floats(0.0, 1.0, exclude_max=True))
+def test_a_server_that_accepts_half_of_the_calls_gets_them_all(outcomes: list[Outcome], draw: float) -> None:
+    throttle, now = Throttle(RULES), 0.0
+    for gap, accepted in outcomes:
+        now += gap
+        throttle.count(now, accepted=True)
+        throttle.count(now, accepted=accepted)
+        assert throttle.wait(SHAPE, now, draw) is None
+
+
+@given(st.floats(0.01, 20.0), st.floats(0.0, 0.99))
+def test_calls_as_hard_as_a_refused_one_wait_as_the_server_asked(delay: float, share: float) -> None:
+    world, held = World(), min(delay, RULES.longest_hold)
+    world.throttles.refused(0, SHAPE, delay)
+    world.now += held * share
+    assert world.throttles.waits(SHAPE)[0] == pytest.approx(delay - held * share)
+    world.now += held * (1 - share) + 1e-6
+    assert world.throttles.waits(SHAPE) == {}
+
+
+@given(st.integers(0, 10_000), st.floats(0.01, 100.0))
+def test_a_refusal_says_nothing_of_smaller_calls_or_those_with_more_time(size: int, seconds: float) -> None:
+    world = World()
+    world.throttles.refused(0, CallShape(size=1000, seconds=2.0), 1.0)
+    is_held = bool(world.throttles.waits(CallShape(size=size, seconds=seconds)))
+    assert is_held == (size >= 500 and seconds <= 2.0 * 1.1)
+
+
+def test_a_refusal_of_a_harder_call_does_not_hold_back_easier_ones_for_longer() -> None:
+    world = World()
+    world.throttles.refused(0, CallShape(size=100, seconds=10.0), 0.5)
+    world.throttles.refused(0, CallShape(size=100, seconds=2.0), 4.0)
+    world.now += 0.6
+    assert world.throttles.waits(CallShape(size=100, seconds=10.0)) == {}
+
+
+@settings(max_examples=10)
+@given(st.floats(1.2, 20.0), st.integers(0, 2**32 - 1))
+def test_an_overloaded_server_stays_busy_and_gets_few_calls_in_vain(multiple: float, seed: int) -> None:
+    # The server accepts 20 calls a second, and five at once; its callers want several times as many.
+    world, capacity, credit = World(seed=seed), 20.0, 1.0
+    sent = accepted = offered = 0
+    gap = 1 / (multiple * capacity)
+    for number in range(round(20 * multiple * capacity)):
+        world.now += gap
+        credit = min(5.0, credit + gap * capacity)
+        counts = number >= 10 * multiple * capacity
+        offered += counts
+        if world.throttles.waits(SHAPE):
+            world.throttles.held_back(0, SHAPE)
+            continue
+        sent += counts
+        if credit >= 1.0:
+            credit -= 1.0
+            accepted += counts
+            world.throttles.accepted(0)
+        else:
+            world.throttles.refused(0, SHAPE, (1.0 - credit) / capacity)
+    assert accepted >= 0.8 * min(10 * capacity, offered)
+    assert sent <= 2.3 * 10 * capacity
+
+
+@settings(max_examples=5)
+@given(st.integers(0, 2**32 - 1))
+def test_calls_are_sent_again_soon_after_an_overload(seed: int) -> None:
+    world = World(seed=seed)
+    for _ in range(1000):
+        world.now += 0.01
+        world.throttles.refused(0, SHAPE, 0.02)
+    world.now += RULES.window + 1
+    for _ in range(100):
+        world.now += 0.1
+        assert world.throttles.waits(SHAPE) == {}
+        world.throttles.accepted(0)
+
+
+def test_a_call_that_cannot_wait_fails_without_being_sent() -> None:
+    world = World()
+    assert world.refuse(delay=3.0)
+    plan = world.plan()
+    with pytest.raises(sdk.OverloadedError, match="not sent") as caught:
+        plan.step()
+    assert caught.value.code is sdk.StatusCode.RESOURCE_EXHAUSTED
+    assert caught.value.retry_after == pytest.approx(3.0)
+    assert caught.value.retryable
+    assert world.sends(timeout=5.0)
+
+
+def test_a_call_that_can_wait_is_sent_when_the_server_asked() -> None:
+    world = World()
+    assert not world.refuse(delay=1.0, timeout=60.0)
+    plan = world.plan(timeout=60.0)
+    step = plan.step()
+    assert step.tries == []
+    assert step.wait is not None
+    assert step.wait >= 1.0
+    world.now += step.wait
+    assert len(plan.step().tries) == 1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind is not FaultKind.OVERLOADED])
+def test_other_failures_and_quotas_hold_nothing_back(kind: FaultKind) -> None:
+    world = World(seed=1)
+    for _ in range(50):
+        plan = world.plan()
+        [(number, _)] = plan.step().tries
+        plan.failed(number, Fault(kind=kind, delay=3.0 if kind is FaultKind.LIMITED else 0.0))
+        plan.close()
+    assert world.throttles.waits(SHAPE) == {}
+
+
+def test_a_client_without_throttle_sends_every_call() -> None:
+    world = World(throttled=False)
+    assert all(world.refuse(delay=3.0) for _ in range(50))
+
+
+def test_another_address_gets_the_calls_that_an_overloaded_one_refuses() -> None:
+    world = World(addresses=2)
+    world.refuse(delay=3.0)
+    plan = world.plan()
+    assert [address for _, address in plan.step().tries] == [1]
+    other = world.plan()
+    assert [address for _, address in other.step().tries] == [1]
+
+
+def test_a_hedge_is_not_sent_to_an_overloaded_address_and_the_call_goes_on() -> None:
+    world = World(addresses=2)
+    for _ in range(20):
+        world.shared.latencies.observe(100, 0.1)
+    plan = world.plan(timeout=60.0)
+    assert [address for _, address in plan.step().tries] == [0]
+    world.throttles.refused(1, CallShape(size=100, seconds=60.0), 3.0)
+    world.now += 1.0
+    step: Step = plan.step()
+    assert step.tries == []
+    assert not plan.failed(0, Fault(kind=FaultKind.UNREACHED))
+
+
+def test_a_stream_is_not_opened_before_the_server_asked() -> None:
+    world = World()
+    session = SessionPlan(world.shared)
+    assert session.open(deadline=world.now + 2.0).tries
+    assert session.failed(Fault(kind=FaultKind.OVERLOADED, delay=3.0), deadline=world.now + 2.0)
+    with pytest.raises(sdk.OverloadedError, match="not sent"):
+        SessionPlan(world.shared).open(deadline=world.now + 2.0)
+
+
+def refuse(*details: Any) -> Callable[[Any, Any], Any]:
+    """Return a method that refuses every call for half a minute."""
+
+    def respond(request: Any, context: Any) -> Any:
+        retry = status_pb2.RetryInfo()
+        retry.retry_delay.FromSeconds(30)
+        packed = [
+            any_pb2.Any(type_url=f"x/google.rpc.{each.DESCRIPTOR.name}", value=each.SerializeToString())
+            for each in (retry, *details)
+        ]
+        status = status_pb2.Status(code=8, message="busy", details=packed)
+        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
+
+    return respond
+
+
+CALLS = {
+    "unary": lambda client: client.translate_one("a"),
+    "progressive": lambda client: list(client.translate_progressively("a")),
+    "stream": lambda client: list(client.translate_stream(["a"])),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("throttle", [True, False])
+def test_a_refused_call_keeps_the_next_from_the_server(script: Script, call: Any, *, throttle: bool) -> None:
+    script.on_translate = script.on_stream = script.on_progressive = refuse()
+    with sdk.TranslationClient(script.address, timeout=10, throttle=throttle) as client:
+        for expected in ("busy", "not sent" if throttle else "busy"):
+            with pytest.raises(sdk.OverloadedError, match=expected) as caught:
+                call(client)
+            assert caught.value.retry_after is not None
+    assert len(script.metadata) == (1 if throttle else 2)
+
+
+async def collected(results: Any) -> list[Any]:
+    return [each async for each in results]
+
+
+ASYNC_CALLS = {
+    "unary": lambda client: client.translate_one("a"),
+    "progressive": lambda client: collected(client.translate_progressively("a")),
+    "stream": lambda client: collected(client.translate_stream(["a"])),
+}
+
+
+@pytest.mark.parametrize("call", ASYNC_CALLS.values(), ids=ASYNC_CALLS)
+async def test_a_refused_call_keeps_the_next_from_the_server_in_asyncio(script: Script, call: Any) -> None:
+    script.on_translate = script.on_stream = script.on_progressive = refuse()
+    async with sdk.AsyncTranslationClient(script.address, timeout=10) as client:
+        for expected in ("busy", "not sent"):
+            with pytest.raises(sdk.OverloadedError, match=expected):
+                await call(client)
+    assert len(script.metadata) == 1
+
+
+def test_the_quota_of_a_key_is_told_from_overload(client: Client, script: Script) -> None:
+    quota = status_pb2.QuotaFailure(violations=[status_pb2.QuotaFailure.Violation(subject="api key")])
+    for details, kind in (((), FaultKind.OVERLOADED), ((quota,), FaultKind.LIMITED)):
+        script.on_translate = refuse(*details)
+        with pytest.raises(sdk.OverloadedError) as caught:
+            client.translate_one("a", timeout=5)
+        assert isinstance(caught.value.__cause__, grpc.RpcError)
+        assert fault_of(caught.value.__cause__) == Fault(kind=kind, delay=30.0)
+
+
+def test_a_stream_that_a_crowded_server_refuses_is_overload() -> None:
+    message = "Stream removed (RST_STREAM (Received RST_STREAM with error code 7))"
+    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), message)
+    fault = fault_of(error)
+    assert (fault.kind, fault.blames_the_address) == (FaultKind.OVERLOADED, False)
+    assert fault.delay > 0

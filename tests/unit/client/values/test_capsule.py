@@ -1,0 +1,296 @@
+"""Replay capsules: what they keep, which files are refused, and how answers are compared."""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xuanzang.client import Capsule, Exchange, SamplingOptions, ServerFaultError, TranslationClient
+from xuanzang.client._commands.replay_report import report_lines
+from xuanzang.client._values.capsule import MAX_EXCHANGES
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Client, Script
+
+ANSWER = pb.Translation(
+    hypotheses=[
+        pb.Hypothesis(text="A cat.", score=-0.1, token_count=3, finish_reason=pb.FINISH_REASON_END_OF_SENTENCE)
+    ],
+    provenance=pb.Provenance(
+        method="TranslateText",
+        model="zh-en",
+        model_version="2",
+        target_language_code="en",
+        manifest_sha256="f" * 64,
+        kernels="avx2",
+        options=pb.DecodingOptions(beam_size=1, sampling=pb.SamplingOptions(top_k=256, seed=77)),
+        sentences=[pb.SentenceProvenance(worker=1, queue_milliseconds=0.1)],
+    ),
+)
+
+
+def exchange(answer: pb.Translation = ANSWER, **request: Any) -> Exchange:
+    """Return an exchange about one text."""
+    given: dict[str, Any] = {"contents": ["猫"], "model": "zh-en/2", "return_provenance": True} | request
+    sent = pb.TranslateTextRequest(**given).SerializeToString(deterministic=True)
+    return Exchange(request=sent, translation=answer.SerializeToString(deterministic=True))
+
+
+def changed(**fields: Any) -> pb.Translation:
+    """Return the answer with other fields: those of its hypothesis, or of its provenance."""
+    answer = pb.Translation.FromString(ANSWER.SerializeToString())
+    for name, value in fields.items():
+        part: Any = answer.hypotheses[0] if hasattr(answer.hypotheses[0], name) else answer.provenance
+        setattr(part, name, value)
+    return answer
+
+
+@pytest.fixture
+def answering(script: Script) -> Script:
+    """Return a server that answers every text as it is recorded."""
+    script.on_translate = lambda request, context: pb.TranslateTextResponse(
+        translations=[ANSWER] * len(request.contents), model="zh-en", model_version="2"
+    )
+    return script
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes the content of a capsule, changed, to a file."""
+
+    def write(change: Callable[[Any], object] = lambda _: None) -> Path:
+        Capsule(exchanges=(exchange(),)).write(tmp_path / "capsule.json")
+        document = json.loads((tmp_path / "capsule.json").read_text())
+        change(document)
+        (tmp_path / "capsule.json").write_text(json.dumps(document))
+        return tmp_path / "capsule.json"
+
+    return write
+
+
+# protobuf does not read the greatest number of 32 bits back from its JSON.
+scores = st.floats(width=32, min_value=-(2.0**120), max_value=0)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8")), scores, st.floats(0)), min_size=1))
+def test_files_keep_every_bit(tmp_path: Path, answers: list[tuple[str, float, float]]) -> None:
+    kept = Capsule(
+        exchanges=tuple(exchange(changed(text=text, score=score), contents=[text]) for text, score, _ in answers)
+    )
+    kept.write(tmp_path / "capsule.json")
+    assert Capsule.read(tmp_path / "capsule.json") == kept
+
+
+def test_only_the_owner_may_read_the_file_even_if_it_replaces_another(tmp_path: Path) -> None:
+    (tmp_path / "capsule.json").write_text("old")
+    (tmp_path / "capsule.json").chmod(0o644)
+    Capsule(exchanges=(exchange(),)).write(tmp_path / "capsule.json")
+    assert stat.S_IMODE((tmp_path / "capsule.json").stat().st_mode) == 0o600
+    assert "texts of a user" in json.loads((tmp_path / "capsule.json").read_text())["note"]
+
+
+def test_the_request_names_version_language_and_the_drawn_seed(answering: Script, client: Client) -> None:
+    translations = client.translate(
+        ["猫", "狗"], sampling=SamplingOptions(top_p=0.5), source_language="zh", return_provenance=True
+    )
+    assert answering.requests[0].return_provenance
+    requests = [pb.TranslateTextRequest.FromString(each.request) for each in Capsule.of(translations).exchanges]
+    assert requests == [
+        pb.TranslateTextRequest(
+            contents=[text],
+            source_language_code="zh",
+            target_language_code="en",
+            model="zh-en/2",
+            options=pb.DecodingOptions(sampling=pb.SamplingOptions(top_p=0.5, seed=77)),
+            return_provenance=True,
+        )
+        for text in ("猫", "狗")
+    ]
+
+
+def test_provenance_is_a_value_with_all_fields_of_the_wire(answering: Script, client: Client) -> None:
+    provenance = client.translate_one("猫", return_provenance=True).provenance
+    assert provenance is not None
+    assert {field.name for field in pb.Provenance.DESCRIPTOR.fields} == set(provenance.__slots__)
+    assert {field.name for field in pb.SentenceProvenance.DESCRIPTOR.fields} == set(provenance.sentences[0].__slots__)
+    of_options = {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields} - {"target_prefix", "suppressed_texts"}
+    assert of_options == set(provenance.options.__slots__)
+    assert (provenance.kernels, provenance.sentences[0].worker) == ("avx2", 1)
+    assert provenance.options.max_target_length is None
+    assert provenance.options.sampling is not None
+    assert provenance.options.sampling.seed == 77
+
+
+def test_an_answer_without_provenance_has_no_capsule(client: Client) -> None:
+    with pytest.raises(ValueError, match="translation 1 has no provenance: it needs return_provenance=True"):
+        client.translate_one("a").capsule()
+
+
+def test_an_answer_cut_at_its_deadline_has_no_capsule(answering: Script, client: Client) -> None:
+    cut = changed(finish_reason=pb.FINISH_REASON_DEADLINE)
+    answering.on_translate = lambda request, context: pb.TranslateTextResponse(translations=[cut])
+    with pytest.raises(ValueError, match="cut at its deadline"):
+        client.translate_one("a", return_provenance=True).capsule()
+
+
+def test_an_equal_answer_is_identical(answering: Script, client: Client) -> None:
+    [replay] = client.replay(Capsule(exchanges=(exchange(),)))
+    assert replay.is_identical
+    assert replay.conditions == ()
+    assert list(report_lines([replay])) == ["identical"]
+    assert answering.requests == [pb.TranslateTextRequest.FromString(exchange().request)]
+
+
+def test_progressive_answers_are_replayed_progressively(script: Script, client: Client) -> None:
+    answer = changed(method="TranslateTextProgressively")
+    script.on_progressive = lambda request, context: iter(
+        [
+            pb.TranslateTextProgressivelyResponse(text_delta="A"),
+            pb.TranslateTextProgressivelyResponse(translation=answer),
+        ]
+    )
+    [replay] = client.replay(Capsule(exchanges=(exchange(answer),)))
+    assert replay.is_identical
+    expected = pb.TranslateTextProgressivelyRequest(content="猫", model="zh-en/2", return_provenance=True)
+    assert script.requests == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("text", "A dog.", ("'dog.'", "'cat.'", 2)),
+        ("text", "A cät.", ("'ät.'", "'at.'", 3)),
+        ("text", "A cat. More.", ("' More.'", "''", 6)),
+        ("token_count", 4, ("4", "3", None)),
+        ("finish_reason", pb.FINISH_REASON_MAX_LENGTH, ("2", "1", None)),
+    ],
+)
+def test_differences_name_the_field_and_the_byte(
+    answering: Script, client: Client, name: str, value: Any, expected: Any
+) -> None:
+    [replay] = client.replay(Capsule(exchanges=(exchange(changed(**{name: value})),)))
+    [difference] = replay.answer
+    assert difference.field == f"hypotheses[0].{name}"
+    assert (difference.recorded, difference.replayed, difference.first_byte) == expected
+    assert list(report_lines([replay]))[-1] == "0 of 1 answers are identical"
+
+
+def test_scores_differ_if_their_last_bits_do(answering: Script, client: Client) -> None:
+    # The neighbour of -0.1 in single precision.
+    [replay] = client.replay(Capsule(exchanges=(exchange(changed(score=-0.10000000894069672)),)))
+    [difference] = replay.answer
+    assert difference.field == "hypotheses[0].score"
+    recorded, replayed = float.fromhex(difference.recorded), float.fromhex(difference.replayed)
+    assert recorded != replayed
+    assert math.isclose(recorded, replayed, abs_tol=1e-8)
+
+
+def test_a_hypothesis_more_is_a_difference(answering: Script, client: Client) -> None:
+    answer = changed()
+    answer.hypotheses.add(text="One more.")
+    [replay] = client.replay(Capsule(exchanges=(exchange(answer),)))
+    assert [(each.field, each.replayed) for each in replay.answer] == [("hypotheses[1].text", "unset")]
+
+
+def test_the_report_says_what_was_made_differently(answering: Script, client: Client) -> None:
+    other = exchange(changed(text="A dog.", kernels="generic", manifest_sha256="0" * 64))
+    lines = list(report_lines(client.replay(Capsule(exchanges=(exchange(), other)))))
+    assert lines == [
+        "text 1: identical",
+        "text 2: the answer differs",
+        "  hypotheses[0].text, from byte 2 on: was 'dog.', is 'cat.'",
+        "made under other conditions:",
+        f"  provenance.manifest_sha256: was {'0' * 64}, is {'f' * 64}",
+        "  provenance.kernels: was generic, is avx2",
+        "1 of 2 answers are identical",
+    ]
+
+
+def test_the_way_of_an_answer_through_the_server_is_no_difference(answering: Script, client: Client) -> None:
+    answer = changed(method="StreamTranslateText")
+    answer.provenance.sentences[0].worker = 0
+    [replay] = client.replay(Capsule(exchanges=(exchange(answer),)))
+    assert (replay.answer, replay.conditions) == ((), ())
+
+
+def test_a_server_that_gives_no_provenance_is_too_old_for_a_replay(client: Client) -> None:
+    with pytest.raises(ServerFaultError, match="too old"):
+        client.replay(Capsule(exchanges=(exchange(),)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda document: document.update(format="zip"), 'format must be "xuanzang-capsule"'),
+        (lambda document: document.update(version=2), "version must be 1, is 2"),
+        (lambda document: document.pop("version"), "version must be 1, is None"),
+        (lambda document: document.pop("exchanges"), "exchanges must be a list"),
+        (lambda document: document["exchanges"].clear(), f"exchanges must have 1 to {MAX_EXCHANGES} elements, has 0"),
+        (
+            lambda document: document["exchanges"].extend(document["exchanges"] * MAX_EXCHANGES),
+            f"exchanges must have 1 to {MAX_EXCHANGES} elements, has {MAX_EXCHANGES + 1}",
+        ),
+        (lambda document: document["exchanges"].append(1), r"exchanges\[1\] must have exactly the fields request and"),
+        (lambda document: document["exchanges"][0].update(request=[]), r"exchanges\[0\].request must be an object"),
+        (
+            lambda document: document["exchanges"][0]["request"].update(options={"beam_size": "x"}),
+            r"exchanges\[0\].request: .*options.*beam_size",
+        ),
+        (
+            lambda document: document["exchanges"][0]["request"].update(priority=1),
+            r'request: .*no field named "priority"',
+        ),
+        (
+            lambda document: document["exchanges"][0]["request"].update(contents=["a", "b"]),
+            r"exchanges\[0\].request.contents must have 1 element, has 2",
+        ),
+        (
+            lambda document: document["exchanges"][0]["request"].update(return_provenance=False),
+            r"exchanges\[0\].request.return_provenance must be true",
+        ),
+        (
+            lambda document: document["exchanges"][0]["translation"].update(hypotheses=[]),
+            r"exchanges\[0\].translation.hypotheses must have at least 1 element, has 0",
+        ),
+        (
+            lambda document: document["exchanges"][0]["translation"]["provenance"].update(method="Delete"),
+            r"exchanges\[0\].translation.provenance.method must be one of .*, is 'Delete'",
+        ),
+    ],
+)
+def test_a_bad_file_is_refused_with_the_field_and_the_limit(
+    recorded: Callable[..., Path], change: Callable[[Any], object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Capsule.read(recorded(change))
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[" * 100_000, b"{}", b"[1]", b'"x"', b"nul"])
+def test_a_file_that_is_no_capsule_is_refused_by_its_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "other.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"other\.json: (is no JSON|format must be)"):
+        Capsule.read(tmp_path / "other.json")
+
+
+def test_a_file_that_is_too_large_is_not_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xuanzang.client._values.capsule.MAX_BYTES", 10)
+    (tmp_path / "large.json").write_text(" " * 11)
+    with pytest.raises(ValueError, match="must have at most 10 bytes"):
+        Capsule.read(tmp_path / "large.json")
+
+
+def test_a_capsule_of_a_closed_client_is_not_replayed(script: Script) -> None:
+    client = TranslationClient(script.address)
+    client.close()
+    with pytest.raises(RuntimeError, match="the client is closed"):
+        client.replay(Capsule(exchanges=(exchange(),)))

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from xuanzang.client import AsyncTranslationClient, TranslationClient, Usage
+from xuanzang.client._values.usage import usage_of
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Script
+
+USED = Usage(characters=12, sentences=3)
+
+
+@pytest.fixture
+def counting(script: Script) -> Script:
+    """Return a server that says of every call what it has used."""
+    for name in ("on_translate", "on_stream", "on_progressive"):
+        setattr(script, name, counted(getattr(script, name)))
+    return script
+
+
+def counted(method: Any) -> Any:
+    def translate(request: Any, context: Any) -> Any:
+        context.set_trailing_metadata((("x-usage-characters", "12"), ("x-usage-sentences", "3")))
+        return method(request, context)
+
+    return translate
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], ["127.0.0.1", "localhost"]])
+def test_every_kind_of_call_reports_what_it_has_used(counting: Script, hosts: list[str]) -> None:
+    seen: list[Usage] = []
+    addresses = [counting.address.replace("127.0.0.1", host) for host in hosts]
+    with TranslationClient(addresses, on_usage=seen.append) as client:
+        client.translate(["a", "b"])
+        assert seen == [USED]
+        assert len(list(client.translate_stream(["a", "b"]))) == 2
+        assert seen == [USED] * 2
+        assert list(client.translate_progressively("a"))
+        assert seen == [USED] * 3
+
+
+async def test_every_kind_of_asynchronous_call_reports_what_it_has_used(counting: Script) -> None:
+    seen: list[Usage] = []
+    async with AsyncTranslationClient(counting.address, on_usage=seen.append) as client:
+        await client.translate(["a", "b"])
+        assert seen == [USED]
+        assert len([item async for item in client.translate_stream(["a", "b"])]) == 2
+        assert seen == [USED] * 2
+        assert [part async for part in client.translate_progressively("a")]
+        assert seen == [USED] * 3
+
+
+def test_a_server_that_does_not_count_is_no_fault(script: Script) -> None:
+    seen: list[Usage] = []
+    with TranslationClient(script.address, on_usage=seen.append) as client:
+        client.translate_one("a")
+    assert seen == []
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        [],
+        [("x-usage-characters", "1")],
+        [("x-usage-characters", "1"), ("x-usage-sentences", "-1")],
+        [("x-usage-characters", b"1"), ("x-usage-sentences", "1")],
+    ],
+)
+def test_other_metadata_is_no_usage(metadata: Any) -> None:
+    assert usage_of(metadata) is None

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+
+from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
+from xuanzang.server.rpc.interceptors.base import Rpc
+from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
+from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
+
+RPC = Rpc("unary", TRANSLATION_SERVICE, "TranslateText")
+
+
+async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers: list[Any] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, function: timers.append(function))
+    log = RpcLog(TranslationRpcs())
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            for _ in range(500):
+                log.write(RPC, grpc.StatusCode.RESOURCE_EXHAUSTED, 0.1)
+            log.write(RPC, grpc.StatusCode.INTERNAL, 0.1)
+            assert len(timers) == 1
+            timers.pop()()
+    codes = [(record.message, record.code, getattr(record, "rpcs", 1)) for record in caplog.records]  # type: ignore[attr-defined]
+    refused = ("rpc", "RESOURCE_EXHAUSTED", 1)
+    second = [*[refused] * 10, ("rpc", "INTERNAL", 1), ("more rpcs", "RESOURCE_EXHAUSTED", 490)]
+    assert codes == second * 2

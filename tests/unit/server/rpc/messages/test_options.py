@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
+from xuanzang.server.rpc.messages import options
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """Reads the options of requests for one model."""
+
+    model: ServedModel
+
+    def accepted(self, **chosen: Any) -> DecodingOptions:
+        """Return the options that the engine gets."""
+        assert self.faults(**chosen) == {}
+        return options.with_defaults(pb.DecodingOptions(**chosen), self.model)
+
+    def faults(self, **chosen: Any) -> dict[str, str]:
+        """Return the descriptions of the violations by field."""
+        message = pb.DecodingOptions(**chosen)
+        completed = options.with_defaults(message, self.model)
+        found = [*options.range_violations(message), *options.mutual_violations(completed, self.model)]
+        assert len({fault.field for fault in found}) == len(found)
+        return {fault.field: fault.description for fault in found}
+
+
+@pytest.fixture
+def reader(served_model: ServedModel) -> Reader:
+    return Reader(served_model)
+
+
+def test_unset_options_are_the_models_defaults(reader: Reader) -> None:
+    assert reader.accepted() == reader.model.default_options
+
+
+def test_set_options_override_defaults_even_if_they_are_zero(reader: Reader) -> None:
+    chosen: dict[str, Any] = {
+        "beam_size": 8,
+        "num_hypotheses": 8,
+        "length_penalty": 0.0,
+        "min_target_length": 0,
+        "max_target_length": 256,
+        "coverage_penalty": 0.5,
+        "repetition_penalty": 2.0,
+        "no_repeat_ngram_size": 3,
+        "target_prefix": "I",
+        "suppressed_texts": ("cat", "dog"),
+        "return_alternatives": False,
+        "token_details": True,
+        "partial_on_deadline": True,
+        "refuse_long_sentences": True,
+    }
+    assert reader.accepted(**chosen) == DecodingOptions(**chosen)
+
+
+def test_every_option_of_the_engine_is_a_field_on_the_wire() -> None:
+    for ours, wire in ((DecodingOptions, pb.DecodingOptions), (SamplingOptions, pb.SamplingOptions)):
+        on_the_wire = {field.name for field in wire.DESCRIPTOR.fields}
+        # Quality is asked for beside the options.
+        assert on_the_wire - {"return_scores"} == {field.name for field in dataclasses.fields(ours)} - {"quality"}
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "limit"),
+    [
+        ("beam_size", 0, "1 to 16"),
+        ("beam_size", 17, "1 to 16"),
+        ("num_hypotheses", 0, "1 to 16"),
+        ("num_hypotheses", 5, "at most beam_size, 4"),
+        ("num_hypotheses", 17, "1 to 16"),
+        ("length_penalty", -0.5, "0 to 10"),
+        ("length_penalty", 10.5, "0 to 10"),
+        ("length_penalty", math.nan, "0 to 10"),
+        ("length_penalty", math.inf, "0 to 10"),
+        ("min_target_length", -1, "at least 0"),
+        ("min_target_length", 257, "at most 256"),
+        ("max_target_length", 0, "at least 1"),
+        ("max_target_length", 257, "at most 256"),
+        ("coverage_penalty", -0.5, "0 to 10"),
+        ("coverage_penalty", 10.5, "0 to 10"),
+        ("repetition_penalty", 0.0, "0.1 to 10"),
+        ("repetition_penalty", 10.5, "0.1 to 10"),
+        ("no_repeat_ngram_size", -1, "0 to 16"),
+        ("no_repeat_ngram_size", 17, "0 to 16"),
+    ],
+)
+def test_an_option_out_of_its_range_is_refused_with_the_limit(
+    reader: Reader, option: str, value: float, limit: str
+) -> None:
+    description = reader.faults(**{option: value})[f"options.{option}"]
+    assert f"must be {limit}" in description
+    assert f"is {value:g}" in description
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "limit"),
+    [
+        ("top_k", 0, "1 to 256"),
+        ("top_k", 257, "1 to 256"),
+        ("top_p", 0.0, "above 0 and at most 1"),
+        ("top_p", 1.5, "above 0 and at most 1"),
+        ("top_p", math.nan, "above 0 and at most 1"),
+        ("temperature", 0.0, "above 0 and at most 10"),
+        ("temperature", 10.5, "above 0 and at most 10"),
+        ("seed", -1, "at least 0"),
+    ],
+)
+def test_a_sampling_option_out_of_its_range_is_refused_with_the_limit(
+    reader: Reader, option: str, value: Any, limit: str
+) -> None:
+    sampling = pb.SamplingOptions(**{option: value})
+    assert reader.faults(sampling=sampling) == {f"options.sampling.{option}": f"must be {limit}, is {value:g}"}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"beam_size": 16, "num_hypotheses": 16},
+        {"beam_size": 1},
+        {"length_penalty": 10.0},
+        {"coverage_penalty": 10.0},
+        {"repetition_penalty": 10.0},
+        {"no_repeat_ngram_size": 16},
+        {"target_prefix": "é" * 2000},
+        {"suppressed_texts": ("é" * 100,) * 64},
+    ],
+)
+def test_options_at_their_limits_are_accepted(reader: Reader, chosen: dict[str, Any]) -> None:
+    accepted = reader.accepted(**chosen)
+    assert {name: getattr(accepted, name) for name in chosen} == chosen
+
+
+def test_the_minimum_repetition_penalty_is_accepted_as_the_wire_rounds_it(reader: Reader) -> None:
+    assert reader.accepted(repetition_penalty=0.1).repetition_penalty == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "field", "description"),
+    [
+        ({"target_prefix": "é" * 2001}, "target_prefix", "must have at most 2000 characters, has 2001"),
+        ({"suppressed_texts": ["a"] * 65}, "suppressed_texts", "must have at most 64 elements, has 65"),
+        ({"suppressed_texts": ["a", ""]}, "suppressed_texts[1]", "must have 1 to 100 characters, has 0"),
+        ({"suppressed_texts": ["a", " \n"]}, "suppressed_texts[1]", "must not be only white space"),
+        ({"suppressed_texts": ["é" * 101]}, "suppressed_texts[0]", "must have 1 to 100 characters, has 101"),
+        ({"min_target_length": 6, "max_target_length": 5}, "min_target_length", "must be at most 5, is 6"),
+        ({"sampling": {}, "beam_size": 2}, "beam_size", "must be 1 with sampling, is 2"),
+        ({"sampling": {}, "return_alternatives": True}, "return_alternatives", "must be false with sampling"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused_by_name(
+    reader: Reader, chosen: dict[str, Any], field: str, description: str
+) -> None:
+    assert reader.faults(**chosen) == {f"options.{field}": description}
+
+
+def test_unset_sampling_options_draw_from_the_whole_distribution(reader: Reader) -> None:
+    accepted = reader.accepted(sampling=pb.SamplingOptions(seed=0))
+    assert accepted.beam_size == 1
+    assert accepted.sampling == SamplingOptions(top_k=256, top_p=1.0, temperature=1.0, seed=0)
+    narrow = pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2, seed=7)
+    expected = SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=7)
+    assert reader.accepted(sampling=narrow).sampling == expected
+
+
+def test_sampling_without_a_seed_gets_a_new_one_each_time(reader: Reader) -> None:
+    seeds = {reader.accepted(sampling=pb.SamplingOptions()).sampling for _ in range(8)}
+    assert len(seeds) > 1
+
+
+@pytest.mark.parametrize("chosen", [{"sampling": pb.SamplingOptions()}, {"return_alternatives": True, "beam_size": 2}])
+def test_draws_and_alternatives_may_outnumber_the_beam(reader: Reader, chosen: dict[str, Any]) -> None:
+    assert reader.accepted(num_hypotheses=16, **chosen).num_hypotheses == 16
+
+
+def test_a_narrow_beam_limits_the_default_number_of_hypotheses(served_model: ServedModel) -> None:
+    default = dataclasses.replace(served_model.default_options, num_hypotheses=4)
+    reader = Reader(dataclasses.replace(served_model, default_options=default))
+    assert reader.accepted(beam_size=2).num_hypotheses == 2
+    assert reader.accepted(sampling=pb.SamplingOptions()).num_hypotheses == 1

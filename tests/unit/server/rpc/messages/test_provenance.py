@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
+from xuanzang.server.rpc.messages.options import with_defaults
+from xuanzang.server.rpc.messages.provenance import effective_options
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+floats = st.floats(0.5, 1, width=32)
+sampling = st.builds(
+    SamplingOptions, top_k=st.integers(1, 256), top_p=floats, temperature=floats, seed=st.integers(0, 2**31 - 1)
+)
+choices = st.builds(
+    DecodingOptions,
+    beam_size=st.integers(1, 16),
+    num_hypotheses=st.integers(1, 16),
+    length_penalty=floats,
+    min_target_length=st.integers(0, 100),
+    max_target_length=st.none() | st.integers(100, 256),
+    coverage_penalty=floats,
+    repetition_penalty=floats,
+    no_repeat_ngram_size=st.integers(0, 16),
+    sampling=st.none() | sampling,
+    return_alternatives=st.booleans(),
+    token_details=st.booleans(),
+    partial_on_deadline=st.booleans(),
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(choices)
+def test_a_request_with_the_options_in_effect_has_the_same_options(
+    served_model: ServedModel, options: DecodingOptions
+) -> None:
+    message = effective_options(options, return_scores=True)
+    assert with_defaults(message, served_model) == options
+    assert message.return_scores
+
+
+def test_texts_among_the_options_are_not_repeated(served_model: ServedModel) -> None:
+    default = served_model.default_options
+    options = dataclasses.replace(default, target_prefix="I", suppressed_texts=("cat",))
+    expected = effective_options(default, return_scores=False)
+    assert effective_options(options, return_scores=False) == expected
+
+
+def requests(**options: Any) -> list[tuple[str, Any]]:
+    """Return a method for each kind of call, with a request."""
+    decoding = pb.DecodingOptions(**options)
+    stream = pb.StreamTranslateTextRequest(content="a", options=decoding, return_provenance=True)
+    return [
+        ("TranslateText", pb.TranslateTextRequest(contents=["a"], options=decoding, return_provenance=True)),
+        ("StreamTranslateText", [stream]),
+        (
+            "TranslateTextProgressively",
+            pb.TranslateTextProgressivelyRequest(content="a", options=decoding, return_provenance=True),
+        ),
+    ]
+
+
+async def translation_of(call: Any) -> Any:
+    """Return the only translation of any call."""
+    if hasattr(call, "__aiter__"):
+        *_, last = [answer async for answer in call]
+        return last.translation
+    [translation] = (await call).translations
+    return translation
+
+
+@pytest.mark.parametrize("kind", range(3))
+async def test_every_method_says_what_an_answer_depends_on(serve: Any, kind: int) -> None:
+    async with serve() as served:
+        method, request = requests(beam_size=2)[kind]
+        provenance = (await translation_of(getattr(served.stub, method)(request))).provenance
+    assert provenance.method == method
+    assert (provenance.model, provenance.model_version, provenance.precision) == ("tiny", "1", "float32")
+    assert (provenance.manifest_sha256, provenance.target_language_code) == ("0" * 64, "en")
+    assert (provenance.execution_provider, provenance.kernels, provenance.kernels_reason) == ("cpu", "avx2", "")
+    assert provenance.onnxruntime_version == "1.23.0"
+    assert provenance.server_version
+    assert (provenance.options.beam_size, provenance.options.length_penalty) == (2, 1.0)
+    assert not provenance.options.HasField("max_target_length")
+
+
+@pytest.mark.parametrize("kind", range(3))
+async def test_a_drawn_seed_is_reported(serve: Any, kind: int) -> None:
+    async with serve() as served:
+        method, request = requests(sampling=pb.SamplingOptions())[kind]
+        provenance = (await translation_of(getattr(served.stub, method)(request))).provenance
+    assert provenance.options.sampling.HasField("seed")
+    assert provenance.options.sampling.seed == served.engine.asked_for("options")[0].sampling.seed
+
+
+async def test_nothing_is_recorded_unless_the_request_asks_for_it(serve: Any) -> None:
+    async with serve() as served:
+        translation = await translation_of(served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"])))
+        assert not translation.HasField("provenance")
+        assert served.engine.journals == [None]

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.types import ContentFormat, Route, ServedModel
+from xuanzang.server.rpc.messages import requests
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+NONE = GlossaryFolder(Path("none"))
+
+
+@pytest.fixture
+def resolve(served_model: ServedModel) -> requests.Resolve:
+    def find(*, model: str, source_language: str, target_language: str, texts: Sequence[str]) -> Route:
+        if source_language == "??":
+            raise InvalidInputError([FieldViolation(field="source_language_code", description="must be BCP-47")])
+        if model:
+            raise ModelNotFoundError("no such model")
+        return Route(model=served_model, target_language="en")
+
+    return find
+
+
+def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
+    return {fault.field: fault.description for fault in caught.value.violations}
+
+
+@pytest.mark.parametrize("count", [0, 1025])
+def test_too_few_or_too_many_texts_are_refused(resolve: requests.Resolve, count: int) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve, NONE)
+    assert faults(caught) == {"contents": f"must have 1 to 1024 elements, has {count}"}
+
+
+def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
+    request = requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve, NONE)
+    assert len(request.texts) == 1024
+
+
+def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
+    options = pb.DecodingOptions(beam_size=0, length_penalty=11)
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_unary_request(pb.TranslateTextRequest(source_language_code="??", options=options), resolve, NONE)
+    assert set(faults(caught)) == {
+        "contents",
+        "options.beam_size",
+        "options.length_penalty",
+        "source_language_code",
+    }
+
+
+def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
+    with pytest.raises(InvalidInputError):
+        requests.read_unary_request(pb.TranslateTextRequest(model="none"), resolve, NONE)
+    with pytest.raises(ModelNotFoundError):
+        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"], model="none"), resolve, NONE)
+
+
+def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
+    assert requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve, NONE).texts == ("",)
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve, NONE)
+    assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
+
+
+def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
+    error = InvalidInputError(
+        [
+            FieldViolation(field="contents[0]", description="too long"),
+            FieldViolation(field="options.num_hypotheses", description="must be 1, contents[0] has 2 sentences"),
+        ]
+    )
+    assert requests.for_single_text(error).violations == (
+        FieldViolation(field="content", description="too long"),
+        FieldViolation(field="options.num_hypotheses", description="must be 1, content has 2 sentences"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(0, ContentFormat.TEXT), (1, ContentFormat.TEXT), (2, ContentFormat.HTML), (3, ContentFormat.XML)],
+)
+def test_contents_are_text_unless_the_request_says_otherwise(
+    resolve: requests.Resolve, number: pb.ContentFormat.ValueType, expected: ContentFormat
+) -> None:
+    streamed = pb.StreamTranslateTextRequest(content_format=number)
+    progressive = pb.TranslateTextProgressivelyRequest(content_format=number)
+    unary = pb.TranslateTextRequest(contents=["a"], content_format=number)
+    assert requests.read_stream_request(streamed, resolve, NONE).content_format is expected
+    assert requests.read_progressive_request(progressive, resolve, NONE).content_format is expected
+    assert requests.read_unary_request(unary, resolve, NONE).content_format is expected
+
+
+def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> None:
+    unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x50\x63")
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_unary_request(unknown, resolve, NONE)
+    assert faults(caught) == {"content_format": "must be TEXT, HTML or XML, is 99"}
+
+
+@pytest.mark.parametrize("number", [pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML])
+def test_tokens_are_not_to_be_had_of_contents_with_tags(
+    resolve: requests.Resolve, number: pb.ContentFormat.ValueType
+) -> None:
+    options = pb.DecodingOptions(token_details=True)
+    with pytest.raises(InvalidInputError) as caught:
+        requests.read_stream_request(
+            pb.StreamTranslateTextRequest(content_format=number, options=options), resolve, NONE
+        )
+    assert set(faults(caught)) == {"options.token_details"}
