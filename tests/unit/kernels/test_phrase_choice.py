@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from xuanzang.kernels.phrase_choice import PhraseFunctions, phrase_functions
+from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
@@ -34,14 +34,14 @@ SENTENCES = st.lists(SENTENCE, min_size=1, max_size=3)
 
 
 @pytest.fixture(scope="module")
-def functions(built: Path) -> PhraseFunctions:
-    return phrase_functions(built)
+def functions(built: Path) -> StepFunctions:
+    return StepFunctions(built)
 
 
 class Pair:
     """Both choices, of the same hypotheses."""
 
-    def __init__(self, functions: PhraseFunctions, beam_size: int, *, seed: int) -> None:
+    def __init__(self, functions: StepFunctions, beam_size: int, *, seed: int) -> None:
         choices: tuple[PhraseChoice, ...] = (ArrayChoice(beam_size, EOS), CompiledChoice(functions, beam_size, EOS))
         self.choices, self._beam_size = choices, beam_size
         self._random = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ class Pair:
 @settings(max_examples=25)
 @given(first=SENTENCES, second=SENTENCES, beam_size=st.integers(1, 6), seed=st.integers(0, 10**6))
 def test_the_library_chooses_what_numpy_chooses(
-    functions: PhraseFunctions,
+    functions: StepFunctions,
     first: list[PhraseAutomaton],
     second: list[PhraseAutomaton],
     beam_size: int,
@@ -93,7 +93,7 @@ def test_the_library_chooses_what_numpy_chooses(
         pair.step(STEPS - step)
 
 
-def test_hypotheses_end_when_they_hold_their_phrases(functions: PhraseFunctions) -> None:
+def test_hypotheses_end_when_they_hold_their_phrases(functions: StepFunctions) -> None:
     pair = Pair(functions, 4, seed=1)
     word = RequiredPhrase(variants=(Variant((5,), guards_start=False, guards_end=False),))
     pair.rebuild([], [compile_phrases([word], CLASSES)])

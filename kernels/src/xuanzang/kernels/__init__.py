@@ -2,7 +2,7 @@
 
 A bundle defines these operators in terms of standard ones, so that every onnxruntime can run it. Sessions that have
 this library run each of them as one kernel instead: attention then reads only the keys and values that hypotheses
-see, where they lie. `xuanzang.kernels.steps` has what lies between two runs of the decoder.
+see, where they lie. `xuanzang.kernels.step_functions` has what works between two runs of the decoder.
 
 The library holds the kernels for several instruction sets and uses the best that the processor has. The environment
 variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "avx512" or "avx512_vnni".
@@ -19,14 +19,14 @@ from typing import Literal
 
 import onnxruntime
 
+from xuanzang.kernels import step_functions
+
 __all__ = ["Kernels", "Reason", "find_kernels", "library", "supported_isas"]
 
 Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntime", "isa", "disabled", "provider"]
 """Why there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
 
 _FOLDER = Path(__file__).parent
-# What works between two steps of the decoder, in phrase_choice.py and steps.py.
-_STEP_FUNCTIONS = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangChoosePhrases", "XuanzangAskForPhrases")
 _NOT_BUILT = "not_built.txt"
 """Text in the package of a failed build: the reason, and a line of detail."""
 
@@ -98,7 +98,7 @@ def _functions(built: Path) -> ctypes.CDLL:
     for function in (functions.XuanzangLastFault, functions.XuanzangChosenIsa, functions.XuanzangSupportedIsa):
         function.restype = ctypes.c_char_p
     functions.XuanzangSupportedIsa.argtypes = [ctypes.c_size_t]
-    for name in _STEP_FUNCTIONS:
+    for name in step_functions.NAMES:
         getattr(functions, name)
     return functions
 

@@ -147,5 +147,8 @@ XUANZANG_EXPORT int64_t XuanzangChoosePhrases(const xuanzang::PhraseStep* step) 
   }
 }
 
-// Writes the ids whose log-probabilities these sentences want.
-XUANZANG_EXPORT void XuanzangAskForPhrases(const xuanzang::PhraseStep* step) { xuanzang::ask_for_phrases(*step); }
+// Writes the ids whose log-probabilities these sentences want; returns 0.
+XUANZANG_EXPORT int64_t XuanzangAskForPhrases(const xuanzang::PhraseStep* step) {
+  xuanzang::ask_for_phrases(*step);
+  return 0;
+}

@@ -5,8 +5,7 @@
 
 namespace xuanzang {
 
-// A sentence: its automaton, as the server's PhraseAutomaton has it, and its hypotheses. Python fills it as an array of
-// integers, so every member has 8 bytes.
+// A sentence: its automaton, as the server's PhraseAutomaton has it, and its hypotheses.
 struct PhraseSentence {
   int64_t phrases, wanted, symbols, chain;  // sizes of axes
   const int16_t* required;                  // [phrase]
@@ -26,7 +25,7 @@ struct PhraseSentence {
   int16_t* counts;                          // [beam, phrase], changed
 };
 
-// What one step gives and takes, of all such sentences; of 8 bytes each, too.
+// What one step gives and takes, of all such sentences.
 struct PhraseStep {
   int64_t sentences, beam, best, asked, eos_id;  // the first four are sizes of axes
   const PhraseSentence* sentence;                // [sentence]

@@ -1,27 +1,30 @@
-"""The choice of hypotheses that hold phrases, which is no operator: functions of the library on arrays in memory."""
+"""The structures of phrase_choice.h, for the choice of hypotheses that hold phrases."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from pathlib import Path
-from typing import NamedTuple
+
+from xuanzang.kernels.step_functions import members
 
 
-class PhraseFunctions(NamedTuple):
-    """Functions on a `PhraseStep` of phrase_choice.h, given by its address."""
+class PhraseSentence(ctypes.Structure):
+    """A sentence: its automaton and its hypotheses."""
 
-    choose: Callable[[int], int]
-    """Chooses the hypotheses that live on and those that end; returns how many end, -1 without memory."""
-    ask: Callable[[int], None]
-    """Writes the ids whose log-probabilities the next step needs."""
+    _fields_ = (
+        *members("phrases", "wanted", "symbols", "chain"),
+        *members("required", "min_tokens", "symbol_of", "next_states", "gained", "gains", of=ctypes.c_void_p),
+        *members("pending", "rest", "begun", "wanted_for", "wanted_ids", "chains", of=ctypes.c_void_p),
+        *members("costs", "states", "counts", of=ctypes.c_void_p),
+    )
 
 
-def phrase_functions(library: Path) -> PhraseFunctions:
-    """Return the functions of a library that `find_kernels` has found."""
-    # Unlike CDLL this keeps the interpreter's lock: the functions take less time than another thread would.
-    functions = ctypes.PyDLL(str(library))
-    choose, ask = functions.XuanzangChoosePhrases, functions.XuanzangAskForPhrases
-    choose.argtypes, choose.restype = [ctypes.c_void_p], ctypes.c_int64
-    ask.argtypes, ask.restype = [ctypes.c_void_p], None
-    return PhraseFunctions(choose, ask)
+class PhraseStep(ctypes.Structure):
+    """What one step gives and takes, of all such sentences."""
+
+    _fields_ = (
+        *members("sentences", "beam", "best", "asked", "eos_id"),
+        ("sentence", ctypes.POINTER(PhraseSentence)),
+        *members("scores", "steps_left", "row_scores", "row_ids", "required_scores", of=ctypes.c_void_p),
+        *members("required_ids", "chosen_scores", "chosen_tokens", "chosen_parents", of=ctypes.c_void_p),
+        *members("ending_parents", "ending_scores", of=ctypes.c_void_p),
+    )

@@ -8,44 +8,43 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from xuanzang.kernels.step_functions import StepFunctions, address, members, require
 
 _Ints = npt.NDArray[np.int64]
 
 
 class _SlotStep(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "beam", "slots", "heads", "page_slots", "logical_pages")),
-        *((name, ctypes.c_void_p) for name in ("parents", "visible", "page_table", "slot_indices", "chosen")),
+        *members("batch", "beam", "slots", "heads", "page_slots", "logical_pages"),
+        *members("parents", "visible", "page_table", "slot_indices", "chosen", of=ctypes.c_void_p),
     )
 
 
 class _BeamStep(ctypes.Structure):
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("batch", "beam", "candidates", "eos_id")),
-        ("dead", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("candidate_scores", "candidate_ids", "candidate_parents")),
-        *((name, ctypes.c_void_p) for name in ("token_ids", "scores", "parents", "positions", "inspected")),
+        *members("batch", "beam", "candidates", "eos_id"),
+        *members("dead", of=ctypes.c_float),
+        *members("candidate_scores", "candidate_ids", "candidate_parents", of=ctypes.c_void_p),
+        *members("token_ids", "scores", "parents", "positions", "inspected", of=ctypes.c_void_p),
     )
 
 
 class AdvanceSlots:
     """Lets every hypothesis see what its parent saw, and a slot that is free for its next token."""
 
-    def __init__(self, library: Path, *, page_slots: int) -> None:
-        """Find the function.
+    def __init__(self, functions: StepFunctions, *, page_slots: int) -> None:
+        """Start without arrays.
 
         Args:
-            library: Library of the kernels.
+            functions: Functions of the library.
             page_slots: Slots of a page.
         """
-        # Not released for a call of microseconds: taking the interpreter's lock again may take longer.
-        self._function = ctypes.PyDLL(str(library)).XuanzangAdvanceSlots
-        self._function.restype = ctypes.c_int64
+        self._function = functions.advance_slots
         self._page_slots = page_slots
         self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * 4
         self._step = _SlotStep()
@@ -73,35 +72,34 @@ class AdvanceSlots:
         arrays = (parents, visible, page_table, slot_indices)
         if not all(map(operator.is_, arrays, self._arrays)):
             self._bind(*arrays)
-        missing: int = self._function(ctypes.byref(self._step))
+        missing = self._function(ctypes.byref(self._step))
         return missing if missing >= 0 else None
 
     def _bind(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
         batch, beam, slots = visible.shape
-        _require(parents, np.int64, (batch, beam))
-        _require(visible, np.bool_, (batch, beam, slots))
-        _require(page_table, np.int64, (batch, slots // self._page_slots))
+        require(parents, np.int64, (batch, beam))
+        require(visible, np.bool_, (batch, beam, slots))
+        require(page_table, np.int64, (batch, slots // self._page_slots))
         heads = slot_indices.shape[2]
-        _require(slot_indices, np.int64, (batch, beam, heads, 3))
+        require(slot_indices, np.int64, (batch, beam, heads, 3))
         self.chosen = np.zeros((batch, beam), np.int64)
         self._arrays = (parents, visible, page_table, slot_indices)
-        pointers = [array.ctypes.data for array in (*self._arrays, self.chosen)]
+        pointers = [address(array) for array in (*self._arrays, self.chosen)]
         self._step = _SlotStep(batch, beam, slots, heads, self._page_slots, page_table.shape[1], *pointers)
 
 
 class ContinueBest:
     """Lets every sentence go on with its best candidates."""
 
-    def __init__(self, library: Path, *, eos_id: int, dead: float) -> None:
-        """Find the function.
+    def __init__(self, functions: StepFunctions, *, eos_id: int, dead: float) -> None:
+        """Start without arrays.
 
         Args:
-            library: Library of the kernels.
+            functions: Functions of the library.
             eos_id: Token that ends a hypothesis.
             dead: Score below which a beam position has no hypothesis.
         """
-        self._function = ctypes.PyDLL(str(library)).XuanzangContinueBest
-        self._function.restype = ctypes.c_int64
+        self._function = functions.continue_best
         self._eos_id, self._dead = eos_id, dead
         self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * 7
         self._inspected = np.zeros(0, np.int64)
@@ -124,7 +122,7 @@ class ContinueBest:
         """
         if not all(map(operator.is_, arrays, self._arrays)):
             self._bind(arrays)
-        count: int = self._function(ctypes.byref(self._step))
+        count = self._function(ctypes.byref(self._step))
         found: list[int] = self._inspected[:count].tolist()
         return found
 
@@ -135,13 +133,8 @@ class ContinueBest:
         shapes = [(batch, candidates)] * 3 + [(batch, beam)] * 3 + [(batch, 1)]
         dtypes = (np.float32, np.int64, np.int64, np.int64, np.float32, np.int64, np.int64)
         for array, dtype, shape in zip(arrays, dtypes, shapes, strict=True):
-            _require(array, dtype, shape)
+            require(array, dtype, shape)
         self._arrays = arrays
         self._inspected = np.zeros(batch, np.int64)
-        pointers = [array.ctypes.data for array in (*arrays, self._inspected)]
+        pointers = [address(array) for array in (*arrays, self._inspected)]
         self._step = _BeamStep(batch, beam, candidates, self._eos_id, self._dead, *pointers)
-
-
-def _require(array: npt.NDArray[Any], dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
-        raise ValueError(f"{array.dtype} {array.shape} is not a contiguous array of {np.dtype(dtype)} {shape}")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from xuanzang.kernels import find_kernels
+from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
@@ -29,20 +28,20 @@ SHAPE = CacheShape(
 
 
 @pytest.fixture(scope="module")
-def library() -> Path:
+def functions() -> StepFunctions:
     kernels = find_kernels()
     if kernels.library is None:
         pytest.skip(f"there are no kernels: {kernels.detail}")
-    return kernels.library
+    return StepFunctions(kernels.library)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 40))
 def test_slots_are_those_of_numpy_while_sentences_join_and_leave(
-    library: Path, seed: int, beam: int, steps: int
+    functions: StepFunctions, seed: int, beam: int, steps: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    caches = [KeyValueCache(SHAPE, beam), KeyValueCache(SHAPE, beam, kernels=library)]
+    caches = [KeyValueCache(SHAPE, beam), KeyValueCache(SHAPE, beam, functions=functions)]
     count = 0
     for _ in range(steps):
         count = change_sentences(rng, caches, count)
@@ -71,12 +70,11 @@ def change_sentences(rng: np.random.Generator, caches: list[KeyValueCache], coun
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.integers(1, 4), st.integers(1, 12))
-def test_hypotheses_go_on_as_in_numpy(library: Path, seed: int, beam: int, batch: int, steps: int) -> None:
+def test_hypotheses_go_on_as_in_numpy(functions: StepFunctions, seed: int, beam: int, batch: int, steps: int) -> None:
     rng = np.random.default_rng(seed)
-    continue_best = ContinueBest(library, eos_id=EOS, dead=DEAD_LIMIT)
     searches = [
         BeamSearch(beam, start_id=0, eos_id=EOS),
-        BeamSearch(beam, start_id=0, eos_id=EOS, continue_best=continue_best),
+        BeamSearch(beam, start_id=0, eos_id=EOS, functions=functions),
     ]
     decoding = DecodingOptions(
         beam_size=beam, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None
@@ -106,8 +104,8 @@ def made_candidates(rng: np.random.Generator, batch: int, beam: int) -> tuple[Ca
     return Candidates(scores, ids, parents), np.zeros((batch, beam, 1), np.float32)
 
 
-def test_a_parent_that_does_not_exist_is_refused_with_nothing_changed(library: Path) -> None:
-    advance = AdvanceSlots(library, page_slots=4)
+def test_a_parent_that_does_not_exist_is_refused_with_nothing_changed(functions: StepFunctions) -> None:
+    advance = AdvanceSlots(functions, page_slots=4)
     visible = np.zeros((1, 2, 8), bool)
     slot_indices = np.zeros((1, 2, 2, 3), np.int64)
     assert advance(np.array([[0, 2]]), visible, np.zeros((1, 2), np.int64), slot_indices) is None
@@ -123,14 +121,16 @@ def test_a_parent_that_does_not_exist_is_refused_with_nothing_changed(library: P
         (np.zeros((1, 2), np.int64), np.zeros((1, 2, 16), bool)[..., ::2]),
     ],
 )
-def test_arrays_of_another_shape_or_type_are_refused(library: Path, parents: np.ndarray, visible: np.ndarray) -> None:
-    advance = AdvanceSlots(library, page_slots=4)
+def test_arrays_of_another_shape_or_type_are_refused(
+    functions: StepFunctions, parents: np.ndarray, visible: np.ndarray
+) -> None:
+    advance = AdvanceSlots(functions, page_slots=4)
     with pytest.raises(ValueError, match="is not a contiguous array of"):
         advance(parents, visible, np.zeros((1, 2), np.int64), np.zeros((1, 2, 2, 3), np.int64))
 
 
-def test_fewer_candidates_than_hypotheses_are_refused(library: Path) -> None:
-    continue_best = ContinueBest(library, eos_id=EOS, dead=DEAD_LIMIT)
+def test_fewer_candidates_than_hypotheses_are_refused(functions: StepFunctions) -> None:
+    continue_best = ContinueBest(functions, eos_id=EOS, dead=DEAD_LIMIT)
     few, _ = made_candidates(np.random.default_rng(0), 1, 1)
     beams = BeamArrays.empty(4).extended(1)
     with pytest.raises(ValueError, match="2 candidates are fewer than 4 hypotheses"):

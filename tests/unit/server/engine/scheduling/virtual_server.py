@@ -15,6 +15,7 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling import deadlines, queue_metrics
 from xuanzang.server.engine.scheduling import request as request_module
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
@@ -79,8 +80,8 @@ class VirtualServer:
         self.now = 1000.0
         self.tally = Tally()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr(scheduler_module, "time", clock)
-        monkeypatch.setattr(request_module, "time", clock)
+        for module in (deadlines, queue_metrics, request_module, scheduler_module):
+            monkeypatch.setattr(module, "time", clock)
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed
         self._model = model

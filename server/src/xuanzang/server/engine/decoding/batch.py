@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
-from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, Candidates
+from xuanzang.server.engine.decoding.beams import Candidates
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import no_edits
-from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
-from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
 from xuanzang.server.engine.decoding.phrases.search import Inspection
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
@@ -66,21 +62,18 @@ class Batch:
             shape: Shape of the sentences to come.
             shrinks: Whether the graphs free memory that they keep for intermediate results after each run.
         """
-        functions = sessions.phrase_functions
+        functions = sessions.step_functions
         ids, dimensions, beam = sessions.special_ids, sessions.dimensions, shape.beam_size
         self._sessions = sessions
         max_source_length = dimensions.max_source_length
-        kernels = sessions.kernels
-        continue_best = ContinueBest(kernels, eos_id=ids.eos_id, dead=DEAD_LIMIT) if kernels else None
         self._search = BeamSearch(
             beam,
             start_id=ids.decoder_start_id,
             eos_id=ids.eos_id,
             details=TokenDetailRecorder(beam, max_source_length=max_source_length) if shape.token_details else None,
-            continue_best=continue_best,
-            choice_maker=partial(CompiledChoice, functions) if functions else ArrayChoice,
+            functions=functions,
         )
-        self._cache = KeyValueCache(sessions.cache_shape, beam, kernels=kernels)
+        self._cache = KeyValueCache(sessions.cache_shape, beam, functions=functions)
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)
         count = min(shape.candidate_count, dimensions.target_vocab_size)
         self._candidate_count = np.array([count])

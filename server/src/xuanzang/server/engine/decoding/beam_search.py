@@ -8,10 +8,12 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
+from xuanzang.kernels.step_functions import StepFunctions
+from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints
 from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.decoding.history import History
@@ -25,14 +27,11 @@ from xuanzang.server.engine.decoding.hypotheses import (
 )
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
 from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
-from xuanzang.server.engine.decoding.phrases.search import ChoiceMaker, Inspection, RequiredPhraseSearch
+from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
+from xuanzang.server.engine.decoding.phrases.search import Inspection, PhraseChoice, RequiredPhraseSearch
 from xuanzang.server.engine.decoding.sampling import Sampler
 from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
-
-ContinueBest = Callable[[Floats, Ints, Ints, Ints, Floats, Ints, Ints], list[int]]
-"""Does what `BeamSearch._continue_best` does, with the arrays of `Candidates` and of `BeamArrays`: tokens, scores,
-parents, positions."""
 
 
 class SentenceState:
@@ -63,8 +62,7 @@ class BeamSearch:
         start_id: int,
         eos_id: int,
         details: TokenDetailRecorder | None = None,
-        continue_best: ContinueBest | None = None,
-        choice_maker: ChoiceMaker = ArrayChoice,
+        functions: StepFunctions | None = None,
     ) -> None:
         """Start without sentences.
 
@@ -73,17 +71,19 @@ class BeamSearch:
             start_id: First decoder input of all hypotheses.
             eos_id: Token that ends a hypothesis.
             details: Recorder of scores and attention of every token, if they are wanted.
-            continue_best: What does the work of `_continue_best` faster; None to do without.
-            choice_maker: What chooses the hypotheses of sentences that require phrases.
+            functions: Functions of the kernels, which do the same as numpy faster; None to do without.
         """
         self.beam_size = beam_size
         self._start_id, self._eos_id = start_id, eos_id
         self.sentences: list[SentenceState] = []
         self.details = details
         self.beams = BeamArrays.empty(beam_size)
-        self.required = RequiredPhraseSearch(beam_size, choice_maker(beam_size, eos_id))
+        choice: PhraseChoice = (
+            CompiledChoice(functions, beam_size, eos_id) if functions else ArrayChoice(beam_size, eos_id)
+        )
+        self.required = RequiredPhraseSearch(beam_size, choice)
         """What the search knows of the sentences that require phrases."""
-        self._continue_by_kernel = continue_best
+        self._continue_by_kernel = ContinueBest(functions, eos_id=eos_id, dead=DEAD_LIMIT) if functions else None
         self._history = History(beam_size)
         self._step = 0
         # Batch indices of the sentences whose search is recorded; hardly ever any.

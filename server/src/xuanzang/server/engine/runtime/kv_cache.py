@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots
 from xuanzang.server.engine.arrays import Ints, extended
 from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
@@ -71,15 +71,15 @@ class CacheShape:
 class KeyValueCache:
     """Slots of the targets and sources of a batch of sentences with the same beam size."""
 
-    def __init__(self, shape: CacheShape, beam_size: int, *, kernels: Path | None = None) -> None:
+    def __init__(self, shape: CacheShape, beam_size: int, *, functions: StepFunctions | None = None) -> None:
         """Start without sentences.
 
         Args:
             shape: Tensors of the graphs.
             beam_size: Hypotheses per sentence.
-            kernels: Library of the kernels; None to do without.
+            functions: Functions of the kernels; None to do without.
         """
-        self._advance_slots = AdvanceSlots(kernels, page_slots=shape.page.slots) if kernels else None
+        self._advance_slots = AdvanceSlots(functions, page_slots=shape.page.slots) if functions else None
         self._beam_size = beam_size
         self._page_slots = shape.page.slots
         self._beam_positions = np.arange(beam_size)

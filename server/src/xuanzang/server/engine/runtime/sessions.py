@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnxruntime
 from onnxruntime import OrtValue
 
-from xuanzang.kernels.phrase_choice import phrase_functions
+from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.interface import inspects_rows, page_slots
@@ -79,10 +79,9 @@ class Sessions:
         extra = [manifest.shortlist.suggestions] if shortlist else []
         graphs = [manifest.encoder, decoder, *extra]
         self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
-        self.kernels = choose_kernels(self._device, enabled=kernels).library
-        """Library of the kernels; None without."""
-        self.phrase_functions = phrase_functions(self.kernels) if self.kernels else None
-        """What chooses hypotheses that hold phrases; None without kernels."""
+        self._library = choose_kernels(self._device, enabled=kernels).library
+        self.step_functions = StepFunctions(self._library) if self._library else None
+        """Functions of the kernels for the time between two steps; None without kernels."""
         sessions = [self.open(graph.file) for graph in graphs]
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [
@@ -113,7 +112,7 @@ class Sessions:
         Raises:
             BundleError: It cannot be opened.
         """
-        return _open(self._directory / name, self._device, self._intra_op_threads, self.kernels, content)
+        return _open(self._directory / name, self._device, self._intra_op_threads, self._library, content)
 
     def new_binding(self, session: onnxruntime.InferenceSession) -> Binding:
         """Return a binding of a graph that `open` has opened."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
-from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.background import Background, busy
+from xuanzang.server.engine.scheduling.deadlines import Deadlines
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import RequestSize
+from xuanzang.server.engine.scheduling.occupancy import Occupancy
+from xuanzang.server.engine.scheduling.queue_metrics import (
+    count_closed,
+    count_removed,
+    count_started,
+    count_submitted,
+)
 from xuanzang.server.engine.scheduling.request import (
     AbandonReason,
     DoneSentence,
@@ -24,15 +30,8 @@ from xuanzang.server.engine.scheduling.request import (
 from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
 
-# Share of a batch that is free before the next sentences join a worker that is never idle.
-_GROUP_SHARE = 0.25
-# Share of the time that a sentence may wait after which it goes before others of its caller.
-_PATIENT_SHARE = 0.7
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
-# A sentence is given up if even this share of its estimated time in a batch is more than is left. With a smaller share
-# a server that is late would begin all its sentences too late, and end none of them in time.
-_HOPELESS_SHARE = 1.0
 
 
 class Scheduler:
@@ -53,13 +52,14 @@ class Scheduler:
         self._settings = settings
         self._changed = threading.Condition()
         self._queue = FairQueue()
-        self._background = Background(workers=workers, max_batch_sentences=settings.max_batch_sentences)
+        limit = settings.max_batch_sentences
+        self._background = Background(workers=workers, max_batch_sentences=limit)
+        self._occupancy = Occupancy(self._queue, self._background, workers=workers, max_batch_sentences=limit)
         # Half of the workers begin with the shortest sentences, half with the longest.
         self._sweeps = [Sweep(upward=worker % 2 == 0) for worker in range(workers)]
         self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
+        self._deadlines = Deadlines(self._admission, self._occupancy)
         self._reservations = Reservations(workers=workers, max_cache_bytes=_max_cache_bytes(settings))
-        # Sentences in the batches of each worker; each number is changed by its worker only.
-        self._running = [0] * workers
         self._woken: set[int] = set()
         self._trimming: set[int] = set()
         self._stopped = False
@@ -86,7 +86,7 @@ class Scheduler:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._changed:
-            self._require(flow, cost, useful_until=useful_until)
+            self._deadlines.require(flow, cost, useful_until=useful_until)
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
@@ -100,7 +100,7 @@ class Scheduler:
         """
         with self._changed:
             cost = self._admission.request_sizes.smallest
-            self._require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
+            self._deadlines.require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -122,69 +122,30 @@ class Scheduler:
             if request.in_background:
                 self._submit_in_background(request)
                 return
-            self._estimate(request)
+            self._deadlines.estimate(request)
             if not follows:
                 self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
                 if request.context.useful_until <= time.monotonic():
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-                self._require(
+                self._deadlines.require(
                     request.flow,
                     request.cost,
                     longest=request.longest,
                     sentences=len(request.sentences),
                     useful_until=request.context.useful_until,
                 )
-            self._set_urgency(request)
+            self._deadlines.set_urgency(request)
             self._queue.add(request.sentences)
-            request.model.metrics.requests_waiting.inc()
-            request.model.metrics.queue_tokens.inc(request.cost)
-            if self._is_crowded():
+            count_submitted(request)
+            if self._occupancy.is_crowded:
                 self._background.give_up()
             self._changed.notify_all()
 
     def _submit_in_background(self, request: Request) -> None:
-        if self._is_crowded():
+        if self._occupancy.is_crowded:
             raise busy()
         self._background.add(request)
         self._changed.notify_all()
-
-    def _require(self, flow: FlowKey, cost: int, *, longest: int = 0, sentences: int = 1, useful_until: float) -> None:
-        self._admission.require_room(flow, cost)
-        # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
-        if cost and not self._is_idle():
-            seconds = useful_until - time.monotonic()
-            self._admission.require_time(flow, cost, longest=longest, rows=self._rows(sentences), seconds=seconds)
-
-    def _estimate(self, request: Request) -> None:
-        """Estimate when a request will be done, unless its caller allows less than is safe."""
-        estimate = self._admission.seconds_until_done(
-            request.flow, request.cost, longest=request.longest, rows=self._rows(len(request.sentences))
-        )
-        seconds = request.context.useful_until - time.monotonic()
-        if estimate is not None and self._admission.calibration.safe(estimate) <= seconds:
-            request.estimate = estimate
-
-    def _rows(self, sentences: int) -> float:
-        """Predict the sentences of the batch that so many more will join."""
-        rows = (self._queue.count + sum(self._running) + sentences) / len(self._running)
-        return min(max(rows, 1.0), float(self._settings.max_batch_sentences))
-
-    def _is_idle(self) -> bool:
-        return not self._queue.count and sum(self._running) == self._background.running
-
-    def _is_crowded(self) -> bool:
-        """Whether more sentences of callers wait than fit into the batches, all workers together."""
-        running = sum(self._running) - self._background.running
-        return running + self._queue.count > self._settings.max_batch_sentences * len(self._running)
-
-    def _set_urgency(self, request: Request) -> None:
-        """Set the time from which each sentence goes first."""
-        useful_until, now = request.context.useful_until, time.monotonic()
-        if math.isinf(useful_until):
-            return
-        for queued in request.sentences:
-            seconds = self._admission.decoding_time.seconds_for(queued.target_tokens)
-            queued.goes_first_at = now + _PATIENT_SHARE * (useful_until - seconds - now)
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step.
@@ -198,24 +159,11 @@ class Scheduler:
             if request.in_background:
                 self._background.remove(request)
                 return
-            self._forget(self._queue.remove(request.sentences))
+            count_removed(self._queue.remove(request.sentences))
             # Others may have waited behind them for memory.
             self._changed.notify_all()
-            metrics = request.model.metrics
-            (metrics.requests_running if request.started else metrics.requests_waiting).dec()
-            if request.estimate is not None:
-                self._calibrate(request, request.estimate, abandoned)
-
-    def _calibrate(self, request: Request, estimate: float, abandoned: AbandonReason | None) -> None:
-        """Compare the time that a request took with its estimate, unless it was given up for another reason."""
-        calibration, now = self._admission.calibration, time.monotonic()
-        seconds = now - request.submitted_at
-        if abandoned is None:
-            calibration.observe(estimate, seconds, submitted_at=request.submitted_at)
-        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here.
-        elif abandoned == "deadline" or (abandoned == "cancelled" and seconds > calibration.safe(estimate)):
-            allowed = request.context.useful_until - request.submitted_at
-            calibration.observe_expiry(estimate, allowed, now=now)
+            count_closed(request)
+            self._deadlines.calibrate(request, abandoned)
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
         """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
@@ -228,8 +176,8 @@ class Scheduler:
             Sentences of any models, empty if the worker should go on with those it has, was woken, or has waited in
             vain; None when the scheduler has been stopped and the worker has none.
         """
-        running = self._running[worker]
-        if running and self._room(worker) <= 0 and not self._has_background(worker):
+        running = self._occupancy.running[worker]
+        if running and self._occupancy.room(worker) <= 0 and not self._occupancy.has_background(worker):
             return []
         with self._changed:
             while True:
@@ -242,16 +190,16 @@ class Scheduler:
                     return []
                 taken = self._take_hopeful(worker) or self._take_from_background(worker)
                 if taken or running:
-                    self._running[worker] += len(taken)
-                    self._start(taken)
+                    self._occupancy.running[worker] += len(taken)
+                    count_started(taken)
                     return taken
                 # What waits is for other workers, or for memory: look again when anything has changed.
-                waits = self._queue.count or self._has_background(worker)
+                waits = self._queue.count or self._occupancy.has_background(worker)
                 if waits and worker not in self._woken and not self._changed.wait(idle_seconds):
                     return []
 
     def _has_news(self, worker: int) -> bool:
-        has_work = self._queue.count > 0 or self._has_background(worker)
+        has_work = self._queue.count > 0 or self._occupancy.has_background(worker)
         return self._stopped or has_work or worker in self._woken
 
     def wake(self, worker: int) -> None:
@@ -271,18 +219,18 @@ class Scheduler:
         taken = self._queue.take(
             self._sweeps[worker],
             gate,
-            max_sentences=max(0, self._room(worker)),
+            max_sentences=max(0, self._occupancy.room(worker)),
             max_source_tokens=self._settings.max_join_source_tokens,
             now=now,
         )
-        self._forget(taken)
+        count_removed(taken)
         if gate.lacking:
             self._ask_for_memory(gate.lacking)
         # An idle worker tries what it gets first, so that estimates made under load are renewed.
-        tried = taken[0].request if taken and not self._running[worker] else None
+        tried = taken[0].request if taken and not self._occupancy.running[worker] else None
         for queued in taken:
             request = queued.request
-            if not request.abandoned and request is not tried and self._is_hopeless(queued, now):
+            if not request.abandoned and request is not tried and self._deadlines.is_hopeless(queued, now):
                 self._give_up(request)
         hopeful = [queued for queued in taken if not queued.request.abandoned]
         for queued in taken:
@@ -310,43 +258,19 @@ class Scheduler:
             self._trimming.discard(worker)
             return True
 
-    def _has_background(self, worker: int) -> bool:
-        """Whether a worker has nothing to do for callers, and something that nobody waits for."""
-        is_free = not self._queue.count and self._running[worker] == self._background.running_of(worker)
-        return is_free and self._background.room(worker) > 0
-
     def _take_from_background(self, worker: int) -> list[QueuedSentence]:
-        if not self._has_background(worker):
+        if not self._occupancy.has_background(worker):
             return []
         max_tokens = self._settings.max_join_source_tokens
         sweep, gate = self._sweeps[worker], Gate(self._reservations, worker)
         return self._background.take(worker, sweep, gate, max_source_tokens=max_tokens, now=time.monotonic())
 
-    def _is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
-        context = queued.request.context
-        if math.isinf(context.deadline) or not math.isinf(context.cutoff):
-            return False
-        seconds = self._admission.decoding_time.seconds_for(queued.target_tokens)
-        return now + _HOPELESS_SHARE * seconds > context.deadline
-
     def _give_up(self, request: Request) -> None:
         """End a request before its deadline, so that its sentences take no more time from others."""
         request.abandoned = "deadline"
-        self._forget(self._queue.remove(request.sentences))
+        count_removed(self._queue.remove(request.sentences))
         message = "the deadline would pass before the translation is done"
         request.fail(DeadlineExceededError(message, in_queue=not request.started))
-
-    def _room(self, worker: int) -> int:
-        """Return how many sentences a worker may take: its fair share, so that two idle cores split the work."""
-        waiting = self._queue.count
-        if not waiting:
-            return 0
-        limit, running = self._settings.max_batch_sentences, sum(self._running)
-        share = -(-(running + waiting) // len(self._running))
-        room = min(share, limit) - self._running[worker]
-        # While more wait than fit anywhere they join in groups, because each joining holds the others up.
-        crowded = running + waiting > limit * len(self._running)
-        return 0 if crowded and room < limit * _GROUP_SHARE and self._running[worker] else room
 
     def report(
         self, worker: int, *, running: int, in_background: int = 0, uses: Mapping[BatchKey, BatchUse] = NO_USES
@@ -359,7 +283,7 @@ class Scheduler:
             in_background: Number of them that nobody waits for.
             uses: Its batches, empty ones that hold memory included.
         """
-        self._running[worker] = running
+        self._occupancy.running[worker] = running
         self._background.report(worker, in_background)
         # Changed by this worker only.
         if self._reservations.differ(worker, uses):
@@ -376,41 +300,15 @@ class Scheduler:
             seconds: Busy time of the worker since it last recorded.
         """
         with self._changed:
-            self._admission.throughput.record(sum(sentence.cost for sentence in done), seconds)
             # Those that are done have just left.
-            rows = self._running[worker] + len(done)
-            for sentence in done:
-                if sentence.target_tokens:
-                    share = sentence.target_tokens / sentence.queued.target_tokens
-                    self._admission.decoding_time.record(
-                        sentence.target_tokens, sentence.seconds, rows=rows, share=share
-                    )
+            rows = self._occupancy.running[worker] + len(done)
+            self._deadlines.record(done, rows=rows, seconds=seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-
-    def _forget(self, sentences: Iterable[QueuedSentence]) -> None:
-        """Count the sentences that have left the queue."""
-        costs: dict[LoadedModel, int] = {}
-        for queued in sentences:
-            costs[queued.request.model] = costs.get(queued.request.model, 0) + queued.cost
-        for model, cost in costs.items():
-            model.metrics.queue_tokens.dec(cost)
-
-    def _start(self, sentences: Iterable[QueuedSentence]) -> None:
-        now = time.monotonic()
-        for queued in sentences:
-            if queued.request.in_background:
-                continue
-            metrics = queued.request.model.metrics
-            metrics.queue_duration_seconds.observe(now - queued.queued_at)
-            if not queued.request.started:
-                queued.request.started = True
-                metrics.requests_waiting.dec()
-                metrics.requests_running.inc()
 
 
 def _max_cache_bytes(settings: EngineSettings) -> int:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.kernels.phrase_choice import PhraseFunctions
+from xuanzang.kernels.phrase_choice import PhraseSentence, PhraseStep
+from xuanzang.kernels.step_functions import StepFunctions, address
 from xuanzang.server.engine.arrays import Array, Floats, Ints
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, first_costs
 from xuanzang.server.engine.decoding.phrases.search import Choice, Inspection
-
-_MEMBERS = 19
-"""Of `PhraseSentence`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -27,8 +26,8 @@ class _Sentence:
     counts: npt.NDArray[np.int16]
     wanted: int
     """Tokens that a hypothesis may ask for."""
-    words: tuple[int, ...]
-    """The members of `PhraseSentence` in phrase_choice.h."""
+    structure: PhraseSentence
+    """What the library gets of it."""
 
     @classmethod
     def new(cls, automaton: PhraseAutomaton, beam_size: int) -> _Sentence:
@@ -40,18 +39,17 @@ class _Sentence:
         tables += [states.pending, states.rest, states.begun, states.wanted_for, states.wanted_ids, states.chains]
         wanted = states.wanted_ids.shape[1]
         widths = (len(one.required), wanted, one.next_states.shape[1], states.chains.shape[1])
-        words = (*widths, *map(_address, [*tables, costs, places, counts]))
-        return cls(automaton=one, costs=costs, states=places, counts=counts, wanted=wanted, words=words)
+        structure = PhraseSentence(*widths, *map(address, [*tables, costs, places, counts]))
+        return cls(automaton=one, costs=costs, states=places, counts=counts, wanted=wanted, structure=structure)
 
 
 class CompiledChoice:
     """Chooses with the library's functions."""
 
-    def __init__(self, functions: PhraseFunctions, beam_size: int, eos_id: int) -> None:
+    def __init__(self, functions: StepFunctions, beam_size: int, eos_id: int) -> None:
         """Start without sentences."""
         self._functions, self._beam_size, self._eos_id = functions, beam_size, eos_id
         self._sentences: list[_Sentence] = []
-        self._words: Ints = np.zeros((0, _MEMBERS), np.int64)
         self.rebuild([], [])
 
     def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
@@ -63,31 +61,29 @@ class CompiledChoice:
         self.required_ids: Ints = np.zeros((shape[0] * self._beam_size, wanted + 1), np.int64)
         # The last column is the end, which a complete hypothesis may always have.
         self.required_ids[:, -1] = self._eos_id
-        words = np.array([each.words for each in beginning], np.int64).reshape(-1, _MEMBERS)
-        self._words = np.concatenate([self._words[np.array(kept, np.int64)], words])
+        self._structures = (PhraseSentence * shape[0])(*(each.structure for each in self._sentences))
         self._scores, self._steps_left = np.zeros(shape, np.float32), np.zeros(shape[0], np.int64)
         self._choice = Choice(np.zeros(shape), np.zeros(shape, np.int64), np.zeros(shape, np.int64), [])
         self._ending_parents, self._ending_scores = np.zeros(shape, np.int64), np.zeros(shape)
         self._inspection: Inspection | None = None
         unknown = Inspection(self._scores, self.required_ids, self._scores)
-        self._functions.ask(_address(self._step(unknown)))
+        self._functions.ask_for_phrases(ctypes.byref(self._step_of(unknown)))
 
-    def _step(self, inspection: Inspection) -> Ints:
-        """Return the members of `PhraseStep` in phrase_choice.h."""
+    def _step_of(self, inspection: Inspection) -> PhraseStep:
+        """Return what the library gets of a step."""
         widths = (len(self._sentences), self._beam_size, inspection.row_ids.shape[1], self.required_ids.shape[1])
-        arrays: list[Array] = [self._words, self._scores, self._steps_left, inspection.row_scores, inspection.row_ids]
+        arrays: list[Array] = [self._scores, self._steps_left, inspection.row_scores, inspection.row_ids]
         arrays += [inspection.required_scores, self.required_ids, *self._choice[:3]]
         arrays += [self._ending_parents, self._ending_scores]
-        return np.array([*widths, self._eos_id, *map(_address, arrays)], np.int64)
+        return PhraseStep(*widths, self._eos_id, self._structures, *map(address, arrays))
 
     def choose(self, scores: Floats, inspection: Inspection, steps_left: Ints) -> Choice:
         """Choose the hypotheses that live on, and go on with them; see `PhraseChoice`."""
         if inspection is not self._inspection:
             # The graph writes into the same arrays until sentences join or leave.
-            self._inspection, self._members = inspection, self._step(inspection)
-            self._place = _address(self._members)
+            self._inspection, self._step = inspection, self._step_of(inspection)
         self._scores[:], self._steps_left[:] = scores, steps_left
-        count = self._functions.choose(self._place)
+        count = self._functions.choose_phrases(ctypes.byref(self._step))
         if count < 0:
             raise MemoryError("no memory for the continuations of hypotheses")
         endings = self._endings() if count else [[] for _ in self._sentences]
@@ -100,11 +96,3 @@ class CompiledChoice:
             ending = (int(parents[sentence, place]), self._eos_id, float(self._ending_scores[sentence, place]))
             found[sentence].append(ending)
         return found
-
-
-def _address(array: Array) -> int:
-    if not array.flags.c_contiguous:
-        raise ValueError("the library reads contiguous arrays only")
-    # Much faster than `array.ctypes.data`.
-    place: int = array.__array_interface__["data"][0]
-    return place

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -57,10 +57,6 @@ class PhraseChoice(Protocol):
         Returns:
             The hypotheses after this step; its arrays are good until the next one.
         """
-
-
-ChoiceMaker: TypeAlias = Callable[[int, int], PhraseChoice]
-"""Makes a choice for a beam size and the token that ends a hypothesis."""
 
 
 class RequiredPhraseSearch:
