@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shutil
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -13,6 +12,7 @@ from typing import Any
 
 import grpc
 import pytest
+from bundle_versions import add_good_version
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
@@ -55,12 +55,6 @@ def damaged_bundle(
     )
     export(settings)
     return root / "models" / "tiny" / "2"
-
-
-def add_good_version(repository: Path, version: int) -> None:
-    """Write version 1 under another number: it translates as well."""
-    path = Path(shutil.copytree(repository / "tiny" / "1", repository / "tiny" / str(version))) / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
 
 
 @pytest.fixture

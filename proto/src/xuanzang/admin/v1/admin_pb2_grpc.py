@@ -147,7 +147,7 @@ class ModelServiceServicer(object):
 
     def PinModel(self, request, context):
         """Lets a loaded version answer the requests that name no version, in place of the highest. The pin holds until
-        another one, UnpinModel, or the end of the server; `--pin` holds at its start. NOT_FOUND if it is not loaded.
+        another one or UnpinModel, and after a restart unless `--pin` says another. NOT_FOUND if it is not loaded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -69,7 +69,7 @@ class ModelServiceStub:
         xuanzang.admin.v1.admin_pb2.PinModelResponse,
     ]
     """Lets a loaded version answer the requests that name no version, in place of the highest. The pin holds until
-    another one, UnpinModel, or the end of the server; `--pin` holds at its start. NOT_FOUND if it is not loaded.
+    another one or UnpinModel, and after a restart unless `--pin` says another. NOT_FOUND if it is not loaded.
     """
 
     UnpinModel: grpc.UnaryUnaryMultiCallable[
@@ -168,7 +168,7 @@ class ModelServiceAsyncStub:
         xuanzang.admin.v1.admin_pb2.PinModelResponse,
     ]
     """Lets a loaded version answer the requests that name no version, in place of the highest. The pin holds until
-    another one, UnpinModel, or the end of the server; `--pin` holds at its start. NOT_FOUND if it is not loaded.
+    another one or UnpinModel, and after a restart unless `--pin` says another. NOT_FOUND if it is not loaded.
     """
 
     UnpinModel: grpc.aio.UnaryUnaryMultiCallable[
@@ -279,7 +279,7 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.PinModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.PinModelResponse]]:
         """Lets a loaded version answer the requests that name no version, in place of the highest. The pin holds until
-        another one, UnpinModel, or the end of the server; `--pin` holds at its start. NOT_FOUND if it is not loaded.
+        another one or UnpinModel, and after a restart unless `--pin` says another. NOT_FOUND if it is not loaded.
         """
 
     @abc.abstractmethod

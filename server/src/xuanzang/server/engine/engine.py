@@ -27,9 +27,11 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.promotion.kept_state import KeptState, restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.shadow import Shadow
+from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
@@ -108,6 +110,7 @@ class Engine:
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
         self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
         self._workers: list[Worker] = []
+        self._holds = promotion.promotion != "direct"
         self.live = LiveModels(
             models,
             open_model=self._load_model,
@@ -115,11 +118,19 @@ class Engine:
             release=self._release,
             metrics=metrics,
             provider=self._provider,
-            holds=promotion.promotion != "direct",
+            holds=self._holds,
         )
         """The models, and their changes while others are served."""
         translate = BackgroundCalls(self._shared, self.live)
-        self.promoter = Promoter(self.live, translate=translate, settings=promotion, metrics=metrics)
+        self._state_file = StateFile(models, promotion.promotion_state)
+        self.promoter = Promoter(
+            self.live,
+            translate=translate,
+            settings=promotion,
+            pins=settings.pins,
+            state_file=self._state_file,
+            metrics=metrics,
+        )
         """Which versions go live, and which have a share of the requests beside them."""
         self.router = RequestRouter(self.live, self._tokenizing)
         """Which model and languages a request means."""
@@ -151,13 +162,14 @@ class Engine:
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
-        self._serve(models, refusals)
+        kept = await self._state_file.read(matters=self._holds)
+        self._serve(models, refusals, kept)
         self.router.detector = await detector
         self._shared = replace(self._shared, detector=self.router.detector)
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
         self._metrics.workers.set(self._worker_count)
         self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
-        self.promoter.start()
+        self.promoter.start(kept)
         if self._settings.watch_models:
             self._watching.append(asyncio.create_task(self._watch(watch)))
         await self.glossaries.reload_if_changed()
@@ -186,7 +198,7 @@ class Engine:
         model.metrics.estimated_queue_wait_seconds.set_function(self._scheduler.estimated_wait)
         return model
 
-    def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError]) -> None:
+    def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError], kept: KeptState) -> None:
         for refusal in refusals:
             _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
         if not models:
@@ -195,7 +207,8 @@ class Engine:
         self._require_pinned(models)
         if unserved := self._settings.limited_models - {model.name for model in models}:
             _LOGGER.warning("limits of models that are not served", extra={"models": sorted(unserved)})
-        self.live.begin(models, refusals, self._settings.pins)
+        catalog = restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds)
+        self.live.begin(catalog, refusals)
 
     def _require_shortlisted(self, served: AbstractSet[str]) -> None:
         """Refuse to start with a shortlist setting that applies to no model."""
@@ -391,6 +404,7 @@ class Engine:
         self._scheduler.stop()
         # Requests that are being tokenised go on to find the scheduler stopped.
         self._tokenizing.shutdown(wait=False)
+        await self.promoter.settle()
         ended = await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self._workers))
         return done and all(ended)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -31,11 +29,11 @@ from xuanzang.server.engine.glossaries import (
     entry_faults,
 )
 from xuanzang.server.engine.text.terms import GlossaryEntry
+from xuanzang.server.engine.whole_files import write_whole
 
 _LOGGER = logging.getLogger(__name__)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,6}")
 _VERSION = re.compile(r"\S{0,64}")
-_FILE_MODE = 0o644
 _MAX_FAULTS = 20
 
 Edit = Callable[[Sequence[GlossaryEntry]], Sequence[GlossaryEntry]]
@@ -232,15 +230,6 @@ def _unwritable(entry: GlossaryEntry) -> Iterator[tuple[str, str]]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole or not at all; the watch takes no notice of it before."""
+    """Write a file, which the watch takes no notice of before it is whole."""
     path.parent.mkdir(exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-        Path(temporary).chmod(_FILE_MODE)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    write_whole(path, content)

@@ -89,9 +89,10 @@ class Catalog:
         if model.version not in (traffic.live, self._defaults.get(model.name)):
             # What another bundle has earned is not this one's.
             traffic = traffic.without(model.version)
-        if not self._holds and traffic.live is not None and model.version > traffic.live:
-            traffic = replace(traffic, live=None)
         models = {**self._models, (model.name, model.version): model}
+        if not self._holds and model.version == max(version for name, version in models if name == model.name):
+            # A lower one would let the highest go live again, which was live no more on purpose.
+            traffic = replace(traffic, live=None)
         return self._changed(models.values(), traffic={model.name: traffic})
 
     def without(self, model: LoadedModel) -> Catalog:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -81,20 +81,20 @@ class LiveModels:
             metrics=metrics,
         )
         self._listeners: list[Listener] = []
+        self._observers: list[Callable[[], None]] = []
         self._closed = False
 
-    def begin(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError], pins: Mapping[str, int]) -> None:
+    def begin(self, catalog: Catalog, refusals: Sequence[BundleError]) -> None:
         """Serve what was loaded at the start.
 
         Args:
-            models: Loaded models.
+            catalog: Loaded models, and which of them are live.
             refusals: Bundles that are refused.
-            pins: Default versions by name.
         """
         self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
-        self._metrics.model_changes["loaded"].inc(len(models))
+        self._metrics.model_changes["loaded"].inc(len(catalog.models))
         self._metrics.model_changes["refused"].inc(len(refusals))
-        self._publish(Catalog(models, pins, holds=self._holds))
+        self._publish(catalog)
 
     def close(self) -> None:
         """Change nothing any more."""
@@ -111,6 +111,14 @@ class LiveModels:
             listener: Receiver.
         """
         self._listeners.append(listener)
+
+    def observe(self, observer: Callable[[], None]) -> None:
+        """Report each new catalog from now on, also those in which only shares differ.
+
+        Args:
+            observer: Function that looks at `catalog`, and does not wait.
+        """
+        self._observers.append(observer)
 
     async def statuses(self) -> list[ModelStatus]:
         """Return the state of every version that is loaded or in the folder, by name and version.
@@ -372,6 +380,8 @@ class LiveModels:
             model.metrics.model_ready.set(1)
             for role, share in catalog.shares(model).items():
                 model.metrics.traffic_share[role].set(share)
+        for observe in self._observers:
+            observe()
 
     def _facts(self, model: LoadedModel) -> tuple[str, ...]:
         return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from weakref import WeakKeyDictionary, WeakSet
 
 from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.errors import (
     EngineError,
-    InvalidInputError,
     ModelNotFoundError,
     ModelStateError,
-    OverloadedError,
 )
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.promotion.gate import Evaluation, judge
-from xuanzang.server.engine.promotion.golden_set import read_golden_set
+from xuanzang.server.engine.promotion.gate import Evaluation
+from xuanzang.server.engine.promotion.judging import Judge
+from xuanzang.server.engine.promotion.kept_state import KeptState, kept_state, known_models
 from xuanzang.server.engine.promotion.settings import PromotionSettings
+from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
-
-# Sentences that the gate asks for at once; those that are given up are asked for again.
-_TOGETHER = 8
 
 
 class Promoter:
@@ -36,7 +33,14 @@ class Promoter:
     """
 
     def __init__(
-        self, live: LiveModels, *, translate: BackgroundCalls, settings: PromotionSettings, metrics: Metrics
+        self,
+        live: LiveModels,
+        *,
+        translate: BackgroundCalls,
+        settings: PromotionSettings,
+        pins: Mapping[str, int],
+        state_file: StateFile,
+        metrics: Metrics,
     ) -> None:
         """Promote nothing yet.
 
@@ -44,20 +48,35 @@ class Promoter:
             live: Models.
             translate: Translation that nobody waits for.
             settings: Bounds, and whether new versions go through the gate by themselves.
+            pins: Pinned versions of the settings, by name.
+            state_file: Keeps what has been decided.
             metrics: Metrics of the server.
         """
         self._live = live
-        self._translate = translate
+        self._judge = Judge(translate, settings)
         self._settings = settings
+        self._pins = pins
+        self._state_file = state_file
         self._metrics = metrics
-        self._judging = asyncio.Lock()
+        self._verdicts: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
         self._refusals: WeakKeyDictionary[LoadedModel, tuple[str, ...]] = WeakKeyDictionary()
         self._judged: WeakSet[LoadedModel] = WeakSet()
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Judge the versions that wait, and those that are loaded later, if the settings say so."""
+    def start(self, kept: KeptState) -> None:
+        """Keep each change, and judge the versions that wait, and those that are loaded later, if the settings say so.
+
+        Args:
+            kept: What the last process decided; the catalog follows it already.
+        """
+        for model in known_models(kept, self._live.catalog.models):
+            reasons = kept.models[model.name].judged.get(model.version)
+            if reasons is not None:
+                self._verdicts[model] = self._refusals[model] = reasons
+                self._judged.add(model)
+        self._live.observe(self._keep)
+        self._keep()
         if self._settings.promotion == "gate":
             self._changed.set()
             self._live.listen(self._on_change)
@@ -67,6 +86,10 @@ class Promoter:
         """Judge nothing any more."""
         if self._following:
             self._following.cancel()
+
+    async def settle(self) -> None:
+        """Wait until what was decided outlives the process, or cannot."""
+        await self._state_file.settle()
 
     def refusals(self, name: str, version: int) -> tuple[str, ...]:
         """Return the reasons for which a loaded version was not let through when it was last judged; none if it was."""
@@ -89,13 +112,13 @@ class Promoter:
             DrainingError: The engine is stopping.
         """
         candidate, live = self._candidate(name, version)
-        async with self._judging:
-            try:
-                evaluation = await self._judge(candidate, live)
-            except ModelStateError as error:
-                self._refusals[candidate] = (str(error),)
-                raise
-        self._refusals[candidate] = evaluation.reasons
+        try:
+            evaluation = await self._judge.evaluate(candidate, live)
+        except ModelStateError as error:
+            self._refusals[candidate] = (str(error),)
+            raise
+        self._refusals[candidate] = self._verdicts[candidate] = evaluation.reasons
+        self._keep()
         return evaluation
 
     async def promote(self, name: str, version: int) -> Evaluation:
@@ -190,6 +213,9 @@ class Promoter:
         self._live.switch(catalog.with_traffic(name, traffic))
         _LOGGER.info("traffic", extra={"model": name, "version": version, "canary": canary, "shadow": shadow})
 
+    def _keep(self) -> None:
+        self._state_file.keep(kept_state(self._live.catalog, configured=self._pins, verdicts=self._verdicts))
+
     async def _let_through(self, name: str, version: int) -> Evaluation:
         evaluation = await self.evaluate(name, version)
         if evaluation.reasons:
@@ -216,34 +242,6 @@ class Promoter:
         version = self._live.catalog.pins.get(name)
         if version is not None:
             raise ModelStateError(f"{name}/{version} is pinned; unpin {name} first")
-
-    async def _judge(self, candidate: LoadedModel, live: LoadedModel) -> Evaluation:
-        settings = self._settings
-        golden = await asyncio.to_thread(read_golden_set, settings.golden_sets, candidate.name)
-        try:
-            async with asyncio.timeout(settings.gate_timeout_seconds):
-                translations = [await self._translated(golden.sources, model) for model in (candidate, live)]
-        except TimeoutError:
-            limit = f"--gate-timeout-seconds, {settings.gate_timeout_seconds:g}"
-            raise ModelStateError(f"callers left no time to translate the golden set within {limit}") from None
-        except InvalidInputError as error:
-            raise ModelStateError(f"the golden set cannot be translated: {error}") from error
-        ours, theirs = translations
-        return await asyncio.to_thread(
-            judge, candidate, live, golden=golden, translations=(ours, theirs), settings=settings
-        )
-
-    async def _translated(self, sources: Sequence[str], model: LoadedModel) -> list[str]:
-        translations: list[str] = []
-        while left := sources[len(translations) : len(translations) + _TOGETHER]:
-            options = model.served(is_default=False).default_options
-            try:
-                found = await self._translate(left, model=model, options=options, target_language="", caller="gate")
-            except OverloadedError as error:
-                await asyncio.sleep(error.retry_after_seconds)
-            else:
-                translations += [best.text for best, *_ in found]
-        return translations
 
     async def _on_change(self, _: Collection[str]) -> None:
         self._changed.set()

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, DirectoryPath, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, DirectoryPath, Field
 
 Promotion = Literal["direct", "gate", "manual"]
 """How a version goes live: as soon as it is loaded, if it passes the gate, or by command."""
+
+
+def _in_a_folder(path: Path) -> Path:
+    if path.is_dir() or not path.parent.is_dir():
+        raise ValueError("must be a file, which need not exist, in a folder that does")
+    return path
 
 
 class PromotionSettings(BaseModel):
@@ -20,6 +27,11 @@ class PromotionSettings(BaseModel):
         description="How a new version goes live, so that it answers requests that name none: direct, as soon as it is "
         "loaded, if it is the highest; gate, once it has passed the gate; manual, by `xuanzang-server models promote`, "
         "which asks the gate.",
+    )
+    promotion_state: Annotated[Path, AfterValidator(_in_a_folder)] | None = Field(
+        default=None,
+        description="File that keeps pins, live versions and shares of requests from one start to the next; unset: "
+        ".promotion.json in the folder of the models, if that can be written.",
     )
     golden_sets: DirectoryPath | None = Field(
         default=None,

@@ -63,13 +63,17 @@ class ModelService(admin_pb2_grpc.ModelServiceServicer):
     @override
     async def PinModel(self, request: pb.PinModelRequest, context: Context) -> pb.PinModelResponse:
         """Make a version the default."""
-        return pb.PinModelResponse(model=self._message(await self._live.pin(*_checked(request.name, request.version))))
+        status = await self._live.pin(*_checked(request.name, request.version))
+        await self._promoter.settle()
+        return pb.PinModelResponse(model=self._message(status))
 
     @override
     async def UnpinModel(self, request: pb.UnpinModelRequest, context: Context) -> pb.UnpinModelResponse:
         """Make the highest version the default."""
         name, _ = _checked(request.name, "1")
-        return pb.UnpinModelResponse(model=self._message(await self._live.pin(name, None)))
+        status = await self._live.pin(name, None)
+        await self._promoter.settle()
+        return pb.UnpinModelResponse(model=self._message(status))
 
     @override
     async def EvaluateModel(self, request: pb.EvaluateModelRequest, context: Context) -> pb.EvaluateModelResponse:
@@ -106,6 +110,8 @@ class ModelService(admin_pb2_grpc.ModelServiceServicer):
         return pb.SetModelTrafficResponse(model=await self._model_of(name, version))
 
     async def _model_of(self, name: str, version: int) -> pb.Model:
+        """Return a version after a change, which outlives the process by then."""
+        await self._promoter.settle()
         return self._message(await self._live.status(name, version))
 
     def _message(self, status: ModelStatus) -> pb.Model:
