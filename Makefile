@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ coverage: .venv/ready ## Run the tests, the slow ones too, and print the coverag
 
 slow: .venv/ready ## Run the tests that `make test` leaves out because they take long (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m slow $(ARGS)
+
+pythons: ## Test client and gateway and try the server with each Python that the packages name, where it is found
+	.ci/pythons $(ARGS)
 
 # -rs names what was skipped, and why.
 e2e: .venv/ready .venv/browser .venv-kubernetes/ready .venv-envoy/ready .venv-ray/ready .venv-triton/ready ## Run what deploys the server: manifests, Envoy, failover, containers, Ray; and the page, in Chromium

@@ -27,7 +27,7 @@ def asked_for(room: str) -> list[Requirement]:
 
 def tools() -> list[Requirement]:
     groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
-    return [Requirement(line) for line in [*groups["dev"], *groups["browser"]]]
+    return [Requirement(line) for group in groups.values() for line in group if isinstance(line, str)]
 
 
 def unpinned(requirements: list[Requirement]) -> list[str]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -145,23 +146,39 @@ def test_a_call_that_one_server_never_answers_is_answered_by_another(
     assert cancelled.wait(10)
 
 
+def stop_after_two(script: Script, received: Callable[[Any], Iterator[Any]] = iter) -> None:
+    """Let a server answer two texts of a stream, of those that are received, and stop."""
+    answer = script.on_stream
+
+    def stop(requests: Any, context: Any) -> Iterator[Any]:
+        yield from itertools.islice(answer(received(requests), context), 2)
+        context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
+
+    script.on_stream = stop
+
+
 def test_texts_without_an_answer_are_sent_once_more_to_another_address(
     client_type: type[Client], serve: Callable[..., Script]
 ) -> None:
     stopping, other = serve(), serve()
-    answer = other.on_stream
+    # It stops when nothing is being sent any more.
+    stop_after_two(stopping, lambda requests: iter(list(requests)))
+    results = client_type([stopping.address, other.address]).translate_stream(iter("abcde"), max_in_flight=5)
+    assert [(each.index, each.translation.text) for each in results] == list(enumerate("ABCDE"))
+    assert [request.content for request in other.requests] == list("cde")
 
-    def stop(requests: Any, context: Any) -> Iterator[Any]:
-        responses = answer(requests, context)
-        yield next(responses)
-        yield next(responses)
-        context.abort(grpc.StatusCode.UNAVAILABLE, "stopping")
 
-    stopping.on_stream = stop
+def test_a_server_that_stops_while_texts_are_sent_costs_no_answer(
+    client_type: type[Client], serve: Callable[..., Script]
+) -> None:
+    stopping, other = serve(), serve()
+    stop_after_two(stopping)
     texts = [str(number) for number in range(50)]
     results = client_type([stopping.address, other.address]).translate_stream(iter(texts), max_in_flight=5)
     assert [(each.index, each.translation.text) for each in results] == list(enumerate(texts))
-    assert [request.content for request in other.requests] == texts[2:]
+    # A write that meets the end makes grpc.aio drop answers that have not been read: they are asked for again.
+    sent = [request.content for request in other.requests]
+    assert sent in (texts[2:], texts[1:], texts)
 
 
 def test_a_text_that_breaks_every_connection_is_an_error_and_the_others_go_on(client: Client, script: Script) -> None:
