@@ -43,6 +43,8 @@ class Script:
     discarded: list[Sentence] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     """Versions whose decoders made a step."""
+    shrunk: int = 0
+    """How often decoders were to free the memory of their graphs."""
 
     def allow(self, steps: float) -> None:
         with self.changed:
@@ -113,6 +115,12 @@ class EchoDecoder(Decoder):
             )
             for rank in range(sentence.options.decoding.num_hypotheses)
         ]
+
+    def trim(self) -> None:
+        """Keep what it has, which is nothing."""
+
+    def shrink(self) -> None:
+        self._script.shrunk += 1
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         for sentence in sentences:

@@ -21,6 +21,7 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     OverloadedError,
 )
+from xuanzang.server.engine.scheduling import worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics
@@ -70,6 +71,16 @@ async def test_a_text_with_nothing_to_translate_is_copied(translate: Translate, 
     [[hypothesis]] = await translate(text, num_hypotheses=2)
     assert hypothesis == Hypothesis(text=text, score=0.0, token_count=0, finish_reason=FinishReason.COPIED)
     assert script.batches == []
+
+
+@pytest.mark.parametrize(("seconds", "shrinks"), [(0.0, True), (math.inf, False)])
+async def test_a_worker_that_never_rests_frees_memory_from_time_to_time(
+    translate: Translate, script: Script, monkeypatch: pytest.MonkeyPatch, seconds: float, shrinks: bool
+) -> None:
+    monkeypatch.setattr(worker, "_TRIM_SECONDS", seconds)
+    [[hypothesis]] = await translate("hello world")
+    assert hypothesis.text == "hello world"
+    assert (script.shrunk > 0) == shrinks
 
 
 async def test_several_hypotheses_come_best_first_each_with_the_white_space(translate: Translate) -> None:

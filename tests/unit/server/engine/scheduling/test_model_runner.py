@@ -78,7 +78,7 @@ class Bench:
                 self.runner.admit(newcomers)
             self.runner.step()
             if trims:
-                self.runner.trim()
+                self.runner.trim(shrinks=step % 8 == 0)
             step += 1
 
     def answer(self, source: str, options: dict[str, Any]) -> list[int]:

@@ -133,10 +133,16 @@ class ModelRunner:
             self._count_cache()
             self._decoder.shrink()
 
-    def trim(self) -> None:
-        """Give back the memory for keys and values that the running sentences do not need."""
+    def trim(self, *, shrinks: bool = False) -> None:
+        """Give back the memory for keys and values that the running sentences do not need.
+
+        Args:
+            shrinks: Whether the graphs free the memory that they keep for intermediate results, too.
+        """
         self._decoder.trim()
         self._count_cache()
+        if shrinks:
+            self._decoder.shrink()
 
     def close(self) -> None:
         """Count the memory as free that goes with the runner; no sentence may be running."""

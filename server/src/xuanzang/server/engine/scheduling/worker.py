@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -20,6 +21,8 @@ _LOGGER = logging.getLogger(__name__)
 
 # An idle worker keeps its memory for so long, because fresh memory is slow at first.
 _IDLE_SECONDS = 10.0
+# One that never rests gives it back from time to time: it would follow the largest batch of all times.
+_TRIM_SECONDS = 60.0
 # While callers wait for a worker, models that it runs for nobody have one step in so many rounds.
 _BACKGROUND_ROUNDS = 8
 
@@ -39,6 +42,7 @@ class Worker:
         self._runners: dict[LoadedModel, ModelRunner] = {}
         self._dropping: deque[tuple[LoadedModel, Future[None]]] = deque()
         self._busy_since = 0.0
+        self._untrimmed_since = math.inf
         self._rounds = 0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
@@ -110,15 +114,18 @@ class Worker:
         return bool(dropped)
 
     def _trim(self) -> bool:
-        """Give back memory if others wait for it; return whether they do."""
-        if not self._scheduler.must_trim(self._number):
+        """Give back memory if others wait for it, or if the worker has kept it for long; return whether it did."""
+        is_old = time.perf_counter() - self._untrimmed_since >= _TRIM_SECONDS
+        if not self._scheduler.must_trim(self._number) and not is_old:
             return False
         for runner in self._runners.values():
             try:
-                runner.trim()
+                runner.trim(shrinks=is_old)
             except Exception as error:  # noqa: BLE001 - as in _advance
                 runner.fail(error)
         return_free_memory()
+        if is_old:
+            self._untrimmed_since = time.perf_counter()
         return True
 
     def _report(self) -> None:
@@ -137,11 +144,13 @@ class Worker:
         # Python looks for cycles, such as failed calls and their tracebacks, only after so many new objects.
         gc.collect()
         return_free_memory()
+        self._untrimmed_since = math.inf
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join, and take one step of each model."""
         if not any(self._runners.values()):
             self._busy_since = time.perf_counter()
+            self._untrimmed_since = min(self._untrimmed_since, self._busy_since)
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
