@@ -20,7 +20,13 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from xuanzang.model.checkpoint import save_checkpoint
-from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
+from xuanzang.model.data.dataset import (
+    METADATA_FILE,
+    SOURCE_TOKENIZER_FILE,
+    TARGET_TOKENIZER_FILE,
+    UNKNOWN_PAIRS,
+    PreparedMetadata,
+)
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.transformer import Transformer
 
@@ -73,12 +79,7 @@ def write_tokenizers(folder: Path, tokenizer: Path, config: TransformerConfig) -
         share_vocabulary=True,
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
-        corpora=[],
-        weights=[],
-        train_pairs=0,
-        valid_pairs=0,
-        filter_counts={},
-        data_sha256="",
+        **UNKNOWN_PAIRS,
     )
     (folder / METADATA_FILE).write_text(metadata.model_dump_json(), encoding="utf-8")
 

@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -84,16 +84,16 @@ class Models:
 
 
 @contextmanager
-def replacing(models: Models) -> Iterator[None]:
-    """Let versions replace each other all the time."""
+def repeating(work: Callable[[], object], *, pause_seconds: float) -> Iterator[None]:
+    """Do some work again and again, in a thread."""
     done = threading.Event()
 
-    def replace() -> None:
+    def repeat() -> None:
         while not done.is_set():
-            models.replace()
-            done.wait(PAUSE_SECONDS)
+            work()
+            done.wait(pause_seconds)
 
-    thread = threading.Thread(target=replace)
+    thread = threading.Thread(target=repeat)
     thread.start()
     try:
         yield
@@ -139,7 +139,7 @@ def measure_latency(
     results: dict[str, list[LoadResult]] = {"calm": [], "reload": []}
     for seed in range(args.rounds):
         for kind, found in results.items():
-            with replacing(models) if kind == "reload" else ExitStack():
+            with repeating(models.replace, pause_seconds=PAUSE_SECONDS) if kind == "reload" else ExitStack():
                 found.append(callers.call(dataclasses.replace(load, seed=seed)))
             figures = found[-1]
             print(

@@ -13,7 +13,6 @@ import itertools
 import re
 import statistics
 import tempfile
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -23,7 +22,7 @@ from typing import Any
 import grpc
 from load import Load, LoadResult
 from processes import ServerProcess, free_address
-from rolling_reload import CALLERS, LENGTHS, TEXTS, Models
+from rolling_reload import CALLERS, LENGTHS, TEXTS, Models, repeating
 from served import Callers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
@@ -51,22 +50,16 @@ def shadowing(stub: Any, name: str, version: int) -> Iterator[None]:
 @contextmanager
 def judging(stub: Any, name: str, version: int) -> Iterator[None]:
     """Let a version be judged again and again."""
-    done = threading.Event()
+    judged = 0
 
     def judge() -> None:
-        judged = 0
-        while not done.is_set():
-            stub.EvaluateModel(pb.EvaluateModelRequest(name=name, version=str(version)))
-            judged += 1
-        print(f"judged {judged} times", flush=True)
+        nonlocal judged
+        stub.EvaluateModel(pb.EvaluateModelRequest(name=name, version=str(version)))
+        judged += 1
 
-    thread = threading.Thread(target=judge)
-    thread.start()
-    try:
+    with repeating(judge, pause_seconds=0):
         yield
-    finally:
-        done.set()
-        thread.join()
+    print(f"judged {judged} times", flush=True)
 
 
 def measure(

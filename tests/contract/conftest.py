@@ -50,6 +50,30 @@ def open_runtime(
 
 
 @pytest.fixture(scope="session")
+def open_imported(
+    toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
+) -> Callable[..., Sessions]:
+    """Return a function that exports an imported model and opens its graphs."""
+
+    def open_imported(checkpoint: Path, **languages: str) -> Sessions:
+        settings = ExportSettings.model_validate(
+            {
+                "checkpoint": checkpoint,
+                "repository": tmp_path_factory.mktemp("models"),
+                "model": "imported",
+                "precision": "float32",
+                "valid": toy_files[1],
+                "parity_sentences": 3,
+                "evaluation_sentences": 4,
+                **languages,
+            }
+        )
+        return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
+
+    return open_imported
+
+
+@pytest.fixture(scope="session")
 def runtime(tiny_bundle_repository: Path, provider: str) -> Sessions:
     return Sessions(load_bundle(tiny_bundle_repository / "tiny" / "1"), provider=provider, intra_op_threads=1)
 

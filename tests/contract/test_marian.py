@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,9 @@ import torch
 from peers import Peers
 from transformers import MarianMTModel
 
-from xuanzang.export.exporter import export
-from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.importing.importer import import_model
-from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.hypotheses import SearchRules
 from xuanzang.server.engine.runtime.sessions import Sessions
 
@@ -75,19 +71,8 @@ def test_logits_are_those_of_transformers(peers: Peers) -> None:
 
 
 @pytest.fixture(scope="module")
-def runtime(
-    peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
-) -> Sessions:
-    settings = ExportSettings(
-        checkpoint=peers.ours.folder,
-        repository=tmp_path_factory.mktemp("models"),
-        model="marian",
-        precision="float32",
-        valid=toy_files[1],
-        parity_sentences=3,
-        evaluation_sentences=4,
-    )
-    return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
+def runtime(peers: Peers, open_imported: Callable[..., Sessions]) -> Sessions:
+    return open_imported(peers.ours.folder)
 
 
 @torch.inference_mode()

@@ -11,13 +11,10 @@ import torch
 from multilingual_directories import Model, write_m2m, write_mbart, write_nllb
 from peers import Peers
 
-from xuanzang.export.exporter import export
-from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.importing.importer import import_model
 from xuanzang.model.search import beam_search
-from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.runtime.sessions import Sessions
 
 LIMIT = 30
@@ -64,21 +61,8 @@ def test_logits_are_those_of_transformers(peers: Peers) -> None:
 
 
 @pytest.fixture(scope="module")
-def runtime(
-    peers: Peers, toy_files: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory, provider: str
-) -> Sessions:
-    settings = ExportSettings(
-        checkpoint=peers.ours.folder,
-        repository=tmp_path_factory.mktemp("models"),
-        model="many",
-        precision="float32",
-        valid=toy_files[1],
-        source_language="fr",
-        target_language=TARGET,
-        parity_sentences=3,
-        evaluation_sentences=4,
-    )
-    return Sessions(load_bundle(export(settings)), provider=provider, intra_op_threads=1)
+def runtime(peers: Peers, open_imported: Callable[..., Sessions]) -> Sessions:
+    return open_imported(peers.ours.folder, source_language="fr", target_language=TARGET)
 
 
 def searched(peers: Peers, sentences: Sequence[list[int]], beam_size: int) -> list[list[int]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from administration import Administration, administered, version_when
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
@@ -24,9 +25,6 @@ FIXED: dict[str, Any] = {"min_target_length": 8, "max_target_length": 24}
 BEAM_SIZES = {1: 4, 2: 1, 3: 2}
 """Default beam sizes of the versions, by which their translations differ."""
 SECONDS_BETWEEN_LOOKS = 0.02
-
-Administration = Any
-"""`ModelServiceAsyncStub`."""
 
 
 def add_version(repository: Path, version: int) -> Path:
@@ -88,11 +86,7 @@ class Running:
 
     async def until(self, version: str, holds: Callable[[pb.Model], object]) -> pb.Model:
         """Ask for a version until a condition holds."""
-        while True:
-            answer: pb.ListModelsResponse = await self.admin.ListModels(pb.ListModelsRequest())
-            for model in answer.models:
-                if model.version == version and holds(model):
-                    return model
+        return await version_when(self.admin, version, holds)
 
     async def default(self) -> str:
         """Return the version that answers requests that name none, and check the client's list."""
@@ -118,10 +112,11 @@ def start(start_server: Any, repository: Path) -> Start:
 
     @asynccontextmanager
     async def started(**settings: Any) -> AsyncIterator[Running]:
-        async with start_server(models=repository, admin_address="0", **settings) as running:
-            address = f"127.0.0.1:{running.server.admin.port}"
-            async with AsyncTranslationClient(running.address) as client, grpc.aio.insecure_channel(address) as channel:
-                yield Running(running, client, admin_pb2_grpc.ModelServiceStub(channel))
+        async with (
+            start_server(models=repository, admin_address="0", **settings) as running,
+            administered(running) as (client, admin),
+        ):
+            yield Running(running, client, admin)
 
     return started
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import grpc
 import pytest
+from administration import administered, version_when
 from bundle_versions import add_good_version
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.client import AsyncTranslationClient
 from xuanzang.server.models_command import run_models_command
 
@@ -86,11 +86,7 @@ class Running:
         return Counter(answer.model_version for answer in answers)
 
     async def until(self, version: str, holds: Callable[[pb.Model], object]) -> pb.Model:
-        while True:
-            answer: pb.ListModelsResponse = await self.admin.ListModels(pb.ListModelsRequest())
-            for model in answer.models:
-                if model.version == version and holds(model):
-                    return model
+        return await version_when(self.admin, version, holds)
 
 
 @pytest.fixture
@@ -102,13 +98,11 @@ def start(start_server: Any, repository: Path, tmp_path: Path, capsys: pytest.Ca
     @asynccontextmanager
     async def started(**settings: Any) -> AsyncIterator[Running]:
         chosen = {"models": repository, "golden_sets": golden, "admin_address": "0", **settings}
-        async with start_server(**chosen) as running:
-            address = f"127.0.0.1:{running.server.admin.port}"
-            async with AsyncTranslationClient(running.address) as client, grpc.aio.insecure_channel(address) as channel:
-                answers = await client.translate(SENTENCES, model="tiny/1")
-                lines = (f"{source}\t{answer.text}\n" for source, answer in zip(SENTENCES, answers, strict=True))
-                (golden / "tiny.tsv").write_text("".join(lines), encoding="utf-8")
-                yield Running(running, client, admin_pb2_grpc.ModelServiceStub(channel), capsys)
+        async with start_server(**chosen) as running, administered(running) as (client, admin):
+            answers = await client.translate(SENTENCES, model="tiny/1")
+            lines = (f"{source}\t{answer.text}\n" for source, answer in zip(SENTENCES, answers, strict=True))
+            (golden / "tiny.tsv").write_text("".join(lines), encoding="utf-8")
+            yield Running(running, client, admin, capsys)
 
     return started
 

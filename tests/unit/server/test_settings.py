@@ -143,26 +143,24 @@ def test_a_probe_needs_no_say_on_who_may_call(tmp_path: Path) -> None:
     assert read_settings([f"--models={tmp_path}", "--address=0.0.0.0:1", "--probe"]).probe
 
 
-def test_tracing_without_its_packages_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def without_extras(monkeypatch: pytest.MonkeyPatch) -> None:
     def find_nothing(name: str) -> None:
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(settings_module, "find_spec", find_nothing)
+
+
+@pytest.mark.usefixtures("without_extras")
+def test_tracing_without_its_packages_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         read_settings(["--tracing"])
     assert caught.value.code == 2
     assert "--tracing needs OpenTelemetry" in capsys.readouterr().err
 
 
-def test_a_face_without_its_package_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def find_nothing(name: str) -> None:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(settings_module, "find_spec", find_nothing)
+@pytest.mark.usefixtures("without_extras")
+def test_a_face_without_its_package_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         read_settings(["--faces=google"])
     assert caught.value.code == 2

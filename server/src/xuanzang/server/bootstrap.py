@@ -83,7 +83,7 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
         except ValueError as error:
             raise OSError(f"a setting of OpenTelemetry is not valid: {error}") from error
     target = settings.access_log
-    access_log = None if target is None else AccessLog(target, dropped=metrics.access_log_dropped)
+    access_log = None if target is None else AccessLog(target, dropped=metrics.server.access_log_dropped)
     return Observation(tracing=tracing, access_log=access_log)
 
 

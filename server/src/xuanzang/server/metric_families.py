@@ -40,7 +40,7 @@ class Metric:
         """Return the series of a metric with some labels, or a mapping to them; the first call makes them at 0."""
         if self.label:
             return {value: family.labels(*labels, value) for value in self.values}
-        return family.labels(*labels)
+        return family.labels(*labels) if labels else family
 
 
 class Families(Generic[Series]):

@@ -223,6 +223,39 @@ class RpcMetrics:
     handling_seconds: Annotated[Histogram, Metric("Time from the start of an RPC to its status.", DURATION_BUCKETS)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerMetrics:
+    """Series of the server as a whole. The attribute `x` is the metric `nmt_x`, or `nmt_x_total` if it is a counter."""
+
+    model_changes: Annotated[
+        Mapping[str, Counter],
+        Metric(
+            "Versions of models that were loaded, unloaded or refused.",
+            label="change",
+            values=MODEL_CHANGES,
+        ),
+    ]
+    promotions: Annotated[
+        Mapping[str, Counter],
+        Metric(
+            "Versions that went live by promotion or rollback, or that the gate refused.",
+            label="result",
+            values=PROMOTIONS,
+        ),
+    ]
+    bundles_refused: Annotated[Gauge, Metric("Bundles in the folder of the models that are refused.")]
+    workers: Annotated[Gauge, Metric("Workers that were started.")]
+    workers_stopped: Annotated[Gauge, Metric("Workers whose threads have ended, none of a sound server.")]
+    memory_limit_bytes: Annotated[
+        Gauge, Metric("Memory that the server may take: the limit of its control group, or else all of the machine's.")
+    ]
+    cache_limit_bytes: Annotated[Gauge, Metric("Memory that the keys and values of all models may take.")]
+    access_log_dropped: Annotated[
+        Counter,
+        Metric("Lines of the access log that were lost because they could not be written, or not fast enough."),
+    ]
+
+
 class Metrics:
     """All metrics of a server."""
 
@@ -235,6 +268,8 @@ class Metrics:
         self.registry = registry
         self._rpcs = Families(RpcMetrics, prefix="grpc_server", labels=_RPC, registry=registry)
         self._models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
+        self.server = Families(ServerMetrics, prefix="nmt", labels=(), registry=registry).of(())
+        """Series of the server as a whole."""
         self._shadows = Families(ShadowMetrics, prefix="nmt_shadow", labels=_SHADOW, registry=registry)
         self.grpc_server_handled = Counter(
             "grpc_server_handled_total",
@@ -248,47 +283,11 @@ class Metrics:
             (*_MODEL, "sha256", "precision", "provider"),
             registry=self.registry,
         )
-        changes = Counter(
-            "nmt_model_changes_total",
-            "Versions of models that were loaded, unloaded or refused.",
-            ("change",),
-            registry=self.registry,
-        )
-        self.model_changes = {change: changes.labels(change) for change in MODEL_CHANGES}
-        promotions = Counter(
-            "nmt_promotions_total",
-            "Versions that went live by promotion or rollback, or that the gate refused.",
-            ("result",),
-            registry=self.registry,
-        )
-        self.promotions = {result: promotions.labels(result) for result in PROMOTIONS}
-        self.bundles_refused = Gauge(
-            "nmt_bundles_refused",
-            "Bundles in the folder of the models that are refused.",
-            registry=self.registry,
-        )
         self.build_info = Gauge(
             "nmt_build_info",
             "1, with the version of the server and the instruction set of its kernels, or the reason that it has none.",
             ("version", "kernels", "reason"),
             registry=self.registry,
-        )
-        self.workers = Gauge("nmt_workers", "Workers that were started.", registry=registry)
-        self.workers_stopped = Gauge(
-            "nmt_workers_stopped", "Workers whose threads have ended, none of a sound server.", registry=registry
-        )
-        self.memory_limit_bytes = Gauge(
-            "nmt_memory_limit_bytes",
-            "Memory that the server may take: the limit of its control group, or else all of the machine's.",
-            registry=registry,
-        )
-        self.access_log_dropped = Counter(
-            "nmt_access_log_dropped",
-            "Lines of the access log that were lost because they could not be written, or not fast enough.",
-            registry=registry,
-        )
-        self.cache_limit_bytes = Gauge(
-            "nmt_cache_limit_bytes", "Memory that the keys and values of all models may take.", registry=registry
         )
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=registry)

@@ -7,6 +7,7 @@ import json
 import sys
 
 from xuanzang.client._client import TranslationClient
+from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.drawing import lines
 from xuanzang.client._values.explanations import AttentionKind, ExplainOptions
 
@@ -33,7 +34,11 @@ def add_explain(
         parents=[shared],
     )
     command.add_argument("text", metavar="TEXT", help="a text of one sentence")
-    _add_search(command.add_argument_group("translation"))
+    translation = command.add_argument_group("translation")
+    add_search(translation, without={"--num-hypotheses"})
+    translation.add_argument(
+        "--num-hypotheses", type=int, metavar="N", help="hypotheses returned; the first is explained"
+    )
     output = command.add_argument_group("output")
     output.add_argument("--json", action="store_true", help="write a JSON object, with the attention")
     output.add_argument(
@@ -44,28 +49,6 @@ def add_explain(
     )
     output.add_argument("--heads", action="store_true", help="write the attention of each head, too")
     return command
-
-
-def _add_search(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--source", metavar="CODE", help='language of the text, such as "zh"')
-    group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
-    group.add_argument("--model", metavar="NAME", help="name of a model, as listed by `xuanzang models`")
-    group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
-    group.add_argument("--num-hypotheses", type=int, metavar="N", help="hypotheses returned; the first is explained")
-    group.add_argument("--length-penalty", type=float, metavar="X", help="exponent on the length that divides scores")
-    group.add_argument("--min-target-length", type=int, metavar="N", help="minimum number of tokens")
-    group.add_argument("--max-target-length", type=int, metavar="N", help="maximum number of tokens")
-    group.add_argument("--coverage-penalty", type=float, metavar="X", help="penalty on leaving out parts of the source")
-    group.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: penalty on repeated tokens")
-    group.add_argument("--no-repeat-ngram-size", type=int, metavar="N", help="let no sequence of N tokens occur twice")
-    group.add_argument("--target-prefix", metavar="TEXT", help="text that every hypothesis starts with")
-    group.add_argument(
-        "--suppressed-text",
-        dest="suppressed_texts",
-        action="append",
-        metavar="TEXT",
-        help="text that no hypothesis may contain; repeatable",
-    )
 
 
 def explain(client: TranslationClient, arguments: argparse.Namespace) -> int:

@@ -56,29 +56,14 @@ def make_manifest(
         source_language_codes=metadata.source_languages,
         target_language_codes=metadata.target_languages,
         dimensions=_dimensions(config),
-        special_ids=manifest_pb2.SpecialIds(
-            source_pad_id=config.pad_id,
-            source_eos_id=config.eos_id,
-            decoder_start_id=config.bos_id,
-            eos_id=config.eos_id,
-            source_unk_id=config.unk_id,
-            unk_id=config.unk_id,
-        ),
+        special_ids=_special_ids(config),
         precision=PRECISIONS[settings.precision],
         encoder=_graph(ENCODER_FILE, tensors.encoder_inputs(config, floats), tensors.encoder_outputs(config, floats)),
         decoder=_graph(DECODER_FILE, tensors.decoder_inputs(config, floats), tensors.decoder_outputs(config, floats)),
         weights=WEIGHTS_FILE,
         source_tokenizer=SOURCE_TOKENIZER_FILE,
         target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
-        generation_defaults=manifest_pb2.GenerationDefaults(
-            beam_size=settings.beam_size,
-            length_penalty=settings.length_penalty,
-            max_length_factor=2.0,
-            max_length_offset=20,
-            loop_retry_ngram_size=settings.loop_retry_ngram_size,
-            stopping=STOPPINGS[settings.stopping],
-            forces_end=metadata.forces_end,
-        ),
+        generation_defaults=_generation_defaults(settings, metadata),
         provenance=manifest_pb2.Provenance(
             git_commit=_git_commit(),
             data_sha256=metadata.data_sha256,
@@ -95,6 +80,29 @@ def make_manifest(
         manifest.shortlist.CopyFrom(_shortlist(config, settings.precision))
     manifest.provenance.create_time.GetCurrentTime()
     return manifest
+
+
+def _special_ids(config: TransformerConfig) -> manifest_pb2.SpecialIds:
+    return manifest_pb2.SpecialIds(
+        source_pad_id=config.pad_id,
+        source_eos_id=config.eos_id,
+        decoder_start_id=config.bos_id,
+        eos_id=config.eos_id,
+        source_unk_id=config.unk_id,
+        unk_id=config.unk_id,
+    )
+
+
+def _generation_defaults(settings: ExportSettings, metadata: PreparedMetadata) -> manifest_pb2.GenerationDefaults:
+    return manifest_pb2.GenerationDefaults(
+        beam_size=settings.beam_size,
+        length_penalty=settings.length_penalty,
+        max_length_factor=2.0,
+        max_length_offset=20,
+        loop_retry_ngram_size=settings.loop_retry_ngram_size,
+        stopping=STOPPINGS[settings.stopping],
+        forces_end=metadata.forces_end,
+    )
 
 
 def _source_format(metadata: PreparedMetadata) -> manifest_pb2.SourceFormat:

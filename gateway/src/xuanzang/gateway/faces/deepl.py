@@ -45,6 +45,15 @@ _FULFILLED: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 # Official clients refuse "EN" and "PT" as targets, so a model for them is listed as these.
 _VARIANTS: Mapping[str, tuple[str, ...]] = MappingProxyType({"en": ("EN-GB", "EN-US"), "pt": ("PT-BR", "PT-PT")})
+_STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: HTTPStatus.FORBIDDEN,
+        # A language or model that is not served; to its clients 404 is a wrong address or glossary.
+        HTTPStatus.NOT_FOUND: HTTPStatus.BAD_REQUEST,
+        # They repeat what gets 501.
+        HTTPStatus.NOT_IMPLEMENTED: HTTPStatus.BAD_REQUEST,
+    }
+)
 
 
 def render(fault: Fault) -> Response:
@@ -53,13 +62,7 @@ def render(fault: Fault) -> Response:
     Args:
         fault: What is wrong.
     """
-    status = fault.status
-    if status is HTTPStatus.UNAUTHORIZED:
-        status = HTTPStatus.FORBIDDEN
-    elif status in (HTTPStatus.NOT_FOUND, HTTPStatus.NOT_IMPLEMENTED):
-        # A language or model that is not served; to its clients 404 is a wrong address or glossary. They repeat what
-        # gets 501.
-        status = HTTPStatus.BAD_REQUEST
+    status = _STATUSES.get(fault.status, fault.status)
     return JSONResponse({"message": fault.named(_NAMES).description}, status, headers=fault.headers)
 
 

@@ -28,6 +28,10 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 _PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key"})
 _MAX_ALTERNATIVES = 15
+# Its servers answer a language that they lack with 400.
+_STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
+    {HTTPStatus.UNAUTHORIZED: HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND: HTTPStatus.BAD_REQUEST}
+)
 
 
 def render(fault: Fault) -> Response:
@@ -36,12 +40,7 @@ def render(fault: Fault) -> Response:
     Args:
         fault: What is wrong.
     """
-    status = fault.status
-    if status is HTTPStatus.UNAUTHORIZED:
-        status = HTTPStatus.FORBIDDEN
-    elif status is HTTPStatus.NOT_FOUND:
-        # Its servers answer a language that they lack in this way.
-        status = HTTPStatus.BAD_REQUEST
+    status = _STATUSES.get(fault.status, fault.status)
     return JSONResponse({"error": fault.named(_NAMES).description}, status, headers=fault.headers)
 
 

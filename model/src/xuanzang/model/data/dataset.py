@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,11 @@ TARGET_TABLE_FILE = "target.vocab.json"
 
 BATCHES_PER_SORT = 800
 """Batches that are sorted by length together: enough for little padding, few enough to keep epochs shuffled."""
+
+# What metadata say of data that others have prepared.
+UNKNOWN_PAIRS: Mapping[str, Any] = MappingProxyType(
+    {"corpora": [], "weights": [], "train_pairs": 0, "valid_pairs": 0, "filter_counts": {}, "data_sha256": ""}
+)
 
 
 class PreparedMetadata(BaseModel):

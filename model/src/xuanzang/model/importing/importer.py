@@ -19,6 +19,7 @@ from xuanzang.model.data.dataset import (
     SOURCE_TOKENIZER_FILE,
     TARGET_TABLE_FILE,
     TARGET_TOKENIZER_FILE,
+    UNKNOWN_PAIRS,
     PreparedMetadata,
 )
 from xuanzang.model.importing.directory import Directory, DirectoryError, read_config, read_directory, read_object
@@ -138,18 +139,13 @@ def _metadata(
         share_vocabulary=shared,
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
-        corpora=[],
-        weights=[],
-        train_pairs=0,
-        valid_pairs=0,
-        filter_counts={},
-        data_sha256="",
         other_source_languages=languages.sources[1:],
         language_prefix_ids=languages.prefix_ids,
         source_language_ids=dict(languages.source_ids),
         source_language_place=languages.source_place,
         target_language_ids=dict(languages.target_ids),
         silent_ids=list(vocabularies.silent_ids),
+        **UNKNOWN_PAIRS,
     )
 
 

@@ -20,12 +20,15 @@ class Expected:
 
 _ID_MATRIX = Expected(dtypes=("int64",), rank=2)
 _MASK = Expected(dtypes=("bool",), rank=2)
+_SCORES = Expected(dtypes=("float32",), rank=2)
+_SOURCES = {"source_lengths": Expected(dtypes=("int64",), rank=1), "source_page_table": _ID_MATRIX}
 _CACHE = Expected(dtypes=_FLOATS, rank=4)
 # Half of what onnxruntime sums at a time: sums over pages of other sizes might depend on how many there are.
 _PAGE_STEP = 32
 # A sentence has at least one page, so that a page of millions of slots would take gigabytes.
 _MAX_PAGE_SLOTS = 1024
 _MAX_PAGE_DIGITS = 9
+_MAX_LAYERS = 1024
 
 
 def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
@@ -37,50 +40,11 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     Yields:
         One sentence per fault.
     """
-    layers = min(manifest.dimensions.num_decoder_layers, 1024)
-    sources = {"source_lengths": Expected(dtypes=("int64",), rank=1), "source_page_table": _ID_MATRIX}
-    encoder_inputs = {"source_ids": _ID_MATRIX, **sources, **_key_values("past_cross_key_values", layers)}
-    encoder_outputs = _key_values("present_cross_key_values", layers)
-    edit = Expected(dtypes=("float32",), rank=3)
-    decoder_inputs = {
-        "token_ids": _ID_MATRIX,
-        "positions": _ID_MATRIX,
-        "scores": Expected(dtypes=("float32",), rank=2),
-        "page_table": _ID_MATRIX,
-        "page_owners": _ID_MATRIX,
-        "slot_indices": Expected(dtypes=("int64",), rank=4),
-        "visible": Expected(dtypes=("bool",), rank=3),
-        "candidate_count": Expected(dtypes=("int64",), rank=1),
-        "edited_ids": Expected(dtypes=("int64",), rank=3),
-        "edit_penalties": edit,
-        "edit_biases": edit,
-        **sources,
-        "source_page_owners": _ID_MATRIX,
-        **_key_values("cross_key_values", layers),
-        **_key_values("past_key_values", layers),
-    }
-    decoder_outputs = {
-        "candidate_scores": Expected(dtypes=("float32",), rank=2),
-        "candidate_ids": _ID_MATRIX,
-        "candidate_parents": _ID_MATRIX,
-        "attention": Expected(dtypes=("float32",), rank=3),
-        **_key_values("present_key_values", layers),
-    }
-    if inspects_rows(manifest):
-        # Bundles of older exporters lack them and are served without glossaries.
-        rows = {"inspected_rows": Expected(dtypes=("int64",), rank=1), "required_ids": _ID_MATRIX}
-        scores = Expected(dtypes=("float32",), rank=2)
-        decoder_inputs |= rows
-        decoder_outputs |= {"row_scores": scores, "row_ids": _ID_MATRIX, "required_scores": scores}
-    yield from _faults_of("encoder", manifest.encoder, encoder_inputs, encoder_outputs)
+    decoder_inputs, decoder_outputs = _decoder_inputs(manifest), _decoder_outputs(manifest)
+    yield from _faults_of("encoder", manifest.encoder, *_encoder_tensors(manifest))
     yield from _faults_of("decoder", manifest.decoder, decoder_inputs, decoder_outputs)
     yield from _head_faults(manifest)
-    slots = page_slots(manifest)
-    if not 1 <= slots <= _MAX_PAGE_SLOTS or slots % _PAGE_STEP:
-        yield (
-            f"inputs: pages must have a multiple of {_PAGE_STEP} slots, {_MAX_PAGE_SLOTS} at the most, "
-            "the same in all key_values"
-        )
+    yield from _page_faults(manifest)
     if manifest.HasField("shortlist"):
         graphs = manifest.shortlist
         suggestions = (
@@ -92,8 +56,54 @@ def graph_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
         yield from _faults_of("shortlist.decoder", graphs.decoder, inputs, decoder_outputs)
 
 
+def _encoder_tensors(manifest: manifest_pb2.Manifest) -> tuple[dict[str, Expected], dict[str, Expected]]:
+    """Return the inputs and the outputs of the encoder."""
+    inputs = {"source_ids": _ID_MATRIX, **_SOURCES, **_key_values("past_cross_key_values", manifest)}
+    return inputs, _key_values("present_cross_key_values", manifest)
+
+
+def _decoder_inputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
+    edit = Expected(dtypes=("float32",), rank=3)
+    inputs = {
+        "token_ids": _ID_MATRIX,
+        "positions": _ID_MATRIX,
+        "scores": _SCORES,
+        "page_table": _ID_MATRIX,
+        "page_owners": _ID_MATRIX,
+        "slot_indices": Expected(dtypes=("int64",), rank=4),
+        "visible": Expected(dtypes=("bool",), rank=3),
+        "candidate_count": Expected(dtypes=("int64",), rank=1),
+        "edited_ids": Expected(dtypes=("int64",), rank=3),
+        "edit_penalties": edit,
+        "edit_biases": edit,
+        **_SOURCES,
+        "source_page_owners": _ID_MATRIX,
+        **_key_values("cross_key_values", manifest),
+        **_key_values("past_key_values", manifest),
+    }
+    if inspects_rows(manifest):
+        inputs |= {"inspected_rows": Expected(dtypes=("int64",), rank=1), "required_ids": _ID_MATRIX}
+    return inputs
+
+
+def _decoder_outputs(manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
+    outputs = {
+        "candidate_scores": _SCORES,
+        "candidate_ids": _ID_MATRIX,
+        "candidate_parents": _ID_MATRIX,
+        "attention": Expected(dtypes=("float32",), rank=3),
+        **_key_values("present_key_values", manifest),
+    }
+    if inspects_rows(manifest):
+        outputs |= {"row_scores": _SCORES, "row_ids": _ID_MATRIX, "required_scores": _SCORES}
+    return outputs
+
+
 def inspects_rows(manifest: manifest_pb2.Manifest) -> bool:
-    """Return whether the decoder scores continuations of single hypotheses, as required phrases need it."""
+    """Return whether the decoder scores continuations of single hypotheses, as required phrases need it.
+
+    Bundles of older exporters do without, and are served without glossaries.
+    """
     return any(tensor.name == "inspected_rows" for tensor in manifest.decoder.inputs)
 
 
@@ -104,6 +114,15 @@ def page_slots(manifest: manifest_pb2.Manifest) -> int:
     numbers = {tensor.shape[2] for tensor in pages if len(tensor.shape) == _CACHE.rank}
     number = numbers.pop() if len(numbers) == 1 else ""
     return int(number) if _is_number(number) else 0
+
+
+def _page_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
+    slots = page_slots(manifest)
+    if not 1 <= slots <= _MAX_PAGE_SLOTS or slots % _PAGE_STEP:
+        yield (
+            f"inputs: pages must have a multiple of {_PAGE_STEP} slots, {_MAX_PAGE_SLOTS} at the most, "
+            "the same in all key_values"
+        )
 
 
 def _head_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
@@ -130,7 +149,8 @@ def _faults_of(
     yield from _tensor_faults(f"{name}.outputs", graph.outputs, outputs)
 
 
-def _key_values(prefix: str, layers: int) -> dict[str, Expected]:
+def _key_values(prefix: str, manifest: manifest_pb2.Manifest) -> dict[str, Expected]:
+    layers = min(manifest.dimensions.num_decoder_layers, _MAX_LAYERS)
     return {f"{prefix}.{layer}.{part}": _CACHE for layer in range(layers) for part in ("key", "value")}
 
 

@@ -156,9 +156,9 @@ class Engine:
         """
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
-        self._metrics.memory_limit_bytes.set(memory_limit())
+        self._metrics.server.memory_limit_bytes.set(memory_limit())
         detector = asyncio.create_task(self._open_detector())
-        self._metrics.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
+        self._metrics.server.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
@@ -167,8 +167,8 @@ class Engine:
         self.router.detector = await detector
         self._shared = replace(self._shared, detector=self.router.detector)
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
-        self._metrics.workers.set(self._worker_count)
-        self._metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
+        self._metrics.server.workers.set(self._worker_count)
+        self._metrics.server.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
         self.promoter.start(kept)
         if self._settings.watch_models:
             self._watching.append(asyncio.create_task(self._watch(watch)))

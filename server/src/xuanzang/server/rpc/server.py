@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, cast
 
 import grpc
@@ -19,9 +19,11 @@ from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Listener, Option
 from xuanzang.server.rpc.entry.screen import Screen
 from xuanzang.server.rpc.entry.tls import ReloadedTLS
+from xuanzang.server.rpc.faces.face import Face
 from xuanzang.server.rpc.faces.opening import open_faces
 from xuanzang.server.rpc.health.service import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
+from xuanzang.server.rpc.interceptors.base import Interceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
@@ -105,15 +107,9 @@ class RpcServer:
         telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)
         identities = Identities(authenticator)
         screen = Screen(self._gate, engine, identities, rpcs, count=telemetry.count_unread)
+        gate = GateInterceptor(self._gate, screen, rpcs)
         self._listener = Listener(
-            interceptors=(
-                IdentityInterceptor(identities, rpcs),
-                ReceptionInterceptor(limits.stream_idle_seconds),
-                telemetry,
-                ErrorInterceptor(),
-                AccessInterceptor(rpcs),
-                GateInterceptor(self._gate, screen, rpcs),
-            ),
+            interceptors=_interceptors(limits, identities, rpcs, telemetry, gate),
             options=(*LISTENER_OPTIONS, *_options(limits)),
             screened=screen.methods,
             screen=screen.refusal,
@@ -121,12 +117,8 @@ class RpcServer:
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
-        for face in opened:
-            face.add_to(self._server)
         self.health.add_to(self._server)
-        if limits.reflection:
-            names = (TRANSLATION_SERVICE, *(face.service for face in opened), HEALTH_SERVICE, reflection.SERVICE_NAME)
-            reflection.enable_server_reflection(names, self._server)
+        _add_faces(self._server, opened, reflected=limits.reflection)
         self._reloaded = [part for part in (authenticator.keys, tls) if part is not None]
         self.port = bind_address(self._server, address, tls)
 
@@ -197,6 +189,33 @@ class RpcServer:
             await asyncio.sleep(_QUIET_SECONDS)
             if self._gate.hold() == held:
                 return
+
+
+def _interceptors(
+    limits: RpcLimits,
+    identities: Identities,
+    rpcs: TranslationRpcs,
+    telemetry: TelemetryInterceptor,
+    gate: GateInterceptor,
+) -> tuple[Interceptor, ...]:
+    """Return the interceptors, outermost first."""
+    return (
+        IdentityInterceptor(identities, rpcs),
+        ReceptionInterceptor(limits.stream_idle_seconds),
+        telemetry,
+        ErrorInterceptor(),
+        AccessInterceptor(rpcs),
+        gate,
+    )
+
+
+def _add_faces(server: grpc.aio.Server, faces: Sequence[Face], *, reflected: bool) -> None:
+    """Add other APIs and, if it is wanted, reflection of all services."""
+    for face in faces:
+        face.add_to(server)
+    if reflected:
+        names = (TRANSLATION_SERVICE, *(face.service for face in faces), HEALTH_SERVICE, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
 
 
 def _options(limits: RpcLimits) -> tuple[Option, ...]:

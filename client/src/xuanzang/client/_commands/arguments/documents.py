@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client.documents.opening import SUFFIXES
@@ -16,6 +17,7 @@ Without -o and -d, the translation of report.docx into en is report.en.docx.
 What was translated before the command was interrupted is not asked again by the next one: until a file is
 finished, its translations are in a file beside the output, or else in the one of --memory.
 """
+_OF_SINGLE_TEXTS = frozenset({"--num-hypotheses", "--min-target-length", "--coverage-penalty", "--target-prefix"})
 
 
 def add_documents(
@@ -98,21 +100,7 @@ def _add_files(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_translation(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--source", metavar="CODE", help='language of the files, such as "zh"')
-    group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
-    group.add_argument("--model", metavar="NAME", help="name of a model, as listed by `xuanzang models`")
-    group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
-    group.add_argument("--length-penalty", type=float, metavar="X", help="exponent on the length that divides scores")
-    group.add_argument("--max-target-length", type=int, metavar="N", help="maximum number of tokens per sentence")
-    group.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: penalty on repeated tokens")
-    group.add_argument("--no-repeat-ngram-size", type=int, metavar="N", help="let no sequence of N tokens occur twice")
-    group.add_argument(
-        "--suppressed-text",
-        dest="suppressed_texts",
-        action="append",
-        metavar="TEXT",
-        help="text that no translation may contain; repeatable",
-    )
+    add_search(group, without=_OF_SINGLE_TEXTS)
     group.add_argument(
         "--refuse-long-sentences",
         action="store_true",

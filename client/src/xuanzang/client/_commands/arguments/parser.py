@@ -11,6 +11,7 @@ from typing import NamedTuple
 from xuanzang.client._client import TranslationClient
 from xuanzang.client._commands.arguments.completion import PrintCompletion
 from xuanzang.client._commands.arguments.documents import add_documents
+from xuanzang.client._commands.arguments.search import add_search
 from xuanzang.client._commands.arguments.terms import add_terms, term_options
 from xuanzang.client._commands.explain import add_explain
 from xuanzang.client._commands.glossaries import add_glossaries
@@ -271,33 +272,15 @@ def _add_translate(
         choices=("text", "html", "xml"),
         help="how texts are written; a file or standard input with html or xml is one text",
     )
-    _add_search(command.add_argument_group("translation"))
+    _add_translation(command.add_argument_group("translation"))
     add_terms(command.add_argument_group("terms"))
     _add_sampling(command.add_argument_group("sampling"))
     _add_output(command.add_argument_group("output"))
     return command
 
 
-def _add_search(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--source", metavar="CODE", help='language of the texts, such as "zh"')
-    group.add_argument("--target", metavar="CODE", help='language to translate into, such as "en"')
-    group.add_argument("--model", metavar="NAME", help="name of a model, as listed by `xuanzang models`")
-    group.add_argument("--beam-size", type=int, metavar="N", help="hypotheses kept at each step; 1 is greedy search")
-    group.add_argument("--num-hypotheses", type=int, metavar="N", help="hypotheses written per text")
-    group.add_argument("--length-penalty", type=float, metavar="X", help="exponent on the length that divides scores")
-    group.add_argument("--min-target-length", type=int, metavar="N", help="minimum number of tokens per sentence")
-    group.add_argument("--max-target-length", type=int, metavar="N", help="maximum number of tokens per sentence")
-    group.add_argument("--coverage-penalty", type=float, metavar="X", help="penalty on leaving out parts of the source")
-    group.add_argument("--repetition-penalty", type=float, metavar="X", help="above 1: penalty on repeated tokens")
-    group.add_argument("--no-repeat-ngram-size", type=int, metavar="N", help="let no sequence of N tokens occur twice")
-    group.add_argument("--target-prefix", metavar="TEXT", help="text that every hypothesis starts with")
-    group.add_argument(
-        "--suppressed-text",
-        dest="suppressed_texts",
-        action="append",
-        metavar="TEXT",
-        help="text that no hypothesis may contain; repeatable",
-    )
+def _add_translation(group: argparse._ArgumentGroup) -> None:
+    add_search(group)
     group.add_argument(
         "--alternatives", action="store_true", help="write hypotheses that differ right after the target prefix"
     )

@@ -59,26 +59,16 @@ def prepare(
     cost, limit = 0, settings.max_queue_tokens // 2
     for index, text in enumerate(texts):
         field = f"contents[{index}]"
-        if len(text) > settings.max_content_characters:
-            violations.append(_too_long(field, len(text), settings.max_content_characters, "characters"))
-            continue
         try:
-            blocks = _blocks(text, context, options, prepared)
-        except MarkupError as error:
-            violations.append(FieldViolation(field=field, description=str(error)))
-            continue
-        segments = [segment for block in blocks for segment in block]
-        violations += _segment_violations(field, segments, context.codec.max_source_length)
-        violations += _sentence_violations(field, segments, options)
-        if violations:
-            # The other texts are checked, so that the error names all faults; nothing will be searched.
-            continue
-        try:
+            blocks = _checked_blocks(field, text, context, options, prepared, settings.max_content_characters)
+            if violations:
+                # The other texts are checked, so that the error names all faults; nothing will be searched.
+                continue
             searches = [search for block in blocks for search in _searches(block, context, options, constraints)]
         except InvalidInputError as error:
             violations += error.violations
             continue
-        prepared.texts.append(segments)
+        prepared.texts.append([segment for block in blocks for segment in block])
         prepared.searches.extend(searches)
         cost += _searches_per_sentence(options) * sum(predicted_cost(search.sentence) for search in searches)
         if cost > limit:
@@ -88,6 +78,26 @@ def prepare(
     if violations:
         raise InvalidInputError(violations)
     return prepared
+
+
+def _checked_blocks(
+    field: str, text: str, context: CallContext, options: DecodingOptions, prepared: PreparedTexts, limit: int
+) -> Sequence[Sequence[Segment]]:
+    """Split a text of at most so many characters, and check what it is split into."""
+    if len(text) > limit:
+        raise InvalidInputError([_too_long(field, len(text), limit, "characters")])
+    try:
+        blocks = _blocks(text, context, options, prepared)
+    except MarkupError as error:
+        raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
+    segments = [segment for block in blocks for segment in block]
+    violations = [
+        *_segment_violations(field, segments, context.codec.max_source_length),
+        *_sentence_violations(field, segments, options),
+    ]
+    if violations:
+        raise InvalidInputError(violations)
+    return blocks
 
 
 def _blocks(

@@ -92,8 +92,8 @@ class LiveModels:
             refusals: Bundles that are refused.
         """
         self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
-        self._metrics.model_changes["loaded"].inc(len(catalog.models))
-        self._metrics.model_changes["refused"].inc(len(refusals))
+        self._metrics.server.model_changes["loaded"].inc(len(catalog.models))
+        self._metrics.server.model_changes["refused"].inc(len(refusals))
         self._publish(catalog)
 
     def close(self) -> None:
@@ -285,7 +285,7 @@ class LiveModels:
         self._publish(self.catalog.with_model(outcome))
         if served:
             self._retirement.begin(served)
-        self._metrics.model_changes["loaded"].inc()
+        self._metrics.server.model_changes["loaded"].inc()
         _LOGGER.info("model loaded", extra={"model": outcome.name, "version": outcome.version})
         await self._report()
         return None
@@ -305,13 +305,13 @@ class LiveModels:
     def _refuse(self, version: VersionName, refusal: BundleError) -> None:
         _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
         self._keep_refusals(self._refusals | {version: refusal})
-        self._metrics.model_changes["refused"].inc()
+        self._metrics.server.model_changes["refused"].inc()
         if self.catalog.find(*version) is None:
             self._metrics.forget((version.name, str(version.version)))
 
     def _keep_refusals(self, refusals: dict[VersionName, BundleError]) -> None:
         self._refusals = refusals
-        self._metrics.bundles_refused.set(len(refusals))
+        self._metrics.server.bundles_refused.set(len(refusals))
 
     async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
         """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""

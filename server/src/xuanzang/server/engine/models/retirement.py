@@ -119,7 +119,7 @@ class Retirement:
         await asyncio.get_running_loop().run_in_executor(self._executor, _free, model)
         if not self._is_served(version):
             self._metrics.forget(model.labels)
-        self._metrics.model_changes["unloaded"].inc()
+        self._metrics.server.model_changes["unloaded"].inc()
         _LOGGER.info("model unloaded", extra={"model": version.name, "version": version.version})
 
 

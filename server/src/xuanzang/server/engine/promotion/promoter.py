@@ -141,7 +141,7 @@ class Promoter:
         try:
             evaluation = await self._let_through(name, version)
         except ModelStateError as error:
-            self._metrics.promotions["refused"].inc()
+            self._metrics.server.promotions["refused"].inc()
             _LOGGER.warning("promotion refused", extra={"model": name, "version": version, "reason": str(error)})
             raise
         self._require_unpinned(name)
@@ -189,7 +189,7 @@ class Promoter:
         if previous is None:
             raise ModelStateError(f"{name} cannot go back: no other version was live before, or it is loaded no more")
         self._live.switch(catalog.rolled_back(name))
-        self._metrics.promotions["rolled_back"].inc()
+        self._metrics.server.promotions["rolled_back"].inc()
         _LOGGER.warning("rolled back", extra={"model": name, "version": previous})
         return previous
 
@@ -225,7 +225,7 @@ class Promoter:
     def _switch(self, candidate: LoadedModel, result: str, **facts: str) -> None:
         self._live.switch(self._live.catalog.with_live(candidate))
         self._refusals.pop(candidate, None)
-        self._metrics.promotions[result].inc()
+        self._metrics.server.promotions[result].inc()
         extra = {"model": candidate.name, "version": candidate.version, "result": result, **facts}
         _LOGGER.warning("version is live", extra=extra)
 
