@@ -1,4 +1,4 @@
-"""Spans of one RPC, made when its parts have ended, of times that were taken down meanwhile."""
+"""Spans of one RPC: facts and times that are taken down meanwhile, of which the exporter makes spans."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from opentelemetry.trace import Span, SpanContext, Status, StatusCode
+from opentelemetry.trace import SpanContext
 from opentelemetry.trace import format_span_id as span_hex
 from opentelemetry.trace import format_trace_id as trace_hex
 
@@ -31,53 +31,68 @@ class Part(NamedTuple):
     attributes: Attributes
 
 
-Export = Callable[[SpanContext, Part, int], None]
-"""Exports the span of a part, below a span; the last argument is the nanoseconds to add to its times."""
-
-
 class RpcSpan:
-    """The span of an RPC that is sampled, and those of its parts."""
+    """The span of an RPC that is sampled, and its parts."""
 
-    def __init__(self, span: Span, export: Export) -> None:
-        """Take over a span that has begun.
+    def __init__(
+        self,
+        name: str,
+        context: SpanContext,
+        parent: SpanContext | None,
+        attributes: Attributes,
+        export: Callable[[RpcSpan], None],
+    ) -> None:
+        """Begin now.
 
         Args:
-            span: Span of the RPC.
-            export: Exporter of the spans of its parts.
+            name: Name of the span.
+            context: Its ids.
+            parent: Span of the caller, if there is one.
+            attributes: First attributes.
+            export: Exporter of the RPC, to be called once it has ended.
         """
-        self._span = span
-        self._context = span.get_span_context()
-        self._export = export
-        self._offset = time.time_ns() - time.monotonic_ns()
-        self._sentences_left = MAX_SENTENCES
-        self.exemplar = {"trace_id": trace_hex(self._context.trace_id), "span_id": span_hex(self._context.span_id)}
+        self.name = name
+        self.context = context
+        self.parent = parent
+        self.attributes = dict(attributes)
+        """Attributes; all of them once it has ended."""
+        self.fault = ""
+        """Name of the status code, if it is a fault of the server."""
+        self.parts: list[Part] = []
+        """Parts of the calls so far."""
+        self.began_at = time.time_ns()
+        self.ended_at = 0
+        """Nanoseconds of the clock of `time.time`, as is `began_at`."""
+        self.offset = self.began_at - time.monotonic_ns()
+        """Nanoseconds to add to the times of the parts."""
+        self.exemplar = {"trace_id": trace_hex(context.trace_id), "span_id": span_hex(context.span_id)}
         """Labels of exemplars."""
+        self._sentences_left = MAX_SENTENCES
+        self._export = export
 
     def add_call(self, record: CallRecord) -> None:
-        """Export the spans of a call; of a stream, those of its first calls.
+        """Take the parts of a call; of a stream, those of its first calls.
 
         Args:
             record: Call that has ended.
         """
-        if not self._sentences_left:
-            return
-        for part in _parts(record, self._sentences_left):
-            self._export(self._context, part, self._offset)
-        self._sentences_left = max(0, self._sentences_left - max(1, record.sentences))
+        if self._sentences_left:
+            self.parts += _parts(record, self._sentences_left)
+            self._sentences_left = max(0, self._sentences_left - max(1, record.sentences))
 
     def end(self, code: str, number: int, attributes: Attributes) -> None:
-        """End the span of the RPC.
+        """End the span of the RPC, and export all.
 
         Args:
             code: Name of its status code.
             number: Number of the status code.
             attributes: Further attributes.
         """
-        self._span.set_attributes({"rpc.grpc.status_code": number, **attributes})
-        if code in _SERVER_FAULTS:
-            # The message of the status may quote the caller.
-            self._span.set_status(Status(StatusCode.ERROR, code))
-        self._span.end()
+        self.ended_at = time.time_ns()
+        self.attributes |= {"rpc.grpc.status_code": number, **attributes}
+        # The message of the status may quote the caller.
+        self.fault = code if code in _SERVER_FAULTS else ""
+        self._export(self)
 
 
 def _parts(record: CallRecord, max_sentences: int) -> Iterator[Part]:
