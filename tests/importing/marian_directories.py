@@ -38,6 +38,7 @@ def write_directory(
     languages: Sequence[str] = (),
     seed: int = 0,
     never: Sequence[int] = (),
+    source: str = "zho",
     generation: dict[str, Any] | None = None,
     **config: Any,
 ) -> MarianMTModel:
@@ -50,6 +51,7 @@ def write_directory(
         languages: Names that the source vocabulary has pieces for, such as "cmn_Hans".
         seed: Seed of the weights.
         never: Ids that are never generated, besides padding.
+        source: Source language.
         generation: Other settings of generation_config.json.
         config: Fields of MarianConfig.
     """
@@ -65,7 +67,7 @@ def write_directory(
         (folder / name).write_text(json.dumps(ids), encoding="utf-8")
     for side in SIDES:
         shutil.copyfile(tokenizers / f"{side}.spm", folder / f"{side}.spm")
-    facts = {"source_lang": "zho", "target_lang": "eng", "separate_vocabs": separate}
+    facts = {"source_lang": source, "target_lang": "eng", "separate_vocabs": separate}
     (folder / "tokenizer_config.json").write_text(json.dumps(facts), encoding="utf-8")
     return model
 

@@ -70,7 +70,7 @@ class Checkpoint:
     def source_ids(self, text: str) -> list[int]:
         """Return the ids of a sentence as the encoder takes them: with eos, and with those that name the languages."""
         metadata = self.metadata
-        ids = self.source_tokenizer.encode(normalize(text, metadata.source_normalization))
+        ids = self.source_tokenizer.encode(normalize(text, metadata.source_normalization, metadata.source_language))
         asked = _ids_of(metadata.language_prefix_ids, metadata.target_language)
         named = _ids_of(metadata.source_language_ids, metadata.source_language)
         return [*asked, *ids, *named] if metadata.source_language_place == "after_end" else [*asked, *named, *ids]

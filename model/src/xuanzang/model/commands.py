@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
 
 import torch
@@ -241,6 +241,9 @@ class ImportCommand(BaseModel):
     zho_Hans."""
     target_language: list[str] = Field(default_factory=list)
     """The same."""
+    punctuation: Literal["as-is", "moses"] = "as-is"
+    """What the model reads of punctuation: that of the text, as with transformers, or what Moses' script makes of it,
+    as in the training data of OPUS-MT and NLLB-200. The server then needs sacremoses."""
 
     def cli_cmd(self) -> None:
         """Run the command."""
@@ -249,6 +252,7 @@ class ImportCommand(BaseModel):
             self.output,
             source_languages=self.source_language,
             target_languages=self.target_language,
+            punctuation=self.punctuation,
         )
         print(f"{self.output}: translates {', '.join(languages.sources)} into {', '.join(languages.targets)}")
 

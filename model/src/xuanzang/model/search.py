@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.network.transformer import Transformer
 
 
@@ -84,13 +85,10 @@ def beam_search(
         logits, cache = model.step(token_ids, cache)
         if length <= min_target_length:
             logits[:, model.config.eos_id] = -torch.inf
-        log_probs = logits.float().log_softmax(-1)
-        log_probs[:, list(model.config.banned_ids)] = -torch.inf
-        if beginnings and length <= len(beginnings[0]):
-            forced = [prefix[length - 1] for prefix in beginnings for _ in range(beam_size)]
-            log_probs = torch.full_like(log_probs, -torch.inf)
-            log_probs[range(len(forced)), forced] = 0.0
-        _advance(running, log_probs.view(len(running), beam_size, -1), model.config.eos_id)
+        log_probs = logits.float().log_softmax(-1).view(len(running), beam_size, -1)
+        begun = beginnings and length <= len(beginnings[0])
+        forced = [prefix[length - 1] for prefix in beginnings] if begun else []
+        advance(running, restrict(log_probs, model.config, forced), model.config.eos_id)
         rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
         beginnings = [prefix for beam, prefix in zip(running, beginnings, strict=False) if not beam.done]
         running = [beam for beam in running if not beam.done]
@@ -101,7 +99,26 @@ def beam_search(
     return [beam.hypotheses() for beam in beams]
 
 
-def _advance(beams: Sequence[Beam], log_probs: Tensor, eos_id: int) -> None:
+def restrict(log_probs: Tensor, config: TransformerConfig, forced: Sequence[int]) -> Tensor:
+    """Leave only the continuations that a search may choose.
+
+    Args:
+        log_probs: [batch, beam, vocab]; changed.
+        config: Shape of the model, which names the pieces never chosen.
+        forced: The only continuation of each sentence, which costs nothing; empty if all are free.
+
+    Returns:
+        [batch, beam, vocab].
+    """
+    if not forced:
+        log_probs[..., list(config.banned_ids)] = -torch.inf
+        return log_probs
+    restricted = torch.full_like(log_probs, -torch.inf)
+    restricted[range(len(forced)), :, forced] = 0.0
+    return restricted
+
+
+def advance(beams: Sequence[Beam], log_probs: Tensor, eos_id: int) -> None:
     """Give each sentence its best continuations.
 
     Args:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
 import sentencepiece
 
-Normalization = Literal["none", "nfkc"]
+Normalization = Literal["none", "nfkc", "moses"]
 
 UNK_ID, BOS_ID, EOS_ID, PAD_ID = 0, 1, 2, 3
 
@@ -18,14 +19,26 @@ UNK_ID, BOS_ID, EOS_ID, PAD_ID = 0, 1, 2, 3
 _SPACE = "\u2581"
 
 
-def normalize(text: str, form: Normalization) -> str:
+def normalize(text: str, form: Normalization, language: str = "") -> str:
     """Bring text to the form that the model was trained on.
 
     Args:
         text: Any text.
-        form: "nfkc" folds full-width letters, half-width kana and other compatibility forms; "none" changes nothing.
+        form: "nfkc" folds full-width letters, half-width kana and other compatibility forms; "moses" makes punctuation
+            plain, as Moses' script does; "none" changes nothing.
+        language: BCP-47 code of the text's language; only "moses" heeds it.
     """
+    if form == "moses":
+        return _punctuation(language.lower().partition("-")[0])(text)
     return unicodedata.normalize("NFKC", text) if form == "nfkc" else text
+
+
+@cache
+def _punctuation(language: str) -> Callable[[str], str]:
+    from sacremoses import MosesPunctNormalizer  # noqa: PLC0415 - an extra, and slow to import
+
+    normalizer: Callable[[str], str] = MosesPunctNormalizer(language).normalize
+    return normalizer
 
 
 class Tokenizer:

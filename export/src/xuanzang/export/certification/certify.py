@@ -11,7 +11,7 @@ from sacrebleu.metrics import CHRF
 
 from xuanzang.export.certification.certificate import Certificate, ParityError, Sample
 from xuanzang.export.certification.coverage import not_measured
-from xuanzang.export.certification.parity import Parity, follow, record, search, step_milliseconds
+from xuanzang.export.certification.parity import Parity, follow
 from xuanzang.export.certification.quality import (
     Translations,
     compare_precisions,
@@ -21,8 +21,10 @@ from xuanzang.export.certification.quality import (
     require_quality,
     score,
 )
+from xuanzang.export.certification.recording import Recording, record
 from xuanzang.export.certification.runner import OnnxModel, open_graphs, open_shortlisted
 from xuanzang.export.certification.samples import choose_samples
+from xuanzang.export.certification.step_times import step_milliseconds
 from xuanzang.export.examples import Example, Examples, sources_of
 from xuanzang.export.freed_memory import return_freed_memory
 from xuanzang.export.graphs.build import GraphSet
@@ -84,10 +86,9 @@ class Certifier:
             )
             del shortlisted
         model = open_graphs(graphs, self._checkpoint.model.config)
-        examples, settings = self._examples.sentences[: self._settings.parity_sentences], self._settings
-        prefixes = [example.prefix_ids for example in examples]
-        recordings = record(model, sources_of(examples), beam_size=settings.beam_size, prefixes=prefixes)
-        translations = onnx_translations(model, self._compared(), settings, self._rules)
+        recordings, settings = self._record(model), self._settings
+        translations = [hypotheses for batch in recordings for hypotheses in batch.found]
+        translations += onnx_translations(model, self._compared()[len(translations) :], settings, self._rules)
         tests = {name: onnx_translations(model, test, settings, self._rules) for name, test in self._tests.items()}
         times = _step_times(model)
         if graphs.precision == settings.precision:
@@ -95,14 +96,25 @@ class Certifier:
         # Closes the graphs.
         del model
         return_freed_memory()
-        torch_model = self._checkpoint.model
-        if not self._expected:
-            self._expected = search(torch_model, recordings, beam_size=settings.beam_size)
-        parity = follow(torch_model, recordings, self._expected, beam_size=settings.beam_size)
+        parity, self._expected = follow(
+            self._checkpoint.model, recordings, beam_size=settings.beam_size, expected=self._expected
+        )
         self._checkpoint.weights.release()
         if graphs.precision == "float32":
             _require_parity(parity, settings)
         self._measured[graphs.precision] = _Measured(parity, translations, tests, times)
+
+    def _record(self, model: OnnxModel) -> list[Recording]:
+        """Decode the sentences that torch is to follow."""
+        examples, settings = self._examples.sentences[: self._settings.parity_sentences], self._settings
+        return record(
+            model,
+            sources_of(examples),
+            beam_size=settings.beam_size,
+            length_penalty=settings.length_penalty,
+            rules=self._rules,
+            prefixes=[example.prefix_ids for example in examples],
+        )
 
     def certificate(self) -> Certificate:
         """Return the certificate of the graphs measured.

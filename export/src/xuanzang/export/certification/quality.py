@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sacrebleu.metrics import BLEU, CHRF
 
 from xuanzang.export.certification.certificate import ParityError
-from xuanzang.export.certification.parity import target_limits
+from xuanzang.export.certification.recording import target_limits
 from xuanzang.export.certification.resampling import paired_change
 from xuanzang.export.certification.runner import OnnxModel, translate_batch
 from xuanzang.export.examples import Example

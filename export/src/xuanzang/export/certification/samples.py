@@ -13,7 +13,7 @@ from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.search import SearchRules
 
 SAMPLES = 8
-"""Sentences that the server replays."""
+"""Sentences that the server replays, at most: no more than torch has confirmed."""
 
 
 def choose_samples(
@@ -44,7 +44,7 @@ def choose_samples(
             alone = translate_together(model, [example], settings, rules)[0][0].target_ids  # as the server replays it
             if tuple(alone) in best:
                 samples.append(_sample(checkpoint, example, alone, settings))
-        if len(samples) == SAMPLES:
+        if len(samples) == min(SAMPLES, settings.parity_sentences):
             break
     if not samples:
         raise ParityError("no sentence is translated alike by all graphs")

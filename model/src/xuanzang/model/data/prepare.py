@@ -22,7 +22,7 @@ from xuanzang.model.data.held_out import HELD_OUT_FILE, HeldOut, hold_out, write
 from xuanzang.model.data.splits import SplitWriter, digest
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing
-from xuanzang.model.tokenizer import Normalization, Tokenizer, normalize
+from xuanzang.model.tokenizer import Tokenizer, normalize
 
 
 class PrepareSettings(BaseModel):
@@ -65,7 +65,7 @@ class PrepareSettings(BaseModel):
     """Drop pairs with a smaller share of letters in their language's script on a side; known for zh, en, de, es, fr."""
     max_tokens: int = Field(default=200, ge=8, le=512)
     """Drop pairs with more tokens than this on a side, eos counted."""
-    source_normalization: Normalization = "nfkc"
+    source_normalization: Literal["none", "nfkc"] = "nfkc"
     """Unicode form that sources are brought to, here and in the server."""
     fold_traditional: bool = False
     """Let the tokenisers read traditional Chinese characters as simplified ones; needs the package opencc."""

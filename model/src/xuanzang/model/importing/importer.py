@@ -7,8 +7,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -40,7 +41,12 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def import_model(
-    folder: Path, output: Path, *, source_languages: Sequence[str] = (), target_languages: Sequence[str] = ()
+    folder: Path,
+    output: Path,
+    *,
+    source_languages: Sequence[str] = (),
+    target_languages: Sequence[str] = (),
+    punctuation: Literal["as-is", "moses"] = "as-is",
 ) -> Languages:
     """Write a checkpoint that translates as a model directory does.
 
@@ -50,6 +56,8 @@ def import_model(
         source_languages: BCP-47 codes; none takes those that the directory names. CODE=NAME gives a code to the
             language that the vocabulary of a model of several languages calls NAME; the others are then left out.
         target_languages: The same.
+        punctuation: "moses" to normalise that of sources, as the training data of many of these models was; the
+            tokenisers of transformers leave it as it is.
 
     Returns:
         Languages of the checkpoint.
@@ -59,6 +67,8 @@ def import_model(
     """
     family, directory = _read(folder)
     faults = [f"{output} exists"] if output.exists() else []
+    if punctuation == "moses" and not find_spec("sacremoses"):
+        faults.append("--punctuation moses needs sacremoses: install xuanzang-model[moses]")
     vocabularies, languages = family.read_text(
         directory, faults, sources=list(source_languages), targets=list(target_languages)
     )
@@ -67,7 +77,10 @@ def import_model(
         raise DirectoryError(folder, faults)
     config, weights = network
     metadata = _metadata(config, languages, vocabularies, shared=len(directory.layout.models) == 1).model_copy(
-        update={"forces_end": directory.generation_setting("forced_eos_token_id") == config.eos_id}
+        update={
+            "forces_end": directory.generation_setting("forced_eos_token_id") == config.eos_id,
+            "source_normalization": "moses" if punctuation == "moses" else "none",
+        }
     )
     with tempfile.TemporaryDirectory() as temporary:
         _write_tokenizers(Path(temporary), directory, vocabularies, metadata)

@@ -572,7 +572,9 @@ class SourceFormat(google.protobuf.message.Message):
     SOURCE_LANGUAGE_IDS_FIELD_NUMBER: builtins.int
     SOURCE_LANGUAGE_PLACE_FIELD_NUMBER: builtins.int
     normalization: builtins.str
-    """Normalisation before SentencePiece: "none" or "nfkc"."""
+    """Normalisation before SentencePiece: "none", "nfkc", or "moses", which is that of punctuation by Moses' script for
+    the source language.
+    """
     source_language_place: global___SourceLanguagePlace.ValueType
     """Where the id of `source_language_ids` stands."""
     @property

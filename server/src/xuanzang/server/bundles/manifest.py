@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from google.protobuf import json_format
@@ -48,7 +49,7 @@ _MAX_NGRAM_SIZE = 1 << 16
 _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_NORMALIZATIONS = ("none", "nfkc")
+_NORMALIZATIONS = ("none", "nfkc", "moses")
 _PLACES = manifest_pb2.SourceLanguagePlace.keys()
 
 
@@ -231,6 +232,8 @@ def _format_faults(manifest: manifest_pb2.Manifest) -> Iterator[str]:
     normalization = manifest.source_format.normalization
     if normalization not in _NORMALIZATIONS:
         yield f"source_format.normalization is {normalization!r}; it must be one of {_NORMALIZATIONS}"
+    if normalization == "moses" and not find_spec("sacremoses"):
+        yield "source_format.normalization is 'moses', which needs sacremoses: install xuanzang-server[moses]"
     place = manifest.source_format.source_language_place
     if place not in manifest_pb2.SourceLanguagePlace.values():
         yield f"source_format.source_language_place is {place}; it must be one of {_PLACES}"

@@ -14,13 +14,13 @@ from search_options import search_options
 
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import Candidates
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, TargetHypothesis
 from xuanzang.server.engine.decoding.logit_edits import hypothesis_edits
 from xuanzang.server.engine.decoding.search_recorder import RecordedStep, SearchRecorder
 from xuanzang.server.engine.explanation.search_tree import MAX_CANDIDATES, SearchTree, path_of
 from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
 
-VOCAB, EOS = 9, 2
+VOCAB, EOS, LIMIT = 9, 2, 7
 
 
 def log_probs(seed: int, options: SearchOptions, tokens: Sequence[int]) -> Any:
@@ -30,6 +30,12 @@ def log_probs(seed: int, options: SearchOptions, tokens: Sequence[int]) -> Any:
         logits[token] += edit.bias
     logits -= logits.max()
     return logits - np.log(np.exp(logits).sum())
+
+
+def gain(seed: int, options: SearchOptions, tokens: Sequence[int], token: int) -> float:
+    """Return what a token adds to the score of a hypothesis."""
+    forced = options.rules.forces_end and token == EOS and len(tokens) + 1 == LIMIT
+    return 0.0 if forced else float(log_probs(seed, options, tokens)[token])
 
 
 def search(seed: int, options: SearchOptions) -> list[TargetHypothesis]:
@@ -54,7 +60,7 @@ def search(seed: int, options: SearchOptions) -> list[TargetHypothesis]:
 
 def tree_of(seed: int, **changes: Any) -> tuple[list[TreeStep], list[TargetHypothesis], SearchOptions]:
     recorder = SearchRecorder(max_steps=100)
-    options = search_options(max_target_length=7, recorder=recorder, **changes)
+    options = search_options(max_target_length=LIMIT, recorder=recorder, **changes)
     found = search(seed, options)
     tree = SearchTree(options, found, eos_id=EOS, piece_of=str)
     return list(tree.steps(recorder.steps)), found, options
@@ -76,6 +82,7 @@ OPTIONS = st.fixed_dictionaries(
         "no_repeat_ngram_size": st.integers(0, 2),
         "suppressed_sequences": st.sampled_from([(), ((5,),), ((3, 4), (6,))]),
         "prefix_ids": st.sampled_from([(), (4,), (4, 7)]),
+        "rules": st.sampled_from([SearchRules(), SearchRules(forces_end=True), SearchRules(True, True)]),
     }
 )
 
@@ -84,7 +91,7 @@ OPTIONS = st.fixed_dictionaries(
 @given(seed=st.integers(0, 10**6), changes=OPTIONS)
 def test_a_recorded_search_finds_what_it_finds_unrecorded(seed: int, changes: dict[str, Any]) -> None:
     _, found, _ = tree_of(seed, **changes)
-    assert found == search(seed, search_options(max_target_length=7, **changes))
+    assert found == search(seed, search_options(max_target_length=LIMIT, **changes))
 
 
 @settings(max_examples=40)
@@ -97,7 +104,7 @@ def test_every_candidate_has_a_parent_that_was_kept_and_the_sum_of_its_path(seed
                 assert steps[number - 1].candidates[each.parent].fate is CandidateFate.KEPT
             if each.score is not None:
                 tokens = ways(steps, number, each)
-                gains = [log_probs(seed, options, tokens[:place])[token] for place, token in enumerate(tokens)]
+                gains = [gain(seed, options, tokens[:place], token) for place, token in enumerate(tokens)]
                 assert each.score == pytest.approx(sum(gains), abs=1e-3)
 
 
@@ -138,6 +145,19 @@ def test_excluded_tokens_are_exactly_those_that_options_forbid(seed: int, change
                 }[each.reason or CandidateReason.FORCED]
             else:
                 assert not any((ends_early, suppressed, repeats))
+
+
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**6), beam_size=st.integers(1, 5))
+def test_where_the_end_is_forced_it_is_all_that_is_considered_and_costs_nothing(seed: int, beam_size: int) -> None:
+    rules = SearchRules(forces_end=True)
+    steps, found, _ = tree_of(seed, beam_size=beam_size, min_target_length=LIMIT - 1, rules=rules)
+    assert len(steps) == LIMIT
+    assert {each.token_id for each in steps[-1].candidates} == {EOS}
+    assert {each.fate for each in steps[-1].candidates} == {CandidateFate.FINISHED}
+    before = [each for each in steps[-2].candidates if each.fate is CandidateFate.KEPT]
+    assert sorted(each.score or 0.0 for each in steps[-1].candidates) == sorted(each.score or 0.0 for each in before)
+    assert [hypothesis.finished for hypothesis in found] == [True]
 
 
 def test_more_candidates_than_are_shown_are_counted() -> None:

@@ -65,27 +65,57 @@ def test_what_the_tokeniser_drops_is_kept_as_it_is(codec: TextCodec) -> None:
     assert [(piece.text, piece.source_ids) for piece in codec.split("\u200b\n")] == [("\u200b", ()), ("\n", ())]
 
 
-@pytest.mark.parametrize(("normalization", "same"), [("nfkc", True), ("none", False)])
-def test_text_is_normalised_before_the_tokeniser_if_the_manifest_says_so(
+Normalizing = Callable[[str], TextCodec]
+
+
+@pytest.fixture
+def normalizing(
     repository: Path,
     edit_manifest: Edit,
     list_files: Callable[[dict[str, Any], Path], None],
     train_tokenizer: Callable[[str], bytes],
-    normalization: str,
-    same: bool,
-) -> None:
+) -> Normalizing:
+    """Return a maker of codecs whose manifest names a normalisation, with a tokeniser that does nothing of the kind."""
     directory = repository / "small" / "1"
     (directory / "shared.spm").write_bytes(train_tokenizer("identity"))
     pieces = SentencePieceProcessor(model_file=str(directory / "shared.spm")).vocab_size()
 
-    def change(manifest: dict[str, Any]) -> None:
-        list_files(manifest, directory)
-        manifest["source_format"]["normalization"] = normalization
-        manifest["dimensions"] |= {"source_vocab_size": pieces, "target_vocab_size": pieces}
+    def make(normalization: str) -> TextCodec:
+        def change(manifest: dict[str, Any]) -> None:
+            list_files(manifest, directory)
+            manifest["source_format"]["normalization"] = normalization
+            manifest["dimensions"] |= {"source_vocab_size": pieces, "target_vocab_size": pieces}
 
-    edit_manifest(directory, change)
-    codec = TextCodec(load_bundle(directory))
-    assert (codec.encode("ｈｅｌｌｏ") == codec.encode("hello")) is same
+        edit_manifest(directory, change)
+        return TextCodec(load_bundle(directory))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("normalization", "text", "plain", "same"),
+    [
+        ("nfkc", "ｈｅｌｌｏ", "hello", True),
+        ("none", "ｈｅｌｌｏ", "hello", False),
+        ("moses", "„hello…", '"hello...', True),
+        ("none", "„hello…", '"hello...', False),
+    ],
+)
+def test_text_is_normalised_before_the_tokeniser_if_the_manifest_says_so(
+    normalizing: Normalizing, normalization: str, text: str, plain: str, same: bool
+) -> None:
+    codec = normalizing(normalization)
+    assert (codec.encode(text) == codec.encode(plain)) is same
+    [[*spans, _end]] = codec.offsets(codec.split(text))
+    assert (spans[0][0], spans[-1][1]) == (0, len(text))
+
+
+def test_without_sacremoses_a_bundle_that_needs_it_is_refused_with_what_to_install(
+    normalizing: Normalizing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xuanzang.server.bundles.manifest.find_spec", lambda _name: None)
+    with pytest.raises(BundleError, match=r"which needs sacremoses: install xuanzang-server\[moses\]"):
+        normalizing("moses")
 
 
 def test_decoding_gives_the_text_of_the_ids(codec: TextCodec) -> None:

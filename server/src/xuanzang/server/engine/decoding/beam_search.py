@@ -163,21 +163,20 @@ class BeamSearch:
         forced = self._forced_ends(required) if self._step >= self._inspected_from else {}
         before = self.beams.scores[self.required.indices] if inspection else self.beams.scores
         inspected = self._to_inspect(self._continue_best(candidates))
-        scores, ids, parents = candidates
         done = [
             index
             for index in inspected
             if index not in required
             and self._advance_sentence(
                 index,
-                forced.get(index)
-                or list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True)),
+                forced.get(index) or _of_sentence(candidates, index),
             )
         ]
         if inspection:
             done += self._advance_required(before, inspection)
         for index in self._recorded:
-            self._record(index, candidates, is_last=index in done)
+            considered = forced.get(index) or _of_sentence(candidates, index)
+            self._record(index, considered, is_last=index in done)
         beams = self.beams
         self._history.add(beams.token_ids, beams.parents, beams.positions)
         if self.details:
@@ -199,11 +198,11 @@ class BeamSearch:
             for index, row in scores.items()
         }
 
-    def _record(self, index: int, candidates: Candidates, *, is_last: bool) -> None:
+    def _record(self, index: int, candidates: list[tuple[float, int, int]], *, is_last: bool) -> None:
         state, beams, length = self.sentences[index], self.beams, self._length(index)
         live = zip(beams.token_ids[index].tolist(), beams.parents[index].tolist(), strict=True)
         step = RecordedStep(
-            candidates=list(zip(*(array[index].tolist() for array in candidates), strict=True)),
+            candidates=candidates,
             live=[]
             if is_last
             else [pair for pair, score in zip(live, beams.scores[index], strict=True) if score > DEAD_LIMIT],
@@ -388,3 +387,9 @@ class BeamSearch:
                 break
             common += 1
         return begun[0][:common] if begun else []
+
+
+def _of_sentence(candidates: Candidates, index: int) -> list[tuple[float, int, int]]:
+    """Return score, token and parent of the candidates of a sentence."""
+    scores, ids, parents = candidates
+    return list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True))

@@ -53,7 +53,8 @@ class SearchTree:
             recorded: Steps of the search, from the first.
         """
         for step in recorded:
-            candidates = [*self._considered(step), *self._excluded()]
+            ends = all(token == self._eos_id for _, token, _ in step.candidates)  # at a limit that forces it
+            candidates = [*self._considered(step), *([] if ends else self._excluded())]
             yield TreeStep(
                 candidates=tuple(candidates[:MAX_CANDIDATES]), omitted=max(0, len(candidates) - MAX_CANDIDATES)
             )

@@ -18,6 +18,7 @@ from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.runtime.kernels import choose_kernels
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
+from xuanzang.server.engine.runtime.mapped_pages import release_pages
 from xuanzang.server.engine.runtime.page_pool import PageShape, Tensor
 
 ONNXRUNTIME_VERSION: str = onnxruntime.__version__
@@ -83,6 +84,9 @@ class Sessions:
         self.step_functions = StepFunctions(self._library) if self._library else None
         """Functions of the kernels for the time between two steps; None without kernels."""
         sessions = [self.open(graph.file) for graph in graphs]
+        if self._device == "cpu":
+            # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
+            release_pages(self._directory / manifest.weights)
         self._encoder, self._decoder, *self._shortlist = sessions
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"

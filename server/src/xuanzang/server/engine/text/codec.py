@@ -11,6 +11,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
+from xuanzang.server.engine.text.punctuation import punctuation_of
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
 from xuanzang.server.engine.text.target_phrases import TargetPhrases
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
@@ -69,6 +70,8 @@ class TextCodec:
         self.target_prefix_ids = _ids_of(manifest.target_format.language_ids, language)
         """Ids with which every hypothesis begins: that of the target language, if it has one."""
         self._normalization = manifest.source_format.normalization
+        source, _, _ = (source_language or manifest.source_language_codes[0]).lower().partition("-")
+        self._punctuation = punctuation_of(source) if self._normalization == "moses" else None
         self.is_spaced = primary not in _UNSPACED_LANGUAGES or "latn" in others
         self.max_source_length = manifest.dimensions.max_source_length
 
@@ -139,6 +142,8 @@ class TextCodec:
         return [*self._before, *self._source.encode(self._normalized(sentence)), *self._after]
 
     def _normalized(self, sentence: str) -> str:
+        if self._punctuation:
+            return self._punctuation.normalize(sentence)
         return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
 
     def offsets(self, segments: Sequence[Segment]) -> list[tuple[Span, ...]]:
@@ -161,6 +166,8 @@ class TextCodec:
         spans = filled(self._source.offsets(self._normalized(sentence)))
         if self._normalization == "nfkc":
             spans = before_nfkc(sentence, spans)
+        elif self._punctuation:
+            spans = filled(self._punctuation.before(sentence, spans))
         return [*((0, 0) for _ in self._before), *spans, *((len(sentence), len(sentence)) for _ in self._after)]
 
     def encode_target(self, text: str) -> list[int]:
