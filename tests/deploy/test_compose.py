@@ -32,8 +32,8 @@ pytestmark = pytest.mark.e2e
 ROOT = manifests.ROOT
 CACHE = ROOT / "build" / "containers"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-STARTED = ("server", "envoy", "prometheus", "alertmanager")
-PORTS = {"envoy": 50051, "prometheus": 9090, "alertmanager": 9093}
+STARTED = ("server", "envoy", "gateway", "prometheus", "alertmanager")
+PORTS = {"envoy": 50051, "gateway": 8080, "prometheus": 9090, "alertmanager": 9093}
 TEMPLATES = "/usr/share/prometheus/alertmanager"
 """What Debian's Alertmanager reads at its start; in others it is part of the program."""
 SCRAPE_SECONDS = 120.0
@@ -77,8 +77,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
         if not engine.has(container_engine.BASE):
             engine.import_base(scratch / "base")
         secret = ["--secret", f"id=ca,src={CERTIFICATES}"] if Path(CERTIFICATES).exists() else []
-        image = COMPOSE["services"]["server"]["image"]
-        engine.run("build", "--file", str(ROOT / "server/Dockerfile"), "--tag", image, *secret, str(ROOT))
+        for name in ("server", "gateway"):
+            image = COMPOSE["services"][name]["image"]
+            engine.run("build", "--file", str(ROOT / name / "Dockerfile"), "--tag", image, *secret, str(ROOT))
         for name, path in paths.items():
             files = [path, TEMPLATES] if name == "alertmanager" else [path]
             engine.build_around(files, COMPOSE["services"][name]["image"], lines_of(name), scratch / name)
@@ -152,6 +153,16 @@ def test_two_servers_translate_behind_envoy_and_are_scraped(project: Project) ->
     project.until('count(nmt_requests_total{job="xuanzang"} > 0)', 2)
     project.until('up{job="envoy"}', 1)
     project.until("sum(nmt_requests_total)", 20)
+
+
+def test_the_gateway_s_container_translates_and_serves_the_page(project: Project) -> None:
+    gateway = f"http://{project.address('gateway')}"
+    body = json.dumps({"q": "我有一只猫。", "source": "zh", "target": "en"}).encode()
+    request = urllib.request.Request(f"{gateway}/translate", body, {"content-type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert "cat" in json.load(answer)["translatedText"]
+    with urllib.request.urlopen(f"{gateway}/", timeout=30) as answer:
+        assert "<title>xuanzang</title>" in answer.read().decode()
 
 
 def test_prometheus_has_found_alertmanager(project: Project) -> None:
