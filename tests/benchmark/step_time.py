@@ -1,7 +1,8 @@
-"""Time of a decoder step in onnxruntime, bundles in turns, with one thread and batches that empty.
+"""Time of the encoder and of a decoder step in onnxruntime, bundles in turns, one thread and batches that empty.
 
-Prints the processor time of the thread for a run of the decoder's graph: the best of the rounds, the median of the
-ratios to the first bundle within a round, and how many translations are the first bundle's.
+Prints the processor time of the thread for a run of the decoder's graph, for a sentence's share of the encoder's runs,
+and for a sentence in all, with the search: the best of the rounds, the median of the ratios to the first bundle within
+a round, and how many translations are the first bundle's.
 
 $ PYTHONPATH=tests/benchmark python tests/benchmark/step_time.py OLD/zh-en/2 server/models/zh-en/2 --rounds 3
 """
@@ -31,9 +32,14 @@ CELLS = [(beam, batch, count) for beam in (4, 1) for batch, count in ((1, 24), (
 
 
 class Measured(NamedTuple):
-    """Translations of a cell, and microseconds of a step in onnxruntime."""
+    """Translations of a cell, and microseconds."""
 
-    microseconds: float
+    step: float
+    """A run of the decoder's graph."""
+    encoder: float
+    """The encoder's graph, for a sentence."""
+    sentence: float
+    """All that is done for a sentence."""
     translations: list[list[int]]
 
 
@@ -47,28 +53,29 @@ def measure(sessions: Sessions, sources: list[list[int]], beam: int, batch: int)
     )
     decoder, found, steps = Decoder(sessions), dict[Sentence, list[int]](), 0
     sentences = [Sentence(source_ids=ids, options=options) for ids in sources]
-    with timed_runs() as seconds:
+    start = time.thread_time()
+    with timed_runs() as (encoder, decoding):
         for first in range(0, len(sentences), batch):
             decoder.admit(sentences[first : first + batch])
             while len(decoder):
                 found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in decoder.step()}
                 steps += 1
-    return Measured(1e6 * sum(seconds) / steps, [found[sentence] for sentence in sentences])
+    seconds = (sum(decoding) / steps, sum(encoder) / len(sources), (time.thread_time() - start) / len(sources))
+    return Measured(*(1e6 * each for each in seconds), [found[sentence] for sentence in sentences])
 
 
 @contextmanager
-def timed_runs() -> Iterator[list[float]]:
-    """Collect the processor time of each run of a decoder."""
-    seconds, run = list[float](), Binding.run
+def timed_runs() -> Iterator[tuple[list[float], list[float]]]:
+    """Collect the processor time of each run of an encoder and of a decoder."""
+    encoder, decoder, run = list[float](), list[float](), Binding.run
 
     def timed(binding: Binding) -> None:
         start = time.thread_time()
         run(binding)
-        if "token_ids" in binding._bound:  # the encoder has no such input
-            seconds.append(time.thread_time() - start)
+        (decoder if "token_ids" in binding._bound else encoder).append(time.thread_time() - start)
 
     with mock.patch.object(Binding, "run", timed):
-        yield seconds
+        yield encoder, decoder
 
 
 def main() -> None:
@@ -85,11 +92,14 @@ def main() -> None:
     for beam, batch, count in CELLS:
         rounds = [[measure(each, sources[:count], beam, batch) for each in opened] for _ in range(arguments.rounds + 1)]
         for index, path in enumerate(arguments.bundles):
-            best = min(turn[index].microseconds for turn in rounds[1:])
-            ratio = statistics.median(turn[index].microseconds / turn[0].microseconds for turn in rounds[1:])
+            times = [
+                f"{name} {min(getattr(turn[index], name) for turn in rounds[1:]):5.0f} µs × "
+                f"{statistics.median(getattr(turn[index], name) / getattr(turn[0], name) for turn in rounds[1:]):.2f}"
+                for name in ("step", "encoder", "sentence")
+            ]
             pairs = zip(rounds[0][index].translations, rounds[0][0].translations, strict=True)
             same = sum(ours == first for ours, first in pairs)
-            print(f"beam {beam}, {batch:2} at once: {best:5.0f} µs × {ratio:.2f}, {same} of {count} the same, {path}")
+            print(f"beam {beam}, {batch:2} at once: {', '.join(times)}, {same} of {count} the same, {path}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ void AddNormQuantize::compute(const Context& context) {
 
   const auto quantized = context.output<uint8_t>(0, x);
   const auto sums = context.output<float>(1, x), normed = context.output<float>(2, x);
-  const Norm norm{weight.data, bias.data, width, 1.0f / scale.data[0], static_cast<float>(zero.data[0])};
+  const float integer = static_cast<float>(zero.data[0]);
+  const Norm norm{weight.data, bias.data, width, {1.0f / scale.data[0], integer, -integer}};
   constexpr size_t kOperations = 10;
   context.parallel(rows, rows * width * kOperations, [&](size_t row) {
     thread_local std::vector<float> buffer;

@@ -1,4 +1,5 @@
-// Attention of the decoder: few queries of each sentence to the keys and values that lie in its pages.
+// Attention: of the decoder, few queries of each sentence to the keys and values that lie in its pages; and of the
+// encoder, all positions of a sentence to each other.
 #pragma once
 
 #include "custom_op.h"
@@ -29,6 +30,17 @@ struct CrossAttention {
   static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64};
   // mixed [batch, beam, heads * head]; the mean weight that the heads give to each slot, [batch, beam, entry * slot].
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtFloat};
+  static constexpr std::array<InPlace, 0> kInPlace{};
+  static void compute(const Context& context);
+};
+
+// Self-attention of the encoder, whose result is quantised. What it writes for padding is 0.0.
+struct SourceAttention {
+  static constexpr const char* kName = "SourceAttention";
+  // projected [batch, source, 3 * heads * head]: queries, keys and values side by side; source_lengths [batch]; number
+  // of heads [1]; scale and zero point of the integers.
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtInt64, kOrtInt64, kOrtFloat, kOrtUint8};
+  static constexpr OrtElementType kOutputs[] = {kOrtUint8};  // [batch, source, heads * head].
   static constexpr std::array<InPlace, 0> kInPlace{};
   static void compute(const Context& context);
 };

@@ -13,6 +13,7 @@
 #include "custom_op.h"
 #include "onnxruntime_check.h"
 #include "phrase_choice.h"
+#include "products.h"
 #include "projected_continuations.h"
 #include "simd.h"
 #include "step.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr const char* kDomain = "xuanzang";
 
-// The operators for one instruction set, with or without ProjectedContinuations.
+// The operators for one instruction set, with or without those that multiply by matrices.
 class Operators {
  public:
   Operators(const OrtApi& api, const Simd& simd, bool projects)
@@ -33,7 +34,10 @@ class Operators {
         best_continuations_(api, simd),
         add_norm_quantize_(api, simd),
         chosen_logits_(api, simd),
+        source_attention_(api, simd),
         projected_continuations_(api, simd),
+        quantized_product_(api, simd),
+        feed_forward_(api, simd),
         simd_(&simd),
         projects_(projects),
         domain_(nullptr, api.ReleaseCustomOpDomain) {
@@ -41,10 +45,15 @@ class Operators {
     check(api, api.CreateCustomOpDomain(kDomain, &domain));
     domain_.reset(domain);
     for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
-             &paged_attention_, &cross_attention_, &best_continuations_, &add_norm_quantize_, &chosen_logits_}) {
+             &paged_attention_, &cross_attention_, &best_continuations_, &add_norm_quantize_, &chosen_logits_,
+             &source_attention_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
-    if (projects) check(api, api.CustomOpDomain_Add(domain, &projected_continuations_));
+    if (!projects) return;
+    for (const OrtCustomOp* op :
+         std::initializer_list<const OrtCustomOp*>{&projected_continuations_, &quantized_product_, &feed_forward_}) {
+      check(api, api.CustomOpDomain_Add(domain, op));
+    }
   }
 
   Operators(const Operators&) = delete;
@@ -59,7 +68,10 @@ class Operators {
   const CustomOp<BestContinuations> best_continuations_;
   const CustomOp<AddNormQuantize> add_norm_quantize_;
   const CustomOp<ChosenLogits> chosen_logits_;
+  const CustomOp<SourceAttention> source_attention_;
   const CustomOp<ProjectedContinuations> projected_continuations_;
+  const CustomOp<QuantizedProduct> quantized_product_;
+  const CustomOp<FeedForward> feed_forward_;
   const Simd* simd_;
   const bool projects_;
   Owned<OrtCustomOpDomain> domain_;

@@ -9,6 +9,8 @@ PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
           "a column has no scale or no bias");
   require(matrix.x_scale.elements() == 1 && matrix.x_zero.elements() == 1, "there is not one scale and zero point");
   depth_ = (width_ + 3) / 4 * 4;
+  x_scale_ = matrix.x_scale.data[0], x_zero_ = matrix.x_zero.data[0];
+  require(x_scale_ > 0, "the scale is not a positive number");
   const size_t columns = blocks() * kBlock;
   lines_.resize(columns * depth_ / sizeof(Line));
   start_.resize(columns), scale_.resize(columns), bias_.resize(columns);
@@ -25,6 +27,11 @@ PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
     scale_[column] = matrix.x_scale.data[0] * matrix.scale.data[column];
     bias_[column] = matrix.bias.data[column];
   }
+}
+
+PackedColumns kept_columns(const Constants& constants, size_t first) {
+  const auto matrix = QuantizedMatrix::read(constants, first);
+  return matrix.exists() ? PackedColumns(matrix) : PackedColumns();
 }
 
 }  // namespace xuanzang

@@ -1,4 +1,4 @@
-// The output projection as a kernel takes it.
+// Matrices of 8-bit integers as kernels take them.
 #pragma once
 
 #include <vector>
@@ -31,9 +31,20 @@ class PackedColumns {
   PackedColumns() = default;
   explicit PackedColumns(const QuantizedMatrix& matrix);
 
+  // These columns, or if there are none those that are given to a run, whose inputs begin with number `first`.
+  const PackedColumns& or_read(const Context& context, size_t first, PackedColumns& given) const {
+    if (vocab_size_) return *this;
+    given = PackedColumns(QuantizedMatrix::read(context, first));
+    return given;
+  }
+
   size_t width() const { return width_; }
+  size_t depth() const { return depth_; }
   size_t vocab_size() const { return vocab_size_; }
   size_t blocks() const { return (vocab_size_ + kBlock - 1) / kBlock; }
+  size_t block_size(size_t block) const { return std::min(kBlock, vocab_size_ - block * kBlock); }
+  float x_scale() const { return x_scale_; }
+  float x_zero() const { return x_zero_; }
   Panels panels() const { return {lines_.data()->integers, start_.data(), scale_.data(), bias_.data(), depth_}; }
 
  private:
@@ -43,9 +54,13 @@ class PackedColumns {
   };
 
   size_t width_ = 0, depth_ = 0, vocab_size_ = 0;
+  float x_scale_ = 1, x_zero_ = 0;
   std::vector<Line> lines_;
   std::vector<int32_t> start_;
   std::vector<float> scale_, bias_;
 };
+
+// The matrix whose inputs begin with number `first`, if it never changes; no columns otherwise.
+PackedColumns kept_columns(const Constants& constants, size_t first);
 
 }  // namespace xuanzang

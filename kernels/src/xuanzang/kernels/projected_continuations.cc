@@ -11,8 +11,6 @@
 namespace xuanzang {
 namespace {
 
-constexpr size_t kFirstOfMatrix = 1;
-
 // What a thread keeps from one step to the next.
 struct Buffers {
   std::vector<uint8_t> rows;        // [row, depth].
@@ -119,12 +117,10 @@ class Step {
     }
   }
 
-  size_t block_size(size_t block) const { return std::min(kBlock, columns_.vocab_size() - block * kBlock); }
-
   // Computes a block of the logits of some hypotheses.
   void project(size_t block, size_t row, size_t count, Logits& logits) const {
-    simd_.project(panels_, block, buffers_.rows.data() + row * panels_.depth, count, logits.of_rows[0]);
-    for (size_t i = 0; i < count; ++i) edits_.apply(row + i, block * kBlock, block_size(block), logits.of_rows[i]);
+    simd_.project(panels_, block, buffers_.rows.data() + row * panels_.depth, count, logits.of_rows[0], kBlock);
+    for (size_t i = 0; i < count; ++i) edits_.apply(row + i, block * kBlock, columns_.block_size(block), logits.of_rows[i]);
   }
 
   void search_block(size_t block, Best* found) {
@@ -139,7 +135,7 @@ class Step {
 
   void search_logits(size_t block, size_t row, const float* logits, Best& found) {
     float groups[kMaxWidth];
-    const size_t size = block_size(block), at = row * columns_.blocks() + block;
+    const size_t size = columns_.block_size(block), at = row * columns_.blocks() + block;
     const float maximum = buffers_.maxima[at] = simd_.find_maxima(logits, size, groups);
     buffers_.sums[at] = simd_.sum_exponentials(logits, size, maximum);
     float floor = std::max(found.threshold(), floors_[row].load(std::memory_order_relaxed));
@@ -201,17 +197,10 @@ class Step {
 
 }  // namespace
 
-ProjectedContinuations::Kept::Kept(const Constants& constants) {
-  const auto matrix = QuantizedMatrix::read(constants, kFirstOfMatrix);
-  if (matrix.exists()) columns = PackedColumns(matrix);
-}
-
 void ProjectedContinuations::compute(const Context& context, const Kept& kept) {
   thread_local Buffers buffers;
   PackedColumns given;
-  const bool is_kept = kept.columns.vocab_size();
-  if (!is_kept) given = PackedColumns(QuantizedMatrix::read(context, kFirstOfMatrix));
-  Step step(context, is_kept ? kept.columns : given, buffers);
+  Step step(context, kept.columns.or_read(context, kFirstOfMatrix, given), buffers);
   step.search(context);
   step.write_continuations(context);
   step.write_inspected(context);

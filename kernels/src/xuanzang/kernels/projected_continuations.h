@@ -21,9 +21,11 @@ struct ProjectedContinuations {
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64, kOrtFloat, kOrtInt64, kOrtFloat};
   static constexpr std::array<InPlace, 0> kInPlace{};
 
+  static constexpr size_t kFirstOfMatrix = 1;
+
   // The projection, if it never changes.
   struct Kept {
-    explicit Kept(const Constants& constants);
+    explicit Kept(const Constants& constants) : columns(kept_columns(constants, kFirstOfMatrix)) {}
     PackedColumns columns;
   };
 

@@ -37,13 +37,19 @@ struct Queries {
   size_t heads;
 };
 
+// How floats become the integers 0 to 255.
+struct Rounding {
+  float per_unit;  // Integers per 1.0.
+  float zero;      // The integer that stands for 0.0.
+  float lowest;    // Bound of the integers less `zero`: -zero, or 0 for the greater of the floats and 0.
+};
+
 // A normalisation of rows and the integers that follow it.
 struct Norm {
   const float* weight;
   const float* bias;
-  size_t size;     // Floats of a row.
-  float per_unit;  // Integers per 1.0.
-  float zero;      // The integer that stands for 0.0.
+  size_t size;  // Floats of a row.
+  Rounding rounding;
 };
 
 // The columns of a matrix of 8-bit integers, [column, size].
@@ -94,10 +100,13 @@ struct Simd {
   void (*multiply_columns)(const Columns&, const uint8_t* rows, size_t beam, const int64_t* ids, size_t count,
                            float* products, size_t stride);
 
+  // Rounds floats to integers.
+  void (*quantize)(const float* x, size_t size, const Rounding&, uint8_t* quantized);
+
   // Multiplies up to kProjected rows, `depth` bytes from one to the next, by the columns of a block.
   //
-  // logits: [count, kBlock]. Null if onnxruntime's products are as fast.
-  void (*project)(const Panels&, size_t block, const uint8_t* rows, size_t count, float* logits);
+  // products: [count, kBlock], `stride` floats from one row's to the next's. Null if onnxruntime's are as fast.
+  void (*project)(const Panels&, size_t block, const uint8_t* rows, size_t count, float* products, size_t stride);
 };
 
 // The instruction sets that this library was compiled for and the processor has, best first; the last is "generic".

@@ -9,6 +9,7 @@ import onnx
 
 from xuanzang.export.graphs.fusion import fuse_add_norm_quantize
 from xuanzang.export.graphs.precision import Precision
+from xuanzang.export.graphs.product_fusion import fuse_products
 from xuanzang.export.graphs.shortlist import always_pieces, suggestions_graph
 from xuanzang.export.graphs.transformer import decoder_graph, encoder_graph, shortlist_decoder_graph
 from xuanzang.export.weight_store import WeightStore
@@ -55,8 +56,8 @@ def build_graphs(
     """
     return GraphSet(
         precision=precision.name,
-        encoder=fuse_add_norm_quantize(encoder_graph(model, precision, weights)),
-        decoder=fuse_add_norm_quantize(decoder_graph(model, precision, weights)),
+        encoder=_fused(encoder_graph(model, precision, weights)),
+        decoder=_fused(decoder_graph(model, precision, weights)),
         shortlist=_shortlist_graphs(model, precision, shortlist, weights) if shortlist else None,
         weights=weights,
     )
@@ -68,5 +69,9 @@ def _shortlist_graphs(
     always = always_pieces(shortlist, model.config)
     return ShortlistGraphs(
         suggestions=suggestions_graph(shortlist, model.config, weights),
-        decoder=fuse_add_norm_quantize(shortlist_decoder_graph(model, precision, always, weights)),
+        decoder=_fused(shortlist_decoder_graph(model, precision, always, weights)),
     )
+
+
+def _fused(model: onnx.ModelProto) -> onnx.ModelProto:
+    return fuse_products(fuse_add_norm_quantize(model))

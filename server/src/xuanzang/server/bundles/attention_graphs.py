@@ -14,7 +14,9 @@ from xuanzang.server.bundles.files import read_limited
 from xuanzang.server.bundles.weights import MAX_GRAPH_BYTES
 
 # The beginning of the name, which has the type of floats added unless it is float32.
-_CROSS, _DECODER, _ENCODER = "CrossAttention", "PagedAttention", "MultiHeadAttention"
+_CROSS, _DECODER = "CrossAttention", "PagedAttention"
+# An encoder has either: onnxruntime's, which takes queries and keys apart, or that of a bundle, side by side.
+_ENCODER, _FUSED_ENCODER = "MultiHeadAttention", "SourceAttention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +28,9 @@ class AttentionGraph:
     queries: tuple[str, ...] = ()
     """Outputs with the queries of each layer's attention to the source, [batch, length, model]."""
     keys: tuple[str, ...] = ()
-    """Outputs with the keys of each layer, [batch, length, model]; only of an encoder."""
+    """Outputs with the keys of each layer, [batch, length, model]; only of an encoder, with `queries` of that kind."""
     projected: tuple[str, ...] = ()
-    """Outputs with queries, keys and values of each layer's self-attention side by side, [batch, length, 3 · model];
-    only of a decoder."""
+    """Outputs with queries, keys and values of each layer's self-attention side by side, [batch, length, 3 · model]."""
 
 
 def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGraph:
@@ -44,6 +45,9 @@ def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGr
         BundleError: The graph cannot be read, or its attention is not found.
     """
     model = _read(directory, name)
+    projected = tuple(_first_inputs(model, _FUSED_ENCODER))
+    if len(projected) == layers:
+        return AttentionGraph(content=_with_outputs(model, *projected), projected=projected)
     nodes = [node for node in model.graph.node if node.op_type == _ENCODER]
     _require(directory, name, {_ENCODER: (len(nodes), layers)})
     queries, keys = (tuple(node.input[part] for node in nodes) for part in (0, 1))

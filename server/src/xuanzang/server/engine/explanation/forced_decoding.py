@@ -175,15 +175,15 @@ def encoder_states(graphs: AttentionGraphs, source_ids: Sequence[int]) -> list[t
     sessions, graph = graphs.sessions, graphs.open_encoder()
     ids, length = np.array([source_ids]), len(source_ids)
     tensors = KeyValueCache(sessions.cache_shape, 1).join(np.array([0]), np.array([length]), padded=length)
-    shape = (1, length, sessions.dimensions.d_model)
+    heads, d_model = sessions.cache_shape.page.num_heads, sessions.dimensions.d_model
+    parts = dict.fromkeys(graph.projected, 3) | dict.fromkeys((*graph.queries, *graph.keys), 1)
     shown: dict[str, Floats] = {
-        name: np.zeros(shape, sessions.cache_shape.dtype) for name in (*graph.queries, *graph.keys)
+        name: np.zeros((1, length, count * d_model), sessions.cache_shape.dtype) for name, count in parts.items()
     }
     binding = sessions.new_binding(graph.session)
     binding.bind({"source_ids": ids, **tensors.inputs}, {**tensors.outputs, **shown})
     binding.run()
-    heads = sessions.cache_shape.page.num_heads
-    return [
-        (shown[query].reshape(length, heads, -1), shown[key].reshape(length, heads, -1))
-        for query, key in zip(graph.queries, graph.keys, strict=True)
-    ]
+    states = {name: shown[name].reshape(length, count, heads, -1) for name, count in parts.items()}
+    together = [(states[name][:, 0], states[name][:, 1]) for name in graph.projected]
+    apart = zip(graph.queries, graph.keys, strict=True)
+    return together + [(states[query][:, 0], states[key][:, 0]) for query, key in apart]
