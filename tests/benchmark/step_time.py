@@ -60,8 +60,13 @@ def measure(sessions: Sessions, sources: list[list[int]], beam: int, batch: int)
             while len(decoder):
                 found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in decoder.step()}
                 steps += 1
-    seconds = (sum(decoding) / steps, sum(encoder) / len(sources), (time.thread_time() - start) / len(sources))
-    return Measured(*(1e6 * each for each in seconds), [found[sentence] for sentence in sentences])
+    seconds = time.thread_time() - start
+    return Measured(
+        step=1e6 * sum(decoding) / steps,
+        encoder=1e6 * sum(encoder) / len(sources),
+        sentence=1e6 * seconds / len(sources),
+        translations=[found[sentence] for sentence in sentences],
+    )
 
 
 @contextmanager
