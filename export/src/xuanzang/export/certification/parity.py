@@ -12,8 +12,8 @@ from torch import Tensor
 from xuanzang.export.certification.recording import Recording, record
 from xuanzang.export.certification.runner import DEAD_SCORE, Candidates, LiveHypotheses, OnnxModel
 from xuanzang.model.data.dataset import pad_sentences
-from xuanzang.model.search import Beam, advance, beam_search, restrict
 from xuanzang.model.network.transformer import Transformer
+from xuanzang.model.search import Beam, advance, beam_search, restrict
 
 
 class Parity(NamedTuple):

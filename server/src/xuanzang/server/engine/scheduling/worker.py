@@ -123,9 +123,11 @@ class Worker:
                 runner.trim(shrinks=is_old)
             except Exception as error:  # noqa: BLE001 - as in _advance
                 runner.fail(error)
-        return_free_memory()
         if is_old:
+            # Python by itself looks for cycles of old objects only when there are a million of them.
+            gc.collect()
             self._untrimmed_since = time.perf_counter()
+        return_free_memory()
         return True
 
     def _report(self) -> None:
