@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +17,11 @@ import pytest
 import torch
 from prometheus_client import CollectorRegistry
 
-from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.export.exporter import export
+from xuanzang.export.settings import ExportSettings
 from xuanzang.model.inspection.attention_maps import attention_maps
+from xuanzang.model.checkpoint import Checkpoint
+from xuanzang.model.data.dataset import METADATA_FILE
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import (
@@ -58,25 +63,31 @@ class Explained(NamedTuple):
 Explain = Callable[..., Explained]
 
 
+@contextmanager
+def started(repository: Path, **settings: object) -> Iterator[Explain]:
+    """Run an engine, and give a function that explains with it."""
+    with asyncio.Runner() as runner, ExitStack() as stack:
+        engine = Engine(
+            repository,
+            settings=EngineSettings.model_validate({"workers": 1, **settings}),
+            metrics=Metrics(CollectorRegistry()),
+        )
+        explainer = Explainer(engine, ExplanationLimits())
+        runner.run(engine.start())
+        stack.callback(lambda: runner.run(engine.join(10)))
+        stack.callback(explainer.release)
+
+        def explain(text: str, *, choice: AttentionChoice = EVERYTHING, **changes: Any) -> Explained:
+            return runner.run(_explained(engine, explainer, text, choice, changes))
+
+        yield explain
+
+
 @pytest.fixture(scope="module")
 def open_explain(tiny_bundle_repository: Path, provider: str) -> Iterator[Callable[[bool], Explain]]:
     """Return a function that starts an engine, with or without kernels, and returns how to explain with it."""
-    with asyncio.Runner() as runner, ExitStack() as stack:
-
-        def start(kernels: bool) -> Explain:
-            settings = EngineSettings.model_validate({"workers": 1, "provider": provider, "kernels": kernels})
-            engine = Engine(tiny_bundle_repository, settings=settings, metrics=Metrics(CollectorRegistry()))
-            explainer = Explainer(engine, ExplanationLimits())
-            runner.run(engine.start())
-            stack.callback(lambda: runner.run(engine.join(10)))
-            stack.callback(explainer.release)
-
-            def explain(text: str, *, choice: AttentionChoice = EVERYTHING, **changes: Any) -> Explained:
-                return runner.run(_explained(engine, explainer, text, choice, changes))
-
-            return explain
-
-        yield start
+    with ExitStack() as stack:
+        yield lambda kernels: stack.enter_context(started(tiny_bundle_repository, provider=provider, kernels=kernels))
 
 
 @pytest.fixture(scope="module")
@@ -222,3 +233,38 @@ def test_only_the_layers_and_kinds_that_are_asked_for_are_returned(explain: Expl
     choice = AttentionChoice(kinds=(AttentionKind.DECODER,), layers=(1,))
     attention = explain(TEXTS[0], choice=choice).explanation.attention
     assert [(each.kind, each.layer, each.head) for each in attention] == [(AttentionKind.DECODER, 1, None)]
+
+
+def test_a_forced_end_is_the_last_step_of_its_explanation_and_costs_nothing(
+    tiny_checkpoint: Path, toy_files: tuple[Path, Path], provider: str, tmp_path: Path
+) -> None:
+    forcing = tmp_path / "checkpoint"
+    shutil.copytree(tiny_checkpoint, forcing)
+    metadata = json.loads((forcing / METADATA_FILE).read_text(encoding="utf-8"))
+    (forcing / METADATA_FILE).write_text(json.dumps(metadata | {"forces_end": True}), encoding="utf-8")
+    export(
+        ExportSettings(
+            checkpoint=forcing,
+            repository=tmp_path / "models",
+            model="tiny",
+            precision="float32",
+            valid=toy_files[1],
+            parity_sentences=5,
+            evaluation_sentences=8,
+        )
+    )
+    with started(tmp_path / "models", provider=provider) as explain:
+        explained = explain(TEXTS[4], max_target_length=4, min_target_length=3, num_hypotheses=2)
+    explanation, best = explained.explanation, explained.hypotheses[0]
+    assert explained.hypotheses == explained.translated
+    assert len(explanation.steps) == 4
+    last = explanation.steps[-1].candidates
+    assert {each.fate for each in last} == {CandidateFate.FINISHED}
+    assert {each.reason for each in last} == {CandidateReason.END_OF_SENTENCE}
+    assert sorted(each.rank for each in last if each.rank) == [1, 2]
+    [ended] = [each for each in last if each.rank == 1]
+    assert ended.parent is not None
+    assert ended.score == explanation.steps[-2].candidates[ended.parent].score
+    assert ended.final_score == best.score
+    assert explanation.target_tokens[-1].token_id == ended.token_id
+    assert explanation.target_tokens[-1].score == 0.0

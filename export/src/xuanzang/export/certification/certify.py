@@ -31,7 +31,7 @@ from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.evaluation.scores import Scores
-from xuanzang.model.search import SearchRules
+from xuanzang.model.search import Hypothesis, SearchRules
 
 
 class _Measured(NamedTuple):
@@ -87,7 +87,7 @@ class Certifier:
             del shortlisted
         model = open_graphs(graphs, self._checkpoint.model.config)
         recordings, settings = self._record(model), self._settings
-        translations = [hypotheses for batch in recordings for hypotheses in batch.found]
+        translations: list[Sequence[Hypothesis]] = [found for batch in recordings for found in batch.found]
         translations += onnx_translations(model, self._compared()[len(translations) :], settings, self._rules)
         tests = {name: onnx_translations(model, test, settings, self._rules) for name, test in self._tests.items()}
         times = _step_times(model)
