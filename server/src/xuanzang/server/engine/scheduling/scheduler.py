@@ -135,6 +135,7 @@ class Scheduler:
                     useful_until=request.context.useful_until,
                 )
             self._set_urgency(request)
+            self._background.caller_came()
             self._queue.add(request.sentences)
             request.model.metrics.requests_waiting.inc()
             request.model.metrics.queue_tokens.inc(request.cost)
