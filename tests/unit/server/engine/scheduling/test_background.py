@@ -56,6 +56,13 @@ async def queue(model: LoadedModel, options: DecodingOptions) -> Queue:
     return Queue(model, options)
 
 
+@pytest.fixture
+def calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Expect no further callers, however long ago the last one came."""
+    monkeypatch.setattr("xuanzang.server.engine.scheduling.background._CALM_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("calm")
 async def test_callers_go_first_and_the_rest_has_a_small_part_of_an_idle_worker(queue: Queue) -> None:
     queue.submit(4, in_background=True)
     queue.submit(3)
@@ -71,6 +78,18 @@ async def test_callers_go_first_and_the_rest_has_a_small_part_of_an_idle_worker(
     assert queue.take() == (2, 0)
 
 
+async def test_between_callers_there_is_one_sentence_at_a_time(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xuanzang.server.engine.scheduling.background._CALM_SECONDS", math.inf)
+    queue.submit(4, in_background=True)
+    assert queue.take() == (0, 1)
+    queue.report(0, 0)
+    queue.submit(1)
+    assert queue.take() == (1, 0)
+    queue.report(0, 0)
+    assert queue.take() == (0, 1)
+    assert queue.take() == (0, 0)
+
+
 async def test_an_idle_worker_is_woken_by_work_that_nobody_waits_for(queue: Queue) -> None:
     taking = asyncio.create_task(asyncio.to_thread(queue.scheduler.take, 0))
     queue.submit(1, in_background=True)
@@ -79,6 +98,7 @@ async def test_an_idle_worker_is_woken_by_work_that_nobody_waits_for(queue: Queu
 
 async def test_work_that_nobody_waits_for_is_given_up_when_callers_have_to_wait(queue: Queue) -> None:
     running = queue.submit(MAY_RUN, in_background=True)
+    # No caller has come yet.
     assert queue.take() == (0, MAY_RUN)
     waiting = queue.submit(1, in_background=True)
     queue.submit(BATCH)

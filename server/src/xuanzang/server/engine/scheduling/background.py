@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Gate, Sweep
 from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
 
 # Share of a batch that it may have: each sentence makes the steps of the others a little longer.
 _BATCH_SHARE = 1 / 8
+# As long after the last caller, another is expected: then it is one sentence at a time, in one worker of all.
+_CALM_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 
 
@@ -28,6 +33,11 @@ class Background:
         self._requests: set[Request] = set()
         self._limit = max(1, int(max_batch_sentences * _BATCH_SHARE))
         self._running = [0] * workers
+        self._called_at = -math.inf
+
+    def caller_came(self) -> None:
+        """Expect further callers, who must find workers with nothing to do and short steps."""
+        self._called_at = time.monotonic()
 
     @property
     def running(self) -> int:
@@ -40,7 +50,8 @@ class Background:
 
     def room(self, worker: int) -> int:
         """Return how many of the waiting sentences a worker may take."""
-        return min(self._queue.count, self._limit - self._running[worker])
+        is_calm = time.monotonic() - self._called_at > _CALM_SECONDS
+        return min(self._queue.count, self._limit - self._running[worker] if is_calm else 1 - self.running)
 
     def add(self, request: Request) -> None:
         """Let the sentences of a request wait."""

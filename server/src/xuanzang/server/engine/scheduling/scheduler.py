@@ -135,6 +135,7 @@ class Scheduler:
                     useful_until=request.context.useful_until,
                 )
             self._deadlines.set_urgency(request)
+            self._background.caller_came()
             self._queue.add(request.sentences)
             count_submitted(request)
             if self._occupancy.is_crowded:
