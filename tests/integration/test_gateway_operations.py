@@ -126,10 +126,22 @@ async def test_a_server_that_is_gone_is_unavailable_without_its_address(unused_a
 
 async def test_pages_of_other_origins_may_call_only_if_listed(running: Any) -> None:
     async with running_gateway(running.address, cors_origins="https://a.example") as gateway:
-        listed = await gateway.get("/v1/models", origin="https://a.example")
-        other = await gateway.get("/v1/models", origin="https://b.example")
+        listed = await gateway.get("/v1/models", origin="https://a.example", sec_fetch_site="cross-site")
+        other = await gateway.get("/v1/models", origin="https://b.example", sec_fetch_site="cross-site")
+        own = await gateway.get("/v1/models", origin=gateway.url)
+    assert (listed.status, own.status) == (200, 200)
     assert listed.headers["access-control-allow-origin"] == "https://a.example"
+    assert other.status == 403
     assert "access-control-allow-origin" not in other.headers
+
+
+async def test_a_form_that_a_foreign_page_sends_is_not_worked_on(running: Any) -> None:
+    form = [("text", "猫"), ("target_lang", "EN-GB")]
+    async with running_gateway(running.address) as gateway:
+        for foreign in ({"origin": "https://b.example"}, {"sec_fetch_site": "cross-site"}, {"origin": "null"}):
+            assert (await gateway.post("/v2/translate", form=form, **foreign)).status == 403
+            assert (await gateway.get("/v2/translate?text=a&target_lang=EN-GB", **foreign)).status == 403
+    assert (await running.scrape()).value("nmt_requests_running") == 0
 
 
 async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(running: Any) -> None:

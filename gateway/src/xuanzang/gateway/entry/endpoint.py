@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 from xuanzang.client import AsyncTranslationClient, TranslationError
 from xuanzang.gateway.entry.bodies import HungUpError, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers, key_in, request_id_of
+from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.metrics import Metrics
@@ -97,6 +98,7 @@ class Endpoint:
         self._handler = handler
         self._face = face
         self._entrance = entrance
+        self._origins = listed_origins(entrance.settings.cors_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and log it.
@@ -150,6 +152,7 @@ class Endpoint:
 
     async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str) -> Request:
         settings, face = self._entrance.settings, self._face
+        require_known_origin(headers, self._origins)
         seconds = settings.receive_timeout_seconds
         max_bytes = settings.max_document_bytes if face.takes_documents else settings.max_body_bytes
         body = await read_body(headers, receive, max_bytes=max_bytes, seconds=seconds)
