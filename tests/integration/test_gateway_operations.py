@@ -144,6 +144,21 @@ async def test_a_form_that_a_foreign_page_sends_is_not_worked_on(running: Any) -
     assert (await running.scrape()).value("nmt_requests_running") == 0
 
 
+@pytest.mark.parametrize(("length", "status"), [(100, b"408"), (2**21, b"413")])
+async def test_a_body_that_is_not_awaited_does_not_hold_its_connection(
+    unused_address: str, length: int, status: bytes
+) -> None:
+    async with running_gateway(unused_address, receive_timeout_seconds=0.5) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        head = f"POST /v1/translate HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{{"
+        writer.write(head.encode())
+        # To the end: the gateway closes the connection.
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 " + status)
+
+
 async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(running: Any) -> None:
     async with gateway_process(f"--server={running.address}") as (process, gateway):
         body = ASK | {"texts": [*ASK["texts"]] * 40, "options": LONG}

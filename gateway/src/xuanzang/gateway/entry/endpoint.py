@@ -25,6 +25,15 @@ from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
+# Answers that may come before the body has: otherwise its rest, however slow, would hold the connection.
+_BODY_LEFT = frozenset(
+    {
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
 _OVERLOADED = Fault(
     status=HTTPStatus.SERVICE_UNAVAILABLE, message="the gateway has too many requests in progress", retry_after=1.0
 )
@@ -195,5 +204,7 @@ async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Respon
 
 async def _send(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
     response.headers[REQUEST_ID] = request_id
+    if response.status_code in _BODY_LEFT:
+        response.headers["connection"] = "close"
     await response(scope, receive, send)
     return response.status_code
