@@ -137,8 +137,13 @@ async def test_pages_of_other_origins_may_call_only_if_listed(running: Any) -> N
 
 async def test_a_form_that_a_foreign_page_sends_is_not_worked_on(running: Any) -> None:
     form = [("text", "猫"), ("target_lang", "EN-GB")]
+    pages: list[dict[str, Any]] = [
+        {"origin": "https://b.example"},
+        {"sec_fetch_site": "cross-site"},
+        {"origin": "null"},
+    ]
     async with running_gateway(running.address) as gateway:
-        for foreign in ({"origin": "https://b.example"}, {"sec_fetch_site": "cross-site"}, {"origin": "null"}):
+        for foreign in pages:
             assert (await gateway.post("/v2/translate", form=form, **foreign)).status == 403
             assert (await gateway.get("/v2/translate?text=a&target_lang=EN-GB", **foreign)).status == 403
     assert (await running.scrape()).value("nmt_requests_running") == 0
