@@ -126,10 +126,42 @@ async def test_a_server_that_is_gone_is_unavailable_without_its_address(unused_a
 
 async def test_pages_of_other_origins_may_call_only_if_listed(running: Any) -> None:
     async with running_gateway(running.address, cors_origins="https://a.example") as gateway:
-        listed = await gateway.get("/v1/models", origin="https://a.example")
-        other = await gateway.get("/v1/models", origin="https://b.example")
+        listed = await gateway.get("/v1/models", origin="https://a.example", sec_fetch_site="cross-site")
+        other = await gateway.get("/v1/models", origin="https://b.example", sec_fetch_site="cross-site")
+        own = await gateway.get("/v1/models", origin=gateway.url)
+    assert (listed.status, own.status) == (200, 200)
     assert listed.headers["access-control-allow-origin"] == "https://a.example"
+    assert other.status == 403
     assert "access-control-allow-origin" not in other.headers
+
+
+async def test_a_form_that_a_foreign_page_sends_is_not_worked_on(running: Any) -> None:
+    form = [("text", "猫"), ("target_lang", "EN-GB")]
+    pages: list[dict[str, Any]] = [
+        {"origin": "https://b.example"},
+        {"sec_fetch_site": "cross-site"},
+        {"origin": "null"},
+    ]
+    async with running_gateway(running.address) as gateway:
+        for foreign in pages:
+            assert (await gateway.post("/v2/translate", form=form, **foreign)).status == 403
+            assert (await gateway.get("/v2/translate?text=a&target_lang=EN-GB", **foreign)).status == 403
+    assert (await running.scrape()).value("nmt_requests_running") == 0
+
+
+@pytest.mark.parametrize(("length", "status"), [(100, b"408"), (2**21, b"413")])
+async def test_a_body_that_is_not_awaited_does_not_hold_its_connection(
+    unused_address: str, length: int, status: bytes
+) -> None:
+    async with running_gateway(unused_address, receive_timeout_seconds=0.5) as gateway:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        head = f"POST /v1/translate HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{{"
+        writer.write(head.encode())
+        # To the end: the gateway closes the connection.
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 " + status)
 
 
 async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(running: Any) -> None:

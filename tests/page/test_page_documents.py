@@ -62,3 +62,12 @@ def test_files_follow_one_another_and_can_be_cancelled(page: Any) -> None:
     page.wait_for_selector(".save")
     assert page.locator(".files li").first.text_content() == "long.txtcancelled"
     assert saved(page) == "I have a cat."
+
+
+def test_a_hostile_name_of_a_file_is_shown_as_it_is(page: Any) -> None:
+    open_tab(page, "documents")
+    name = "<img src=x onerror=alert(1)>.txt"
+    page.set_input_files("#documents input[type=file]", [{"name": name, "mimeType": "text/plain", "buffer": b"a"}])
+    page.wait_for_selector(".save")
+    assert page.text_content(".save") == "<img src=x onerror=alert(1)>.en.txt"
+    assert page.locator("#documents img").count() == 0

@@ -43,6 +43,13 @@ async def test_numbers_and_truth_values_are_read_as_forms_give_them(value: Any, 
         (b"a=1&" * 3000, "application/x-www-form-urlencoded"),
         (b"no parts", "multipart/form-data"),
         (b"a", "text/plain"),
+        (rb'{"\ud800": 1}', "application/json"),
+        (rb'{"q": ["a", "\udfff"]}', "application/json"),
+        (b'{"q":' + b"[" * 100_000, "application/json"),
+        (
+            b'--a\r\ncontent-disposition: form-data; name="q"\r\n\r\n\\ud800\r\n--a--\r\n',
+            "multipart/form-data; boundary=a; charset=unicode_escape",
+        ),
     ],
 )
 async def test_broken_bodies_are_refused(body: bytes, kind: str) -> None:

@@ -25,6 +25,7 @@ from xuanzang.client import (
 from xuanzang.gateway.documents.kept import DocumentLimits, DocumentState, KeptDocuments
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoint import Entrance
+from xuanzang.gateway.entry.origins import listed_origins
 from xuanzang.gateway.faces.deepl import DeepL
 from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
 from xuanzang.gateway.faces.documents import Documents
@@ -126,7 +127,7 @@ def _documents(settings: Settings, metrics: Metrics) -> KeptDocuments:
 
 
 def _middleware(settings: Settings) -> list[Middleware]:
-    origins = [origin.strip() for origin in settings.cors_origins.split(",") if origin.strip()]
+    origins = listed_origins(settings.cors_origins)
     if not origins:
         return []
     headers = ["authorization", "content-type", REQUEST_ID]

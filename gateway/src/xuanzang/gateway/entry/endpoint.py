@@ -18,12 +18,22 @@ from starlette.types import Receive, Scope, Send
 from xuanzang.client import AsyncTranslationClient, TranslationError
 from xuanzang.gateway.entry.bodies import HungUpError, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers, key_in, request_id_of
+from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
+# Answers that may come before the body has: otherwise its rest, however slow, would hold the connection.
+_BODY_LEFT = frozenset(
+    {
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
 _OVERLOADED = Fault(
     status=HTTPStatus.SERVICE_UNAVAILABLE, message="the gateway has too many requests in progress", retry_after=1.0
 )
@@ -97,6 +107,7 @@ class Endpoint:
         self._handler = handler
         self._face = face
         self._entrance = entrance
+        self._origins = listed_origins(entrance.settings.cors_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and log it.
@@ -150,6 +161,7 @@ class Endpoint:
 
     async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str) -> Request:
         settings, face = self._entrance.settings, self._face
+        require_known_origin(headers, self._origins)
         seconds = settings.receive_timeout_seconds
         max_bytes = settings.max_document_bytes if face.takes_documents else settings.max_body_bytes
         body = await read_body(headers, receive, max_bytes=max_bytes, seconds=seconds)
@@ -192,5 +204,7 @@ async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Respon
 
 async def _send(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
     response.headers[REQUEST_ID] = request_id
+    if response.status_code in _BODY_LEFT:
+        response.headers["connection"] = "close"
     await response(scope, receive, send)
     return response.status_code

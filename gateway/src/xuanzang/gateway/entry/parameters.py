@@ -102,6 +102,7 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Par
     else:
         message = f"the body must be application/json, {_FORM} or {_MULTIPART}"
         raise RefusedError(Fault(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message=message))
+    _require_unicode(values)
     return Parameters(values)
 
 
@@ -118,6 +119,15 @@ def json_object(body: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message="the body must be a JSON object"))
     return value
+
+
+def _require_unicode(values: dict[str, list[Any]]) -> None:
+    """Refuse halves of surrogate pairs, which JSON can escape: no answer that quotes one could be sent."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        message = "names and values must be valid Unicode text"
+        raise RefusedError(Fault(status=HTTPStatus.BAD_REQUEST, message=message)) from error
 
 
 def _pairs(encoded: bytes) -> list[tuple[str, str]]:

@@ -1,0 +1,54 @@
+"""Origins: which page of a browser a request comes from, and whether that page may call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+
+from xuanzang.gateway.errors import Fault, RefusedError
+
+_OWN = ("same-origin", "none")
+
+
+def listed_origins(setting: str) -> list[str]:
+    """Return the origins of a setting.
+
+    Args:
+        setting: Origins with commas between them.
+    """
+    return [origin.strip() for origin in setting.split(",") if origin.strip()]
+
+
+def require_known_origin(headers: Headers, listed: Collection[str]) -> None:
+    """Refuse calls that a browser makes for a page of another origin.
+
+    Such a page could not read the answer, but its form would be worked on, with the visitor's access to the gateway.
+
+    Args:
+        headers: Headers of the request; only browsers send those of origins.
+        listed: Origins whose pages may call; "*" stands for any.
+
+    Raises:
+        RefusedError: The page is of an origin that is not listed.
+    """
+    if "*" not in listed and _is_foreign(headers, listed):
+        message = "pages of other origins may call only if --cors-origins of the gateway lists them"
+        raise RefusedError(Fault(status=HTTPStatus.FORBIDDEN, message=message))
+
+
+def _is_foreign(headers: Headers, listed: Collection[str]) -> bool:
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin in listed or (origin and not _is_of_a_page(origin)):
+        return False
+    # Browsers leave it out where the gateway's address is neither HTTPS nor this machine.
+    if site:
+        return site not in _OWN
+    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+
+
+def _is_of_a_page(origin: str) -> bool:
+    """Whether an origin is a page's; extensions of browsers call with rights that their users gave them."""
+    return origin == "null" or origin.startswith(("http://", "https://"))
