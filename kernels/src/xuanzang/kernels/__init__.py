@@ -26,7 +26,7 @@ Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntim
 
 _FOLDER = Path(__file__).parent
 # What works between two steps of the decoder, in phrase_choice.py and steps.py.
-_STEP_FUNCTIONS = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangChoosePhrases", "XuanzangAskForPhrases")
+_STEP_FUNCTIONS = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangContinuePhrases", "XuanzangAskForPhrases")
 _NOT_BUILT = "not_built.txt"
 """Text in the package of a failed build: the reason, and a line of detail."""
 

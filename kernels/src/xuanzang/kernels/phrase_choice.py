@@ -21,7 +21,7 @@ def phrase_functions(library: Path) -> PhraseFunctions:
     """Return the functions of a library that `find_kernels` has found."""
     # Unlike CDLL this keeps the interpreter's lock: the functions take less time than another thread would.
     functions = ctypes.PyDLL(str(library))
-    choose, ask = functions.XuanzangChoosePhrases, functions.XuanzangAskForPhrases
+    choose, ask = functions.XuanzangContinuePhrases, functions.XuanzangAskForPhrases
     choose.argtypes, choose.restype = [ctypes.c_void_p], ctypes.c_int64
     ask.argtypes, ask.restype = [ctypes.c_void_p], None
     return PhraseFunctions(choose, ask)
