@@ -1,20 +1,24 @@
 """How far attention is from an aligner: alignment error rates of the decoder's layers and heads on held-out pairs.
 
-    python model/recipes/alignment_error.py pieces CHECKPOINT FOLDER valid.tsv.gz train.tsv.gz
-    eflomal-align -s FOLDER/source -t FOLDER/target -f FOLDER/forward -r FOLDER/reverse
-    python model/recipes/alignment_error.py measure CHECKPOINT FOLDER valid.tsv.gz
+    python -m venv /tmp/aligner && /tmp/aligner/bin/pip install eflomal
+    python model/recipes/alignment_error.py model/recipes/zh-en/checkpoint valid.tsv.gz train/*.tsv.gz \
+        --aligner /tmp/aligner/bin/eflomal-align
 
-The first command writes the pieces of pairs; those of the later files only help the aligner. Any aligner does that
-writes links as "0-0 1-2", both ways. A link that it gives in both directions is sure, one of either is possible, and
-the rate is that of Och and Ney 2003: 1 - (|A & S| + |A & P|) / (|A| + |S|). A piece of the translation, which is
-forced, is linked to the piece of the source that it attends to most, ends left out. Layer and heads are chosen on the
-first half of the pairs and measured on the second.
+Pairs of the first file are aligned and measured; a sample of those of the later files only helps the aligner, which is
+eflomal or any other with its arguments: -s and -t for files of pieces, -f and -r for files of links such as "0-0 1-2",
+forward and reverse. A link in both directions is sure, one in either is possible, and the rate is that of Och and Ney
+2003: 1 - (|A & S| + |A & P|) / (|A| + |S|). A piece of the translation, which is forced, is linked to the piece of the
+source that it attends to most, ends left out. Layer and heads are chosen on the first half of the pairs and measured on
+the second.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import random
+import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice
@@ -22,6 +26,8 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from tqdm import tqdm
 
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.inspection.attention_maps import attention_maps
@@ -29,6 +35,8 @@ from xuanzang.model.inspection.attention_maps import attention_maps
 Links = frozenset[tuple[int, int]]
 Heads = tuple[int, tuple[int, ...]]
 """A layer, and the heads of it whose attention is added."""
+_DIAGONAL: Heads = (-1, ())
+"""No attention, but the piece at the same share of the sentence."""
 
 
 @dataclass(slots=True)
@@ -52,6 +60,10 @@ class Counts:
         """Alignment error rate."""
         return 1 - (self.sure_found + self.possible_found) / (self.found + self.sure)
 
+    def __str__(self) -> str:
+        precision, recall = self.possible_found / self.found, self.sure_found / self.sure
+        return f"{self.error:.3f} (of its links possible {precision:.1%}, of the sure ones found {recall:.1%})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
@@ -71,10 +83,14 @@ class Rates:
 
     def add(self, pair: Pair, weights: npt.NDArray[np.float32]) -> None:
         """Count a pair; weights are [layer, heads, target, source], ends left out."""
-        for layer, heads in choices(weights.shape[0], weights.shape[1]):
-            best = weights[layer, list(heads)].sum(axis=0).argmax(axis=-1)
-            links = frozenset((int(source), target) for target, source in enumerate(best))
-            self.by_heads.setdefault((layer, heads), Counts()).add(links, pair.sure, pair.possible)
+        layers, heads, targets, sources = weights.shape
+        self._count(_DIAGONAL, np.arange(targets) * sources // targets, pair)
+        for layer, chosen in choices(layers, heads):
+            self._count((layer, chosen), weights[layer, list(chosen)].sum(axis=0).argmax(axis=-1), pair)
+
+    def _count(self, heads: Heads, attended: npt.NDArray[np.int64], pair: Pair) -> None:
+        links = frozenset((int(source), target) for target, source in enumerate(attended))
+        self.by_heads.setdefault(heads, Counts()).add(links, pair.sure, pair.possible)
 
 
 def choices(layers: int, heads: int) -> Iterator[Heads]:
@@ -116,7 +132,7 @@ def aligned_pairs(folder: Path, pairs: Iterable[tuple[str, str]]) -> Iterator[Pa
         yield Pair(source=source, target=target, sure=forward & reverse, possible=forward | reverse)
 
 
-def rates_of(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Mapping[Heads, Counts]:
+def rates_of(checkpoint: Checkpoint, pairs: Iterable[Pair]) -> Mapping[Heads, Counts]:
     """Return the counts of all sets of heads."""
     rates = Rates()
     for pair in pairs:
@@ -128,34 +144,47 @@ def rates_of(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Mapping[Heads, Co
 def measure(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> None:
     """Print the rates of both halves."""
     half = len(pairs) // 2
-    choosing, measured = rates_of(checkpoint, pairs[:half]), rates_of(checkpoint, pairs[half:])
-    links = next(iter(measured.values())).sure
-    print(f"{half} pairs to choose on, {len(pairs) - half} to measure, {links} sure links")
+    progress = iter(tqdm(pairs, "pairs", leave=False))
+    choosing, measured = (rates_of(checkpoint, islice(progress, size)) for size in (half, len(pairs) - half))
+    links = next(iter(measured.values()))
+    print(f"{half} pairs to choose on, {len(pairs) - half} to measure, {links.sure} sure links of {links.found} pieces")
+    print(f"diagonal: {measured[_DIAGONAL]}")
     config = checkpoint.model.config
+    every = tuple(range(config.num_heads))
     for layer in range(config.num_decoder_layers):
-        every = tuple(range(config.num_heads))
         alone = " ".join(f"{measured[layer, (head,)].error:.3f}" for head in every)
-        print(f"layer {layer + 1}: mean of heads {measured[layer, every].error:.3f}; heads {alone}")
-    best = min(choosing, key=lambda heads: choosing[heads].error)
-    layer, heads = best[0] + 1, [head + 1 for head in best[1]]
-    print(f"chosen: layer {layer}, heads {heads}: {choosing[best].error:.3f}, measured {measured[best].error:.3f}")
+        print(f"layer {layer + 1}: sum of heads {measured[layer, every]}; heads {alone}")
+    for best in sorted(choosing, key=lambda heads: choosing[heads].error)[:3]:
+        layer, heads = best[0] + 1, [head + 1 for head in best[1]]
+        print(f"best: layer {layer}, heads {heads}: {choosing[best].error:.3f} there, {measured[best]} here")
+
+
+def align(aligner: Path, folder: Path) -> None:
+    """Let an aligner write the links of the pieces in a folder, both ways."""
+    names = {"-s": "source", "-t": "target", "-f": "forward", "-r": "reverse"}
+    options = [word for option, name in names.items() for word in (option, str(folder / name))]
+    subprocess.run([aligner, *options], check=True)  # noqa: S603 - the reader's own aligner
 
 
 def main() -> None:
-    """Write pieces, or print rates."""
+    """Align pairs and print rates."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=("pieces", "measure"))
     parser.add_argument("checkpoint", type=Path)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("pairs", type=Path, nargs="+")
-    parser.add_argument("--count", type=int, default=400, help="held-out pairs that are measured")
+    parser.add_argument("pairs", type=Path, help="held-out pairs, source<TAB>target, gzip")
+    parser.add_argument("more", type=Path, nargs="*", help="pairs that only help the aligner")
+    parser.add_argument("--aligner", type=Path, required=True, help="such as eflomal-align")
+    parser.add_argument("--count", type=int, default=1000, help="held-out pairs that are measured")
+    parser.add_argument("--helping", type=int, default=200_000, help="pairs that help the aligner, at the most")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)  # with more, threads wait for one another over single sentences
     checkpoint = load_checkpoint(arguments.checkpoint)
-    if arguments.action == "pieces":
-        write_pieces(checkpoint, arguments.folder, read_pairs(arguments.pairs))
-    else:
-        found = aligned_pairs(arguments.folder, read_pairs(arguments.pairs))
-        measure(checkpoint, list(islice(found, arguments.count)))
+    helping = list(read_pairs(arguments.more))
+    helping = random.Random(1).sample(helping, min(arguments.helping, len(helping)))  # noqa: S311 - no secret
+    pairs = list(read_pairs([arguments.pairs]))
+    with tempfile.TemporaryDirectory() as name:
+        write_pieces(checkpoint, Path(name), [*pairs, *helping])
+        align(arguments.aligner, Path(name))
+        measure(checkpoint, list(islice(aligned_pairs(Path(name), pairs), arguments.count)))
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) { r
 XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }
 
 // Chooses the hypotheses of sentences that require phrases; returns how many end, -1 if there is no memory for it.
-XUANZANG_EXPORT int64_t XuanzangChoosePhrases(const xuanzang::PhraseStep* step) {
+XUANZANG_EXPORT int64_t XuanzangContinuePhrases(const xuanzang::PhraseStep* step) {
   try {
     return xuanzang::choose_phrases(*step);
   } catch (const std::bad_alloc&) {

@@ -12,16 +12,19 @@ namespace {
 constexpr double kDead = -1.0e8;
 constexpr double kPhraseAhead = -4.0;
 constexpr double kLater = 1.0e6;
+constexpr float kWouldEnd = -3.0f;
 constexpr float kWorstToken = -30.0f;
 constexpr float kPrecision = 1.0f / 1024.0f;
 
 struct Candidate {
   int64_t token, parent, state;
   double total;  // log-probability
-  double value;  // with what the phrase begun is expected to cost yet
+  double value;  // with what the phrase begun is expected to cost yet, and much less if it is padding
   double worth;
   int64_t bank, left;
   size_t counts;  // place of its first count
+  bool overdue;   // whether the model would have ended it before
+  bool padding;   // whether it is text of the model's own after that, while phrases are lacking
 };
 
 // The choice in one sentence.
@@ -41,6 +44,7 @@ class Choice {
   // Returns the number of hypotheses that end.
   size_t run() {
     find_lacking();
+    find_overdue();
     learn();
     for (size_t parent = 0; parent < beam_; ++parent) add_continuations(parent);
     drop_late();
@@ -64,6 +68,13 @@ class Choice {
       for (size_t phrase = 0; phrase < phrases_; ++phrase) {
         lacking_[parent * phrases_ + phrase] = sentence_.required[phrase] > counts_of(parent)[phrase] + pending[phrase];
       }
+    }
+  }
+
+  void find_overdue() {
+    const size_t asked = static_cast<size_t>(step_.asked);
+    for (size_t parent = 0; parent < beam_; ++parent) {
+      sentence_.overdue[parent] |= step_.required_scores[row(parent) * asked + asked - 1] > kWouldEnd;
     }
   }
 
@@ -103,11 +114,23 @@ class Choice {
     const float* scores = step_.required_scores + row(parent) * asked;
     const auto is_new = [&](int64_t id) { return std::find(best_ids, best_ids + best, id) == best_ids + best; };
     for (size_t column = 0; column < wanted; ++column) {
-      if (helps(parent, column) && is_new(ids[column])) add(parent, ids[column], scores[column], may_end);
+      if (helps(parent, column) && is_new(ids[column])) add(parent, ids[column], scores[column], may_end, false);
     }
-    if (may_end && is_new(ids[asked - 1])) add(parent, ids[asked - 1], scores[asked - 1], may_end);
+    if (may_end && is_new(ids[asked - 1])) add(parent, ids[asked - 1], scores[asked - 1], may_end, false);
     const float* best_scores = step_.row_scores + row(parent) * best;
-    for (size_t column = 0; column < best; ++column) add(parent, best_ids[column], best_scores[column], may_end);
+    for (size_t column = 0; column < best; ++column) {
+      const bool padding = !may_end && sentence_.overdue[parent] && !brings_on(parent, best_ids[column], ids);
+      add(parent, best_ids[column], best_scores[column], may_end, padding);
+    }
+  }
+
+  // Returns whether a token is one of those asked for and brings a phrase on.
+  bool brings_on(size_t parent, int64_t token, const int64_t* ids) const {
+    const size_t wanted = static_cast<size_t>(sentence_.wanted);
+    for (size_t column = 0; column < wanted; ++column) {
+      if (ids[column] == token && helps(parent, column)) return true;
+    }
+    return false;
   }
 
   bool helps(size_t parent, size_t column) const {
@@ -119,7 +142,7 @@ class Choice {
     return false;
   }
 
-  void add(size_t parent, int64_t token, float gain, bool may_end) {
+  void add(size_t parent, int64_t token, float gain, bool may_end, bool padding) {
     const double total = static_cast<double>(step_.scores[row(parent)]) + static_cast<double>(gain);
     if (!(total > kDead) || (token == step_.eos_id && !may_end)) return;
     const size_t cell = static_cast<size_t>(sentence_.states[parent] * sentence_.symbols + sentence_.symbol_of[token]);
@@ -129,6 +152,8 @@ class Choice {
     candidate.state = sentence_.next_states[cell];
     candidate.total = total;
     candidate.counts = counts_.size();
+    candidate.overdue = sentence_.overdue[parent];
+    candidate.padding = padding;
     const int16_t* gains = of_state(sentence_.gains, sentence_.gained[cell], phrases_);
     for (size_t phrase = 0; phrase < phrases_; ++phrase) {
       const int count = counts_of(parent)[phrase] + gains[phrase];
@@ -156,7 +181,8 @@ class Choice {
     }
     candidate.left = left - saved;
     candidate.bank = banks_ - 1 - lacked + is_within;
-    candidate.value = candidate.total + (is_within ? ahead(candidate.state) : 0.0);
+    candidate.value =
+        candidate.total + (is_within ? ahead(candidate.state) : 0.0) - (candidate.padding ? 2 * kLater : 0.0);
   }
 
   double ahead(int64_t state) const {
@@ -219,6 +245,7 @@ class Choice {
     step_.chosen_tokens[row(place)] = lives ? candidates_[place].token : step_.eos_id;
     step_.chosen_parents[row(place)] = lives ? candidates_[place].parent : 0;
     sentence_.states[place] = lives ? candidates_[place].state : 0;
+    sentence_.overdue[place] = lives && candidates_[place].overdue;
     int16_t* counts = sentence_.counts + place * phrases_;
     std::fill_n(counts, phrases_, static_cast<int16_t>(0));
     if (lives) std::copy_n(counts_.begin() + static_cast<std::ptrdiff_t>(candidates_[place].counts), phrases_, counts);

@@ -23,6 +23,7 @@ struct PhraseSentence {
   double* costs;                            // [state], changed
   int64_t* states;                          // [beam], changed
   int16_t* counts;                          // [beam, phrase], changed
+  bool* overdue;                            // [beam], whether the model would have ended it before, changed
 };
 
 // What one step gives and takes, of all such sentences.

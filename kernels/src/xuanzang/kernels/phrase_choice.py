@@ -14,7 +14,7 @@ class PhraseSentence(ctypes.Structure):
         *members("phrases", "wanted", "symbols", "chain"),
         *members("required", "min_tokens", "symbol_of", "next_states", "gained", "gains", of=ctypes.c_void_p),
         *members("pending", "rest", "begun", "wanted_for", "wanted_ids", "chains", of=ctypes.c_void_p),
-        *members("costs", "states", "counts", of=ctypes.c_void_p),
+        *members("costs", "states", "counts", "overdue", of=ctypes.c_void_p),
     )
 
 

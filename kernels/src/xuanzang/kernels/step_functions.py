@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-NAMES = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangChoosePhrases", "XuanzangAskForPhrases")
+NAMES = ("XuanzangAdvanceSlots", "XuanzangContinueBest", "XuanzangContinuePhrases", "XuanzangAskForPhrases")
 """Functions that the library must have, each of the address of a structure."""
 
 

@@ -141,3 +141,15 @@ def test_a_phrase_counts_only_as_whole_words() -> None:
 def test_a_sentence_without_room_for_its_phrases_ends_at_its_limit() -> None:
     [found] = search(language(1), free((1, 2, 3)), beam_size=4, limit=2)
     assert found.token_count == 2
+
+
+def test_phrases_follow_at_once_where_the_model_would_have_ended() -> None:
+    # After a first 1 the model ends or goes on with 1, equally probably; 2, which is required, fits better after two.
+    words = np.full((VOCAB, VOCAB, VOCAB), -20.0, np.float32)
+    words[:, EOS, 1] = words[:, 2, EOS] = 0.0
+    words[:, EOS, 2] = -40.0
+    words[:, 1, EOS] = words[:, 1, 1] = np.log(0.5)
+    words[1, 1, 2] = -5.0
+    [narrow], [wide] = (search(words, free((2,)), beam_size=size, limit=8) for size in (2, EVERYTHING))
+    assert narrow.target_ids == [1, 2]
+    assert wide.target_ids == [1, 1, 2]

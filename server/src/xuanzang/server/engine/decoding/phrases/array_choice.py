@@ -28,6 +28,8 @@ _DEAD = -1.0e8
 # Expected log-probability of a phrase that is still to come, where hypotheses with more and fewer compete for a place.
 _PHRASE_AHEAD = -4.0
 _LATER = 1.0e6
+# Log-probability of the end, 1 in 20, from which on the model would have ended a hypothesis.
+_WOULD_END = -3.0
 
 
 class _Candidates(NamedTuple):
@@ -39,7 +41,7 @@ class _Candidates(NamedTuple):
     is_end: npt.NDArray[np.bool_]
     banks: Ints
     values: npt.NDArray[np.float64]
-    """Totals and what the phrase begun is expected to cost yet."""
+    """Totals and what the phrase begun is expected to cost yet; much less where the model would have ended before."""
     steps: Steps
 
 
@@ -54,6 +56,7 @@ class ArrayChoice:
         self._tables: PhraseTables | None = None
         self._states: Ints = np.zeros((0, beam_size), np.int64)
         self._counts = np.zeros((0, beam_size, 0), np.int16)
+        self._overdue = np.zeros((0, beam_size), np.bool_)
 
     def rebuild(self, kept: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:
         """Go on with some of the sentences, in the order given, and begin with new ones behind them."""
@@ -68,6 +71,8 @@ class ArrayChoice:
         self._counts = np.zeros((size, self.beam_size, phrases), np.int16)
         common = min(phrases, counts.shape[2])
         self._counts[: len(kept), :, :common] = counts[:, :, :common]
+        overdue, self._overdue = self._overdue[kept], np.zeros((size, self.beam_size), np.bool_)
+        self._overdue[: len(kept)] = overdue
         # The last column is the end, which a complete hypothesis may always have.
         self.required_ids = np.full((size * self.beam_size, wanted + 1), self._eos_id, np.int64)
         self._ask()
@@ -83,6 +88,8 @@ class ArrayChoice:
         """Choose the hypotheses that live on, and go on with them; see `PhraseChoice`."""
         if self._tables is None:
             raise RuntimeError("no sentence requires phrases")
+        ends = inspection.required_scores[:, -1].reshape(self._overdue.shape)
+        self._overdue |= ends > _WOULD_END
         candidates = self._candidates(self._tables, scores, inspection, steps_left)
         endings = self._endings(candidates)
         chosen, scores_after = self._survivors(self._tables, candidates)
@@ -93,6 +100,7 @@ class ArrayChoice:
         self._ask()
         tokens = np.where(dead, self._eos_id, candidates.tokens[sentences, chosen])
         parents = np.where(dead, 0, chosen // (candidates.tokens.shape[1] // self.beam_size))
+        self._overdue = self._overdue[sentences, parents] & ~dead
         return Choice(scores_after, tokens, parents, endings)
 
     def _candidates(
@@ -101,7 +109,7 @@ class ArrayChoice:
         """Judge all continuations."""
         places = self._global_states()
         lacking = tables.required[:, None] > self._counts + tables.pending[places]  # [sentence, beam, phrase]
-        tokens, gains, wanted = self._continuations(tables, inspection, places, lacking)
+        tokens, gains, wanted, helpful = self._continuations(tables, inspection, places, lacking)
         totals = scores[:, :, None].astype(np.float64) + gains
         is_end = tokens == self._eos_id
         may_end = ~np.any(lacking, axis=2, keepdims=True)
@@ -119,6 +127,9 @@ class ArrayChoice:
         in_time = valid & (left < np.maximum(steps_left, 1)[:, None, None])
         # Where no hypothesis can hold all phrases in time any more, the search goes on without them.
         valid = np.where(in_time.any(axis=(1, 2), keepdims=True), in_time, valid)
+        # What the model would have ended gets text of its own before its phrases only where nothing else lives on.
+        is_padding = self._overdue[:, :, None] & ~may_end & ~helpful
+        values = totals + np.where(begun, tables.ahead(after), 0.0) - np.where(is_padding, 2 * _LATER, 0.0)
         flat = (len(self._automata), -1)
         return _Candidates(
             tokens=tokens.reshape(flat),
@@ -126,24 +137,25 @@ class ArrayChoice:
             valid=valid.reshape(flat),
             is_end=is_end.reshape(flat),
             banks=((tables.banks - 1)[:, None, None] - missing.sum(axis=3) + begun).reshape(flat),
-            values=np.where(valid, totals + np.where(begun, tables.ahead(after), 0.0), -np.inf).reshape(flat),
+            values=np.where(valid, values, -np.inf).reshape(flat),
             steps=Steps(steps.states.reshape(flat), steps.counts.reshape(*flat, tables.phrases)),
         )
 
     def _continuations(
         self, tables: PhraseTables, inspection: Inspection, places: Ints, lacking: npt.NDArray[np.bool_]
-    ) -> tuple[Ints, Floats, npt.NDArray[np.bool_]]:
-        """Return tokens, their log-probabilities, and whether they count: required ones before the best."""
+    ) -> tuple[Ints, Floats, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return tokens, required ones before the best; log-probabilities; whether they count, and bring phrases on."""
         shape = (len(self._automata), self.beam_size, -1)
         row_ids, wanted_ids = inspection.row_ids.reshape(shape), self.required_ids.reshape(shape)
         helpful = np.any(tables.wanted_for[places] & lacking[:, :, None], axis=3)
         wanted = np.concatenate([helpful, ~np.any(lacking, axis=2, keepdims=True)], axis=2)
-        wanted &= np.all(wanted_ids[:, :, :, None] != row_ids[:, :, None], axis=3)
+        same = wanted_ids[:, :, :, None] == row_ids[:, :, None]
         scores = (inspection.required_scores.reshape(shape), inspection.row_scores.reshape(shape))
         return (
             np.concatenate([wanted_ids, row_ids], axis=2),
             np.concatenate(scores, axis=2),
-            np.concatenate([wanted, np.ones(row_ids.shape, np.bool_)], axis=2),
+            np.concatenate([wanted & ~same.any(axis=3), np.ones(row_ids.shape, np.bool_)], axis=2),
+            np.concatenate([wanted, np.any(same & wanted[:, :, :, None], axis=2)], axis=2),
         )
 
     def _endings(self, candidates: _Candidates) -> list[list[tuple[int, int, float]]]:

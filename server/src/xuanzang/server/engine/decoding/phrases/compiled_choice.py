@@ -24,6 +24,7 @@ class _Sentence:
     costs: npt.NDArray[np.float64]
     states: Ints
     counts: npt.NDArray[np.int16]
+    overdue: npt.NDArray[np.bool_]
     wanted: int
     """Tokens that a hypothesis may ask for."""
     structure: PhraseSentence
@@ -34,13 +35,21 @@ class _Sentence:
         """Return a sentence whose hypotheses are empty."""
         one, states = automaton, automaton.states
         costs, places = first_costs(one), np.zeros(beam_size, np.int64)
-        counts = np.zeros((beam_size, len(one.required)), np.int16)
+        counts, overdue = np.zeros((beam_size, len(one.required)), np.int16), np.zeros(beam_size, np.bool_)
         tables: list[Array] = [one.required, one.min_tokens, one.symbols, one.next_states, one.gained, one.gains]
         tables += [states.pending, states.rest, states.begun, states.wanted_for, states.wanted_ids, states.chains]
         wanted = states.wanted_ids.shape[1]
         widths = (len(one.required), wanted, one.next_states.shape[1], states.chains.shape[1])
-        structure = PhraseSentence(*widths, *map(address, [*tables, costs, places, counts]))
-        return cls(automaton=one, costs=costs, states=places, counts=counts, wanted=wanted, structure=structure)
+        structure = PhraseSentence(*widths, *map(address, [*tables, costs, places, counts, overdue]))
+        return cls(
+            automaton=one,
+            costs=costs,
+            states=places,
+            counts=counts,
+            overdue=overdue,
+            wanted=wanted,
+            structure=structure,
+        )
 
 
 class CompiledChoice:
