@@ -178,7 +178,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc]==2.73.0'
 	touch $@
 
-# Each of the two wants other versions of optimum and transformers than the other, and than .venv.
+# The two want different versions of optimum, and both an older transformers than .venv has.
 .venv-optimum/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-optimum
 	.venv-optimum/bin/python -m pip install --quiet torch==2.13.0 optimum-onnx==0.1.0 optimum==2.1.0 \
