@@ -52,7 +52,8 @@ def load_transformers(directory: Path, _scratch: Path, precision: str, _threads:
 
     model: Any = MarianMTModel.from_pretrained(directory, dtype=torch.float32).eval()
     if precision == "int8":
-        return torch.ao.quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
+        quantization: Any = torch.ao.quantization  # without types
+        return quantization.quantize_dynamic(model, {torch.nn.Linear}, dtype=torch.qint8)
     return model
 
 
