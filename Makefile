@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench chaos failover soak proto sanitize wheels dashboards site clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels dashboards site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,11 @@ fuzz: .venv/ready ## Attack a server with random bytes, frames and messages for 
 # make bench QUICK=1 ARGS="--model runs/zh-en/best --model base"
 bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)
 	$(BIN)/python tests/benchmark/run.py $(if $(QUICK),--quick) $(ARGS)
+
+# Peers that cannot be installed are rows of the table that say so.
+peers: .venv/ready ## Time the engine, CTranslate2, transformers, Optimum and OpenVINO on the same weights
+	$(MAKE) --keep-going .venv-optimum/ready .venv-openvino/ready || true
+	$(BIN)/python tests/benchmark/peers.py $(ARGS)
 
 chaos: .venv/ready ## Freeze, kill, starve and replace servers under the client; measure its rate (some minutes)
 	$(BIN)/pytest tests/faults/test_client_replicas.py tests/faults/test_chaos.py tests/faults/test_clocks.py $(ARGS)
@@ -174,6 +179,21 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv-triton/ready: Makefile
 	$(PYTHON) -m venv --clear .venv-triton
 	.venv-triton/bin/python -m pip install --quiet 'tritonclient[grpc]==2.73.0'
+	touch $@
+
+# The two want different versions of optimum, and both an older transformers than .venv has.
+.venv-optimum/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-optimum
+	.venv-optimum/bin/python -m pip install --quiet torch==2.13.0 optimum-onnx==0.1.0 optimum==2.1.0 \
+		transformers==4.57.6 onnx==1.23.2 onnxruntime==1.31.1
+	touch $@
+
+.venv-openvino/ready: Makefile
+	$(PYTHON) -m venv --clear .venv-openvino
+	.venv-openvino/bin/python -m pip install --quiet torch==2.13.0 optimum-intel==2.2.0 optimum==2.3.0 \
+		transformers==4.57.6 openvino==2026.4.1 nncf==3.4.0
+	# Required but used for images only, and the build that pip finds does not load beside a CPU build of torch.
+	.venv-openvino/bin/python -m pip uninstall --quiet --yes torchvision
 	touch $@
 
 # Ray is kept out of .venv: it brings several hundred MB that only clusters need.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import grpc
 
@@ -32,18 +32,27 @@ def metadata(key: str) -> tuple[tuple[str, str], ...]:
 class AskedProcess:
     """Process that answers each line of JSON on its standard input with one on its standard output."""
 
-    def __init__(self, *command: str, variables: Mapping[str, str] = NO_VARIABLES) -> None:
+    def __init__(
+        self,
+        *command: str,
+        variables: Mapping[str, str] = NO_VARIABLES,
+        python: Path = Path(sys.executable),
+        errors: IO[str] | None = None,
+    ) -> None:
         """Start the process.
 
         Args:
             command: Arguments of the Python interpreter.
             variables: Environment variables beside those of this process.
+            python: Interpreter, that of another environment for what cannot be installed in this one.
+            errors: File for standard error; None shares that of this process.
         """
         self._command = command
         self._process = subprocess.Popen(
-            [sys.executable, *command],
+            [str(python), *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=errors,
             text=True,
             env={**environment(), **variables},
         )

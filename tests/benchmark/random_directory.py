@@ -55,7 +55,7 @@ def write_random_directory(folder: Path, shape: Shape) -> None:
     facts = {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": [*LANGUAGES]}
     (folder / "tokenizer_config.json").write_text(json.dumps(facts | {"added_tokens_decoder": added}))
     # Ids are SentencePiece's and one more.
-    (folder / "sentencepiece.bpe.model").write_bytes(_tokenizer(first - 1))
+    (folder / "sentencepiece.bpe.model").write_bytes(sentencepiece_model(first - 1))
 
 
 def _config(shape: Shape) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _norm(prefix: str, shape: Shape, gain: float = 1.0) -> Iterator[tuple[str, T
     yield f"{prefix}bias", torch.randn(shape.d_model) * 0.01
 
 
-def _tokenizer(size: int) -> bytes:
+def sentencepiece_model(size: int) -> bytes:
     """Return a SentencePiece model of so many pieces: those of the exporter's sample, and made-up words."""
     model: Any = sentencepiece_model_pb2.ModelProto()  # type: ignore[attr-defined] # generated without types
     model.trainer_spec.model_type = model.trainer_spec.BPE
