@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -40,8 +40,7 @@ class IdleWatch:
         Raises:
             TimeoutError: It took too long, and was cancelled.
         """
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task, "coroutines run in tasks"
+        loop, task = asyncio.get_running_loop(), cast("asyncio.Task[Any]", asyncio.current_task())
         self._began[task] = loop.time()
         if self._timer is None:
             self._timer = loop.call_later(self._seconds, self._expire, loop)
