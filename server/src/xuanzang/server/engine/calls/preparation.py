@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document
@@ -21,7 +20,7 @@ from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTexts:
     """The texts of a call, ready to be searched."""
 
@@ -32,7 +31,7 @@ class PreparedTexts:
     documents: list[SplitDocument]
     """The texts as they were parsed; none of texts without markup."""
 
-    @cached_property
+    @property
     def source_tokens(self) -> int:
         """Source tokens of all sentences, end tokens included."""
         return sum(len(search.sentence.source_ids) for search in self.searches)
