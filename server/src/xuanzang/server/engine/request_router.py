@@ -60,13 +60,15 @@ class RequestRouter:
         languages = {"source_language": source_language, "target_language": target_language}
         route = routing.resolve(self._models, model=model, **languages)
         route = route if "/" in model else self._canary.diverted(route, **languages)
-        return replace(route, detected_language=detected)
+        return replace(route, detected_language=detected) if detected else route
 
     def _detected(self, texts: Sequence[str], *, model: str, target_language: str) -> str:
         """Return the language of texts; empty if no two models are in question, or none can be detected."""
-        beginning = " ".join(texts)[:_ROUTING_CHARACTERS]
+        if self.detector is None:
+            return ""
         choices = routing.undecided_languages(self._models, model=model, target_language=target_language)
-        if self.detector is None or not choices or not beginning:
+        beginning = " ".join(texts)[:_ROUTING_CHARACTERS] if choices else ""
+        if not beginning:
             return ""
         known = {code.partition("-")[0] for code in choices}
         return routing.detected_language(self.detector.detect(beginning, known), choices)

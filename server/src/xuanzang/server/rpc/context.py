@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 import grpc
@@ -12,6 +13,8 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.scheduling.call_record import CallObserver
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
+
+Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
 CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
@@ -25,9 +28,25 @@ class IdentifiedContext:
     observer: CallObserver | None = None
     """Who asks for the records of its calls."""
 
-    def __init__(self, context: Context, identity: Caller | Exception) -> None:
+    def __init__(self, context: Context, identity: Caller | Exception, metadata: Metadata) -> None:
         self.identity = identity
         self._context = context
+        self._metadata = metadata
+        self._peer: str | None = None
+
+    def invocation_metadata(self) -> Metadata:
+        """Return the metadata of the caller, which gRPC would decode once more each time."""
+        return self._metadata
+
+    def peer(self) -> str:
+        """Return the peer in gRPC's form, which gRPC would make anew each time."""
+        if self._peer is None:
+            self._peer = self._context.peer()
+        return self._peer
+
+    async def read(self) -> Any:
+        """Receive a message. Of a caller who will be refused none is received; an empty one stands for it."""
+        return await self._context.read() if isinstance(self.identity, Caller) else b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
@@ -67,11 +86,12 @@ def has_caller(context: Context) -> bool:
     return isinstance(cast("IdentifiedContext", context).identity, Caller)
 
 
-def unproven_name(context: Context) -> str:
+def unproven_name(context: Context, metadata: Metadata) -> str:
     """Return the name by which a busy server shares its time with a caller without a key; never logged, never a label.
 
     Args:
         context: Context of an RPC.
+        metadata: Its metadata.
 
     Returns:
         The name in the metadata `x-client-id`, else the caller's network address without the port.
@@ -79,7 +99,7 @@ def unproven_name(context: Context) -> str:
     Raises:
         InvalidInputError: The name is too long.
     """
-    name = str(dict(context.invocation_metadata() or ()).get(CLIENT_ID, ""))
+    name = str(dict(metadata).get(CLIENT_ID, ""))
     if len(name) > MAX_CLIENT_ID_CHARACTERS:
         description = f"must have at most {MAX_CLIENT_ID_CHARACTERS} characters, has {len(name)}"
         raise InvalidInputError([FieldViolation(field=CLIENT_ID, description=description)])

@@ -116,7 +116,7 @@ class Call:
         if not self._context.in_background:
             time_answer(
                 self._context.model.metrics,
-                source_tokens=_source_tokens(prepared),
+                source_tokens=prepared.source_tokens,
                 seconds=time.monotonic() - began,
                 exemplar=self._context.exemplar,
             )
@@ -166,7 +166,7 @@ class Call:
         if self._record is not None:
             self._record.tokenized_at = now
             self._record.sentences = len(prepared.searches)
-            self._record.source_tokens = _source_tokens(prepared)
+            self._record.source_tokens = prepared.source_tokens
         return prepared
 
     def _min_cost(self, texts: Sequence[str]) -> int:
@@ -242,14 +242,10 @@ class Call:
 
     def _count(self, prepared: PreparedTexts) -> None:
         metrics = self._context.model.metrics
-        metrics.request_source_tokens.observe(_source_tokens(prepared))
+        metrics.request_source_tokens.observe(prepared.source_tokens)
         metrics.request_sentences.observe(len(prepared.searches))
         constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
         if constrained:
             metrics.constrained_sentences.inc(constrained)
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)
-
-
-def _source_tokens(prepared: PreparedTexts) -> int:
-    return sum(len(search.sentence.source_ids) for search in prepared.searches)

@@ -31,6 +31,11 @@ class PreparedTexts:
     documents: list[SplitDocument]
     """The texts as they were parsed; none of texts without markup."""
 
+    @property
+    def source_tokens(self) -> int:
+        """Source tokens of all sentences, end tokens included."""
+        return sum(len(search.sentence.source_ids) for search in self.searches)
+
 
 def prepare(
     texts: Sequence[str],

@@ -162,6 +162,8 @@ class RequestSizes:
 
     def __init__(self) -> None:
         self._sizes: deque[RequestSize] = deque(maxlen=_RECENT_REQUESTS)
+        self.smallest = 0
+        """The fewest tokens of a request; 0 before the first one."""
 
     def __bool__(self) -> bool:
         return bool(self._sizes)
@@ -172,12 +174,14 @@ class RequestSizes:
         Args:
             size: Its size.
         """
+        forgotten = self._sizes[0].cost if len(self._sizes) == _RECENT_REQUESTS else math.inf
+        is_first = not self._sizes
         self._sizes.append(size)
-
-    @property
-    def smallest(self) -> int:
-        """The fewest tokens of a request; 0 before the first one."""
-        return min((size.cost for size in self._sizes), default=0)
+        # Asked for at each request, and seldom forgotten.
+        if forgotten == self.smallest or is_first:
+            self.smallest = min(each.cost for each in self._sizes)
+        else:
+            self.smallest = min(self.smallest, size.cost)
 
     @property
     def typical(self) -> RequestSize:

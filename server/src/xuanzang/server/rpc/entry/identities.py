@@ -8,7 +8,7 @@ from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import InvalidInputError
-from xuanzang.server.rpc.context import Context, IdentifiedContext, unproven_name
+from xuanzang.server.rpc.context import Context, IdentifiedContext, Metadata, unproven_name
 
 
 class Identities:
@@ -23,11 +23,12 @@ class Identities:
         Args:
             context: Context of an RPC.
         """
-        return cast("Context", IdentifiedContext(context, self._identity(context)))
+        metadata = tuple(context.invocation_metadata() or ())
+        return cast("Context", IdentifiedContext(context, self._identity(context, metadata), metadata))
 
-    def _identity(self, context: Context) -> Caller | Exception:
+    def _identity(self, context: Context, metadata: Metadata) -> Caller | Exception:
         try:
-            caller = self._authenticator.keyed_caller(context.invocation_metadata() or ())
-            return Caller(unproven_name(context)) if caller is None else caller
+            caller = self._authenticator.keyed_caller(metadata)
+            return Caller(unproven_name(context, metadata)) if caller is None else caller
         except (InvalidInputError, UnauthenticatedError) as refusal:
             return refusal

@@ -32,14 +32,14 @@ class RpcLog:
             seconds: Its duration.
             request_id: Its id; None if it has none.
         """
+        # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
+        level = logging.DEBUG if rpc not in self._rpcs or code is grpc.StatusCode.OK else logging.INFO
+        if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code.name)):
+            return
         facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}
         if request_id is not None:
             facts["request_id"] = request_id
-        # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
-        if rpc not in self._rpcs or code is grpc.StatusCode.OK:
-            _LOGGER.debug("rpc", extra=facts)
-        elif self._has_room(code.name):
-            _LOGGER.info("rpc", extra=facts)
+        _LOGGER.log(level, "rpc", extra=facts)
 
     def _has_room(self, code: str) -> bool:
         if not self._seen:
