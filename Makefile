@@ -92,7 +92,7 @@ bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (Q
 # Peers that cannot be installed are rows of the table that say so.
 peers: .venv/ready ## Time the engine, CTranslate2, transformers, Optimum and OpenVINO on the same weights
 	$(MAKE) --keep-going .venv-optimum/ready .venv-openvino/ready || true
-	$(BIN)/python tests/benchmark/peers.py $(ARGS)
+	$(BIN)/python tests/benchmark/peer_comparison.py $(ARGS)
 
 chaos: .venv/ready ## Freeze, kill, starve and replace servers under the client; measure its rate (some minutes)
 	$(BIN)/pytest tests/faults/test_client_replicas.py tests/faults/test_chaos.py tests/faults/test_clocks.py $(ARGS)

@@ -19,9 +19,9 @@ from prometheus_client import CollectorRegistry
 
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
-from xuanzang.model.inspection.attention_maps import attention_maps
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.dataset import METADATA_FILE
+from xuanzang.model.inspection.attention_maps import attention_maps
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import (
