@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peer_models import DIRECTORY, ENGINES, HERE, PEERS, Peer, start, versions_of
+from peer_models import DIRECTORY, ENGINES, HERE, PEERS, Peer, Setup, start, versions_of
 from peer_table import Cell, Result, as_table
 from processes import AskedProcess, cpu_times, share_of_others
 from random_directory import SHAPES
@@ -44,10 +44,13 @@ def main() -> None:
         if not (folder / DIRECTORY).exists():
             write_random_marian(folder / DIRECTORY, shape)
         before = cpu_times()
-        results = measure(peers, works, arguments.rounds, folder, arguments.environments)
+        setup = Setup(folder=folder, environments=arguments.environments, threads=arguments.threads)
+        results = measure(peers, works, arguments.rounds, setup)
         others = share_of_others(before, cpu_times())
     print(as_table(results, CELLS))
-    print(f"\nOther programs had {others:.0%} of the CPU, preparation included.")
+    print(
+        f"\nThreads of each engine: {setup.threads}. Other programs had {others:.0%} of the CPU, preparation included."
+    )
 
 
 def parser() -> argparse.ArgumentParser:
@@ -56,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--shape", choices=SHAPES, default="77m", help="sizes of the model (default: 77m, opus-mt's)")
     result.add_argument("--engines", type=lambda text: text.split(","), default=ENGINES, help=", ".join(ENGINES))
     result.add_argument("--rounds", type=int, default=3, help="rounds of the engines, in turn (default: 3)")
+    result.add_argument("--threads", type=int, default=2, help="threads of each engine (default: 2)")
     result.add_argument("--folder", type=Path, help="folder to keep the models in (default: a temporary one)")
     result.add_argument(
         "--environments", type=Path, default=HERE.parents[1], help="folder of .venv-optimum and .venv-openvino"
@@ -71,20 +75,17 @@ def workload(cell: Cell, vocab_size: int) -> Workload:
     return Workload(batches=[batch], beam_size=cell.beam_size, max_target_length=TARGET_TOKENS, min_seconds=0.0)
 
 
-def measure(
-    peers: Sequence[Peer], works: Mapping[Cell, Workload], rounds: int, folder: Path, environments: Path
-) -> list[Result]:
+def measure(peers: Sequence[Peer], works: Mapping[Cell, Workload], rounds: int, setup: Setup) -> list[Result]:
     """Measure all engines in turn; one that fails is left out from then on.
 
     Args:
         peers: Engines with their precisions.
         works: Work of each column.
         rounds: Rounds that count, after one that does not.
-        folder: Folder of all models.
-        environments: Folder of the environments.
+        setup: Folders and threads.
     """
     with ExitStack() as stack:
-        runners = [Runner(peer, folder, environments, stack) for peer in peers]
+        runners = [Runner(peer, setup, stack) for peer in peers]
         for runner in tqdm(runners, desc="preparing"):
             runner.prepare(works[CELLS[0]])
         with tqdm(total=len(works) * (rounds + 1), desc="measuring") as progress:
@@ -100,26 +101,25 @@ def measure(
 class Runner:
     """An engine that is measured until it fails."""
 
-    def __init__(self, peer: Peer, folder: Path, environments: Path, stack: ExitStack) -> None:
+    def __init__(self, peer: Peer, setup: Setup, stack: ExitStack) -> None:
         """Open the log of an engine; its process is started by `prepare`.
 
         Args:
             peer: Engine and precision.
-            folder: Folder of all models and logs.
-            environments: Folder of the environments.
+            setup: Folders and threads.
             stack: Exit stack that ends the process.
         """
         self.result = Result(peer=peer)
-        self._folder, self._environments, self._stack = folder, environments, stack
-        self._log = folder / f"{peer.engine}-{peer.precision}.log"
+        self._setup, self._stack = setup, stack
+        self._log = setup.folder / f"{peer.engine}-{peer.precision}.log"
 
     def prepare(self, work: Workload) -> None:
         """Convert the model, start the process, and wait for its first answer."""
-        peer, environments = self.result.peer, self._environments
+        peer = self.result.peer
         try:
-            self.result.versions = versions_of(peer.engine, environments)
+            self.result.versions = versions_of(peer.engine, self._setup.environments)
             log = self._stack.enter_context(self._log.open("w", encoding="utf-8"))
-            self._process: AskedProcess = self._stack.enter_context(start(peer, self._folder, environments, log))
+            self._process: AskedProcess = self._stack.enter_context(start(peer, self._setup, log))
         except FileNotFoundError as error:
             self.result.failure = str(error)
         except subprocess.CalledProcessError:

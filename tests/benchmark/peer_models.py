@@ -13,7 +13,6 @@ from processes import AskedProcess
 HERE = Path(__file__).resolve().parent
 DIRECTORY = "directory"
 """Folder of the model in transformers' format, in the folder of all models."""
-THREADS = 2
 PRECISIONS = ("float32", "int8")
 _PACKAGES = {
     "xuanzang": ("onnxruntime",),
@@ -43,6 +42,18 @@ class Peer:
     """One of `ENGINES`."""
     precision: str
     """"float32" or "int8"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What all engines of a run share."""
+
+    folder: Path
+    """Folder of all models and logs."""
+    environments: Path
+    """Folder of the environments."""
+    threads: int
+    """Threads of each engine."""
 
 
 PEERS = tuple(Peer(engine=engine, precision=precision) for engine in ENGINES for precision in PRECISIONS)
@@ -76,27 +87,26 @@ def versions_of(engine: str, environments: Path) -> str:
     return ", ".join(f"{name} {number}" for name, number in zip(names, found, strict=True))
 
 
-def start(peer: Peer, folder: Path, environments: Path, log: IO[str]) -> AskedProcess:
+def start(peer: Peer, setup: Setup, log: IO[str]) -> AskedProcess:
     """Convert the model, unless an earlier run has, and start the engine's process.
 
     Args:
         peer: Engine and precision.
-        folder: Folder of all models.
-        environments: Folder of the environments.
+        setup: Folders and threads.
         log: File for what converters and the process print.
 
     Raises:
         FileNotFoundError: The engine's environment has not been installed.
         subprocess.CalledProcessError: A converter failed.
     """
-    threads = str(THREADS)
+    folder, threads = setup.folder, str(setup.threads)
     if peer.engine in ("xuanzang", "ctranslate2"):
         model = _bundle(folder, peer.precision, log) if peer.engine == "xuanzang" else _converted(folder, log)
         return AskedProcess(str(HERE / "worker.py"), peer.engine, str(model), peer.precision, "1", threads, errors=log)
     return AskedProcess(
         *(str(HERE / "generate_worker.py"), peer.engine, str(folder / DIRECTORY), str(folder), peer.precision, threads),
         variables={"OMP_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"},
-        python=python_of(peer.engine, environments),
+        python=python_of(peer.engine, setup.environments),
         errors=log,
     )
 
