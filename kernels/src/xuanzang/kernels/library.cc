@@ -44,9 +44,9 @@ class Operators {
     OrtCustomOpDomain* domain = nullptr;
     check(api, api.CreateCustomOpDomain(kDomain, &domain));
     domain_.reset(domain);
-    for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
-             &paged_attention_, &cross_attention_, &best_continuations_, &add_norm_quantize_, &chosen_logits_,
-             &source_attention_}) {
+    for (const OrtCustomOp* op :
+         std::initializer_list<const OrtCustomOp*>{&paged_attention_, &cross_attention_, &best_continuations_,
+                                                   &add_norm_quantize_, &chosen_logits_, &source_attention_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
     if (!projects) return;

@@ -11,7 +11,8 @@ constexpr size_t kPerOperation = 6;
 // Rows in parts of about one size, which share what the caches hold of a matrix; two for threads where it pays.
 class Parts {
  public:
-  explicit Parts(size_t rows) : rows_(rows), count_(rows < 2 * kProjected ? 1 : std::max<size_t>(2, (rows + 47) / 48)) {}
+  explicit Parts(size_t rows)
+      : rows_(rows), count_(rows < 2 * kProjected ? 1 : std::max<size_t>(2, (rows + 47) / 48)) {}
 
   size_t count() const { return count_; }
   size_t first(size_t part) const { return rows_ * part / count_; }
@@ -24,7 +25,8 @@ class Parts {
 // States as the panels of a matrix take them, `depth` bytes each.
 class States {
  public:
-  States(const Context& context, const PackedColumns& columns) : x_(context.input<uint8_t>(0)), depth_(columns.depth()) {
+  States(const Context& context, const PackedColumns& columns)
+      : x_(context.input<uint8_t>(0)), depth_(columns.depth()) {
     require(x_.rank >= 1 && x_.rank <= kMaxRank, "x has the wrong dimensions");
     require(x_.size(x_.rank - 1) == columns.width(), "x and columns differ in width");
     count_ = columns.width() ? x_.elements() / columns.width() : 0;

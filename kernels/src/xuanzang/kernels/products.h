@@ -26,15 +26,14 @@ struct QuantizedProduct {
 struct FeedForward {
   static constexpr const char* kName = "FeedForward";
   // x [..., in]; as in QuantizedProduct the matrix [in, inner], then that [inner, out], whose x is the inner state.
-  static constexpr OrtElementType kInputs[] = {kOrtUint8, kOrtInt8, kOrtFloat, kOrtFloat, kOrtUint8, kOrtFloat,
+  static constexpr OrtElementType kInputs[] = {kOrtUint8, kOrtInt8,  kOrtFloat, kOrtFloat, kOrtUint8, kOrtFloat,
                                                kOrtInt8,  kOrtFloat, kOrtFloat, kOrtUint8, kOrtFloat};
   static constexpr OrtElementType kOutputs[] = {kOrtFloat};  // [..., out].
   static constexpr std::array<InPlace, 0> kInPlace{};
 
   // The matrices, if they never change, and what quantises the inner state.
   struct Kept {
-    explicit Kept(const Constants& constants)
-        : inner(kept_columns(constants, 1)), outer(kept_columns(constants, 6)) {}
+    explicit Kept(const Constants& constants) : inner(kept_columns(constants, 1)), outer(kept_columns(constants, 6)) {}
     PackedColumns inner, outer;
   };
 

@@ -120,7 +120,8 @@ class Step {
   // Computes a block of the logits of some hypotheses.
   void project(size_t block, size_t row, size_t count, Logits& logits) const {
     simd_.project(panels_, block, buffers_.rows.data() + row * panels_.depth, count, logits.of_rows[0], kBlock);
-    for (size_t i = 0; i < count; ++i) edits_.apply(row + i, block * kBlock, columns_.block_size(block), logits.of_rows[i]);
+    for (size_t i = 0; i < count; ++i)
+      edits_.apply(row + i, block * kBlock, columns_.block_size(block), logits.of_rows[i]);
   }
 
   void search_block(size_t block, Best* found) {

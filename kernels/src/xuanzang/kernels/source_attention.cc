@@ -6,8 +6,7 @@ namespace xuanzang {
 namespace {
 
 struct Inputs {
-  explicit Inputs(const Context& context)
-      : projected(context.input<float>(0)), lengths(context.input<int64_t>(1)) {
+  explicit Inputs(const Context& context) : projected(context.input<float>(0)), lengths(context.input<int64_t>(1)) {
     const auto number = context.input<int64_t>(2);
     const auto scale = context.input<float>(3);
     const auto zero = context.input<uint8_t>(4);
@@ -54,8 +53,14 @@ void attend_sentence(const Simd& simd, const Inputs& in, size_t sentence, Buffer
   buffers.weights.resize(tiles * size);
   buffers.mixed.resize(length * in.d_model);
   const float* const states = in.projected.data + sentence * in.source * stride;
-  const KeyValues seen{states + in.d_model,      states + 2 * in.d_model, d_head, d_head, buffers.offsets.data(), length,
-                       buffers.bias.data(), padded};
+  const KeyValues seen{states + in.d_model,
+                       states + 2 * in.d_model,
+                       d_head,
+                       d_head,
+                       buffers.offsets.data(),
+                       length,
+                       buffers.bias.data(),
+                       padded};
   const Queries queries{states, stride, length, in.heads};
   for (size_t head = 0; head < in.heads; ++head) {
     simd.attend(queries, seen, head, buffers.weights.data(), buffers.mixed.data());
