@@ -82,8 +82,8 @@ void check_norm(const Simd& simd, size_t size) {
   std::vector<float> sums(size), normed(size);
   std::vector<uint8_t> quantized(size);
   const float per_unit = 40, zero = 100;
-  simd.add_norm_quantize({weight.data(), bias.data(), size, per_unit, zero}, x.data(), delta.data(), sums.data(),
-                         normed.data(), quantized.data());
+  simd.add_norm_quantize({weight.data(), bias.data(), size, {per_unit, zero, -zero}}, x.data(), delta.data(),
+                         sums.data(), normed.data(), quantized.data());
   double mean = 0, variance = 0;
   for (size_t i = 0; i < size; ++i) mean += (double{x[i]} + delta[i]) / static_cast<double>(size);
   for (size_t i = 0; i < size; ++i) variance += std::pow(x[i] + delta[i] - mean, 2) / static_cast<double>(size);
@@ -92,6 +92,20 @@ void check_norm(const Simd& simd, size_t size) {
     compare("normed", normed[i], expected, 1e-4);
     // Half an integer from rounding, and what the float was off.
     compare("quantized", quantized[i], std::clamp(normed[i] * per_unit + zero, 0.0f, 255.0f), 0.501);
+  }
+}
+
+// Of all floats, and of the greater of each and 0, as behind a rectifier.
+void check_rounding(const Simd& simd, size_t size) {
+  const auto x = normal(size);
+  std::vector<uint8_t> quantized(size);
+  const float per_unit = 40, zero = 100;
+  for (const float lowest : {-zero, 0.0f}) {
+    simd.quantize(x.data(), size, {per_unit, zero, lowest}, quantized.data());
+    for (size_t i = 0; i < size; ++i) {
+      const float expected = std::min(std::max(x[i] * per_unit, lowest) + zero, 255.0f);
+      compare("quantize", quantized[i], expected, 0.501);
+    }
   }
 }
 
@@ -134,7 +148,8 @@ void check_projection(const Simd& simd, size_t depth, size_t count) {
   for (int32_t& value : start) value = static_cast<int32_t>(generator() % 1000);
   const auto scale = normal(2 * kBlock), bias = normal(2 * kBlock);
   std::vector<float> logits(count * kBlock);
-  simd.project({integers, start.data(), scale.data(), bias.data(), depth}, 1, rows.data(), count, logits.data());
+  simd.project({integers, start.data(), scale.data(), bias.data(), depth}, 1, rows.data(), count, logits.data(),
+               kBlock);
   for (size_t row = 0; row < count; ++row) {
     for (size_t i = 0; i < kBlock; ++i) {
       const size_t column = kBlock + i;
@@ -156,6 +171,7 @@ int main() {
       for (size_t beam = 1; beam <= 9; ++beam) check_attention(*simd, beam, size % 41 + 1, size);
       check_logits(*simd, size * 3);
       check_norm(*simd, size);
+      check_rounding(*simd, size);
       check_columns(*simd, size);
       for (size_t rows = 1; rows <= xuanzang::kProjected; ++rows) check_projection(*simd, size / 4 * 4 + 4, rows);
     }
