@@ -13,7 +13,6 @@ from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
-from xuanzang.server.rpc.interceptors.idle_watch import IdleWatch
 
 
 class ReceptionInterceptor(Interceptor):
@@ -27,7 +26,6 @@ class ReceptionInterceptor(Interceptor):
     def __init__(self, idle_seconds: float) -> None:
         super().__init__()
         self._idle_seconds = idle_seconds
-        self._watch = IdleWatch(idle_seconds)
 
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:  # noqa: ARG002 - all RPCs are received alike
         """Receive the messages with a time limit."""
@@ -38,24 +36,23 @@ class ReceptionInterceptor(Interceptor):
                 reception = _Reception(messages, context, self._idle_seconds)
                 return await function(reception.messages(), cast("Context", reception))
             try:
-                message = await self._only(context)
+                message = await self._only(messages)
             except EngineError as error:
                 await errors.abort(context, errors.status_of(error))
             return await function(message, context)
 
         return with_function(handler, received, receives_stream=True)
 
-    async def _only(self, context: Context) -> Any:
+    async def _only(self, messages: AsyncIterator[Any]) -> Any:
         try:
-            # The iterator of messages would be left behind unfinished, and take a task of its own to be closed.
-            message = await self._watch.limited(context.read())
+            async with asyncio.timeout(self._idle_seconds):
+                return await anext(messages)
         except TimeoutError:
             raise _idle(self._idle_seconds) from None
+        except StopAsyncIteration:
+            raise InvalidInputError([FieldViolation(field="request", description="must be sent")]) from None
         except grpc.aio.InternalError:
             raise _ended_by_grpc() from None
-        if message is grpc.aio.EOF:
-            raise InvalidInputError([FieldViolation(field="request", description="must be sent")])
-        return message
 
 
 class _Reception:
