@@ -11,7 +11,7 @@ import grpc
 from xuanzang.client._calls.aio import AsyncCalls, AsyncSession, Stub
 from xuanzang.client._calls.aio_errors import cancelled_calls
 from xuanzang.client._calls.metadata import CallMetadata
-from xuanzang.client._calls.status import WRITE_MET_THE_END
+from xuanzang.client._calls.status import WRITE_MET_THE_END, mapped_error
 from xuanzang.client._errors import DeadlineExceededError, ServerFaultError, ServerUnavailableError, StatusCode
 from xuanzang.client._methods.stream_state import StreamState
 from xuanzang.client._values.results import StreamedTranslation
@@ -58,6 +58,7 @@ class AsyncStream:
         self._outbox_changed = asyncio.Event()
         self._all_admitted = False
         self._limit: asyncio.Timeout | None = None  # of the current read
+        self._interruption: grpc.RpcError | None = None  # the last one whose status arrived
         # When the current wait for an answer times out, however often the stream breaks meanwhile; None: no text waits.
         self._wait_ends: float | None = None
 
@@ -131,8 +132,13 @@ class AsyncStream:
         except ServerFaultError as fault:
             if fault.message != WRITE_MET_THE_END:
                 raise
+            # gRPC has put its own error in the place of the server's; a try before this one may have got that.
+            if self._interruption is not None:
+                raise mapped_error(self._interruption) from error
             message = "the server ended the stream while texts were being sent"
             raise ServerUnavailableError(message, code=StatusCode.UNAVAILABLE) from error
+        if error.details() != WRITE_MET_THE_END:
+            self._interruption = error
 
     async def _abandon(self) -> None:
         if self._call is not None:

@@ -83,12 +83,13 @@ async def progressive(served: Any, metadata: Any = (), text: str = "a") -> statu
 
 async def stream(served: Any, metadata: Any = (), text: str = "a") -> status_pb2.Status:
     """Return the error of the one text, or the status of the stream."""
-    requests = iter([pb.StreamTranslateTextRequest(content=text)])
-    call = served.stub.StreamTranslateText(requests, metadata=metadata)
+    call = served.stub.StreamTranslateText(iter([pb.StreamTranslateTextRequest(content=text)]), metadata=metadata)
     try:
         [answer] = [answer async for answer in call]
     except grpc.aio.AioRpcError:
-        return await ended(call)
+        status = await ended(call)
+        # grpc.aio puts its own error in the place of a refusal that arrives just before the text is written.
+        return await stream(served, metadata, text) if status.message == "Internal error from Core" else status
     return answer.error if answer.HasField("error") else await ended(call)
 
 
