@@ -15,8 +15,11 @@ import pytest
 import repeated_calls
 
 CALLS = 40
-MAX_OF_GRPC = 6
-"""Objects of a call in a cycle of gRPC's own: the function that finds its handler refers to itself."""
+MAX_OF_STREAM = 6
+"""Objects of a stream that gRPC leaves: the function that finds its handler refers to itself."""
+
+# asyncio closes the generators that are found, in turns of the loop; what they hold is found after that.
+_ROUNDS = 5
 
 Repeat = Callable[[str, int], Awaitable[None]]
 
@@ -49,7 +52,9 @@ async def garbage(work: Awaitable[None]) -> list[Any]:
     try:
         await work
         gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
+        for _ in range(_ROUNDS):
+            gc.collect()
+            await asyncio.sleep(0)
         return list(gc.garbage)
     finally:
         gc.set_debug(0)
@@ -71,7 +76,7 @@ def name_of(found: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", repeated_calls.KINDS)
-async def test_calls_leave_no_cycles_but_that_of_grpc(kind: str, start_server: Any) -> None:
+async def test_calls_leave_no_cycles_but_one_of_grpc_for_each_stream(kind: str, start_server: Any) -> None:
     async with start_server() as running, callers(running.address) as repeat:
 
         async def work() -> None:
@@ -83,4 +88,5 @@ async def test_calls_leave_no_cycles_but_that_of_grpc(kind: str, start_server: A
         found = Counter(map(name_of, await garbage(work())))
     ours = {name: count for name, count in found.items() if "xuanzang" in name}
     assert ours == {}
-    assert found.total() <= CALLS * MAX_OF_GRPC + CALLS / 2, found
+    # Less than one object for each call; the rest is what happens now and then.
+    assert found.total() < CALLS * (1 + (MAX_OF_STREAM if kind == "stream" else 0)), found

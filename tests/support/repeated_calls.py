@@ -19,8 +19,9 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 
 TEXT = "我有一只猫。老师有三只马。"
 OPTIONS = pb.DecodingOptions(beam_size=2)
-_SOON = 0.005
-"""Seconds after which calls are cancelled, or their deadlines pass: before, during or after the translation."""
+_SOON = 0.02
+"""Seconds after which calls are cancelled, or their deadlines pass, most of them while the text is translated."""
+_LONG = pb.TranslateTextRequest(contents=10 * [TEXT], options=pb.DecodingOptions(beam_size=8))
 
 Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
 
@@ -58,11 +59,11 @@ async def _invalid(stub: Stub) -> None:
 
 async def _late(stub: Stub) -> None:
     with suppress(grpc.aio.AioRpcError):
-        await stub.TranslateText(pb.TranslateTextRequest(contents=[20 * TEXT], options=OPTIONS), timeout=_SOON)
+        await stub.TranslateText(_LONG, timeout=_SOON)
 
 
 async def _cancelled(stub: Stub) -> None:
-    call = stub.TranslateText(pb.TranslateTextRequest(contents=[20 * TEXT], options=OPTIONS))
+    call = stub.TranslateText(_LONG)
     asyncio.get_running_loop().call_later(_SOON, call.cancel)
     with suppress(asyncio.CancelledError):
         await call
