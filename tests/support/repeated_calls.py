@@ -20,7 +20,7 @@ from xuanzang.translation.v1 import translation_pb2_grpc
 TEXT = "我有一只猫。老师有三只马。"
 OPTIONS = pb.DecodingOptions(beam_size=2)
 _SOON = 0.02
-"""Seconds after which calls are cancelled, or their deadlines pass, most of them while the text is translated."""
+"""Seconds after which calls are cancelled; as a deadline too few, so that most calls with it are refused."""
 _LONG = pb.TranslateTextRequest(contents=10 * [TEXT], options=pb.DecodingOptions(beam_size=8))
 
 Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
