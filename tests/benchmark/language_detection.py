@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gettext import GNUTranslations
 from pathlib import Path
 
-from xuanzang.server.engine.text.language_detection import LanguageDetector, open_detector
+from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
 
 LANGUAGES = {
     "zh_CN": "zh",
@@ -45,7 +45,8 @@ def main() -> None:
     samples = sampled(flags.root, flags.lines)
     if not samples:
         sys.exit(f"{flags.root} has no catalogues of gettext")
-    detector = open_detector()
+    detector = shared_detector()
+    detector.open()
     print("| characters, of Latin letters | lines | right | µs a line | sure (0.5 and more) | right of these |")
     print("|---|---|---|---|---|---|")
     for bound in _BOUNDS:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 MEGABYTE = 1e6
+_MAPPING = re.compile(r"([0-9a-f]+)-[0-9a-f]+ \S+ \S+ \S+ \d+ *(.*)")
+# Where glibc's heap of a thread may begin.
+_THREAD_HEAP = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +22,8 @@ class ProcessSample:
     """Resident memory in MB of a million bytes."""
     pss_mb: float
     """Resident memory, pages shared with other processes divided among them."""
+    python_mb: float
+    """Anonymous memory but the C library's heaps: Python's heap, above all, and large blocks."""
     fds: int
     """Open files, sockets included."""
     threads: int
@@ -39,6 +45,7 @@ def sample(pid: int, metrics_address: str) -> ProcessSample:
     return ProcessSample(
         rss_mb=memory["Rss"] * 1024 / MEGABYTE,
         pss_mb=memory["Pss"] * 1024 / MEGABYTE,
+        python_mb=_anonymous_bytes(folder / "smaps") / MEGABYTE,
         fds=len(list((folder / "fd").iterdir())),
         threads=_fields(folder / "status")["Threads"],
         cache_mb=metric(metrics_address, "nmt_cache_bytes") / MEGABYTE,
@@ -56,6 +63,17 @@ def metric(address: str, name: str) -> float:
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
         lines = response.read().decode().splitlines()
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name}{{", f"{name} ")))
+
+
+def _anonymous_bytes(path: Path) -> int:
+    """Sum up the resident parts of mappings without a file or name, except for glibc's heaps of threads."""
+    is_counted, total = False, 0
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if header := _MAPPING.fullmatch(line):
+            is_counted = not header[2] and int(header[1], 16) % _THREAD_HEAP != 0
+        elif is_counted and line.startswith("Rss:"):
+            total += 1024 * int(line.split()[1])
+    return total
 
 
 def _fields(path: Path) -> dict[str, int]:

@@ -45,7 +45,7 @@ MAX_RSS_SLOPE = 1.0
 """MB per hour."""
 MAX_CALLER_CPU = 0.5
 """Maximum share of one core that the callers may need: beyond, they and not the server are measured."""
-HELD = ("rss_mb", "pss_mb", "fds", "threads", "cache_mb")
+HELD = ("rss_mb", "pss_mb", "python_mb", "fds", "threads", "cache_mb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,6 @@ from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
-from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.types import (
     DecodingOptions,
     Hypothesis,
@@ -110,6 +109,7 @@ class Engine:
         self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
         self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
         self._workers: list[Worker] = []
+        self._source_languages: set[str] = set()
         self._holds = promotion.promotion != "direct"
         self.live = LiveModels(
             models,
@@ -157,15 +157,15 @@ class Engine:
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.server.memory_limit_bytes.set(memory_limit())
-        detector = asyncio.create_task(self._open_detector())
         self._metrics.server.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
+        if self._settings.detection and language_detection.is_installed():
+            self.router.detector = language_detection.shared_detector()
+            self._shared = replace(self._shared, detector=self.router.detector)
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
         kept = await self._state_file.read(matters=self._holds)
         self._serve(models, refusals, kept)
-        self.router.detector = await detector
-        self._shared = replace(self._shared, detector=self.router.detector)
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
         self._metrics.server.workers.set(self._worker_count)
         self._metrics.server.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
@@ -174,12 +174,6 @@ class Engine:
             self._watching.append(asyncio.create_task(self._watch(watch)))
         await self.glossaries.reload_if_changed()
         self._watching.append(asyncio.create_task(self.glossaries.follow()))
-
-    async def _open_detector(self) -> LanguageDetector | None:
-        """Read the detector of languages beside the models; None if the server does without."""
-        if not self._settings.detection or not language_detection.is_installed():
-            return None
-        return await asyncio.to_thread(language_detection.open_detector)
 
     async def _watch(self, watch: FolderWatch) -> None:
         """Follow the folder of the models until the drain."""
@@ -195,6 +189,10 @@ class Engine:
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics)
         model.open(self._settings)
+        self._source_languages.update(model.bundle.manifest.source_language_codes)
+        if self.router.detector is not None and len(self._source_languages) > 1:
+            # Requests that name no source language are detected in the event loop, which has no time to read it.
+            self.router.detector.open()
         model.metrics.estimated_queue_wait_seconds.set_function(self._scheduler.estimated_wait)
         return model
 

@@ -90,7 +90,7 @@ class EngineSettings(BaseModel):
     detection: bool = Field(
         default=True,
         description="Whether languages are detected, if the libraries of the extra `detection` are installed; they "
-        "take a second at the start and 80 MB.",
+        "take half a second and 75 MB, at the start if models have several source languages, else when first needed.",
     )
     max_batch_sentences: int = Field(
         default=32, ge=1, le=1024, description="Maximum sentences decoded together by one worker."

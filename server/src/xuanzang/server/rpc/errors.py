@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NoReturn
 
 import grpc
 from google.protobuf.any_pb2 import Any
@@ -87,19 +86,22 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
     return status_pb2.Status(code=_number(code), message=str(error), details=[_as_any(d) for d in _details(error)])
 
 
-async def abort(context: grpc.aio.ServicerContext[object, object], status: status_pb2.Status) -> NoReturn:
+async def end(context: grpc.aio.ServicerContext[object, object], status: status_pb2.Status) -> None:
     """End an RPC with a status and its details; a retry delay is also sent in the form that gRPC clients obey.
+
+    Call it while no error is handled, and return from the handler: gRPC ends the task of the RPC then.
 
     Args:
         context: Context of the RPC.
         status: Status with any code but OK.
-
-    Raises:
-        AbortError: Always; gRPC requires it.
     """
     # They would replace those that are set already.
     trailers = (*context.trailing_metadata(), *trailers_of(status))
-    await context.abort(code_of(status), status.message, trailers)
+    try:
+        await context.abort(code_of(status), status.message, trailers)
+    except grpc.aio.AbortError as aborted:
+        # The context keeps it, to raise it once more; with its traceback it would hold frames, and these the context.
+        aborted.__traceback__ = None
 
 
 def code_of(status: status_pb2.Status) -> grpc.StatusCode:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,17 @@ async def test_the_first_error_is_the_answer(model: LoadedModel, options: Decodi
     request.deliver(0, result(1))
     with pytest.raises(ArithmeticError, match="first"):
         await request.done
+
+
+async def test_a_closed_request_is_freed_without_the_collector(model: LoadedModel, options: DecodingOptions) -> None:
+    request = await make_request(model, options, 2)
+    found = weakref.ref(request)
+    for position in range(2):
+        request.deliver(position, result(position))
+    assert await request.done == [result(0), result(1)]
+    request.close()
+    del request
+    assert found() is None
 
 
 async def test_a_sentence_is_rendered_with_the_reason_of_its_cut(model: LoadedModel, options: DecodingOptions) -> None:

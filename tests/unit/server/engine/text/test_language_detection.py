@@ -1,17 +1,19 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.language_detection import LanguageDetector, is_installed, open_detector
+from xuanzang.server.engine.text.language_detection import Classifier, LanguageDetector, is_installed, shared_detector
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
 
 
 @pytest.fixture(scope="module")
 def detector() -> LanguageDetector:
-    return open_detector()
+    return shared_detector()
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,22 @@ def test_the_likeliest_language_of_a_sentence_is_its_own(detector: LanguageDetec
     best = detector.detect(text)[0]
     assert best.code == code
     assert best.confidence > 0.5
+
+
+def test_the_classifier_is_read_once_by_the_first_text_with_letters() -> None:
+    read: list[str] = []
+
+    def reading() -> Classifier:
+        read.append("read")
+        return Classifier(lambda _: [("de", 1.0)], lambda _: "zh")
+
+    lazy = LanguageDetector(reading)
+    assert lazy.detect("12345") == []
+    assert read == []
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lazy.detect, ["Guten Morgen"] * 8))
+    assert {each.code for [each] in found} == {"de"}
+    assert read == ["read"]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12345", "😀!?", "OK"])

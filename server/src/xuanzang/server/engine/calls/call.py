@@ -218,27 +218,35 @@ class Call:
         return ranked(len(prepared.searches), [*owned, *((owner, [hypothesis]) for owner, hypothesis in ended)])
 
     async def _decode(self, request: Request, *, follows: bool = False) -> list[SentenceResult]:
-        shared = self._shared
-        shared.scheduler.submit(request, follows=follows)
-        shared.requests.add(request)
-        abandoned: AbandonReason | None = "error"
         try:
-            results = await request.done
-            abandoned = None
-        except DeadlineExceededError:
-            abandoned = "deadline"
-            raise
-        except asyncio.CancelledError:
-            abandoned = "deadline" if self._timeout.expired() else "cancelled"
-            raise
+            self._shared.scheduler.submit(request, follows=follows)
+            self._shared.requests.add(request)
+            abandoned: AbandonReason | None = "error"
+            try:
+                results = await request.done
+                abandoned = None
+            except DeadlineExceededError:
+                abandoned = "deadline"
+                raise
+            except asyncio.CancelledError:
+                abandoned = "deadline" if self._timeout.expired() else "cancelled"
+                raise
+            finally:
+                self._close(request, abandoned)
         finally:
-            shared.requests.discard(request)
-            shared.scheduler.close(request, abandoned)
-            self._started |= request.started
-            if self._record is not None:
-                search = SearchRecord(request.submitted_at, time.monotonic(), len(request.sentences), request.timelines)
-                self._record.searches.append(search)
+            request.close()
+            # The request may hold an error, and its traceback this frame.
+            del request
         return results
+
+    def _close(self, request: Request, abandoned: AbandonReason | None) -> None:
+        """Take a submitted request back, whether or not it is answered."""
+        self._shared.requests.discard(request)
+        self._shared.scheduler.close(request, abandoned)
+        self._started |= request.started
+        if self._record is not None:
+            search = SearchRecord(request.submitted_at, time.monotonic(), request.sentence_count, request.timelines)
+            self._record.searches.append(search)
 
     def _count(self, prepared: PreparedTexts) -> None:
         metrics = self._context.model.metrics

@@ -44,22 +44,31 @@ def rendered(text: str, inlines: Sequence[Placed], block: Block, *, spaced: bool
     Returns:
         Markup.
     """
-    speller = _Speller(block.spellings)
+    writer = _Writer(text, block, spaced=spaced)
+    return "".join(writer.written(inlines, 0, len(text)))
 
-    def written(placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
+
+class _Writer:
+    """Writes parts of a translation with their tags, from left to right."""
+
+    def __init__(self, text: str, block: Block, *, spaced: bool) -> None:
+        self._text = text
+        self._source = block.text
+        self._spaced = spaced
+        self._speller = _Speller(block.spellings)
+
+    def written(self, placed: Sequence[Placed], start: int, end: int) -> Iterator[str]:
         for element in placed:
-            yield speller.spell(text[start : element.start])
+            yield self._speller.spell(self._text[start : element.start])
             start = element.end
             if element.inline.is_verbatim:
-                before, after = _spaces(text, element, block.text) if spaced else ("", "")
+                before, after = _spaces(self._text, element, self._source) if self._spaced else ("", "")
                 yield f"{before}{element.inline.opening}{after}"
             else:
                 yield element.inline.opening
-                yield from written(element.children, element.start, element.end)
+                yield from self.written(element.children, element.start, element.end)
                 yield element.inline.closing
-        yield speller.spell(text[start:end])
-
-    return "".join(written(inlines, 0, len(text)))
+        yield self._speller.spell(self._text[start:end])
 
 
 def _spaces(text: str, element: Placed, source: str) -> tuple[str, str]:

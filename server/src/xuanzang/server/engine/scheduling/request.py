@@ -220,7 +220,7 @@ class Request:
             listener: Receiver of the results of single sentences.
         """
         self.context = context
-        self.sentences = [
+        self.sentences: Sequence[QueuedSentence] = [
             QueuedSentence(
                 request=self,
                 position=position,
@@ -233,6 +233,7 @@ class Request:
             )
             for position, search in enumerate(searches)
         ]
+        self.sentence_count = len(self.sentences)
         self.flow = context.flow
         self.cost = sum(queued.cost for queued in self.sentences)
         self.longest = max(queued.target_tokens for queued in self.sentences)
@@ -295,6 +296,10 @@ class Request:
         """
         self._call_in_loop(self._keep_error, error)
 
+    def close(self) -> None:
+        """Let go of the sentences: they have their request, so that each would keep the other."""
+        self.sentences = ()
+
     def _call_in_loop(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> None:
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
@@ -306,8 +311,8 @@ class Request:
         self._results[position] = result
         if self._listener:
             self._listener.on_result(position, result)
-        if len(self._results) == len(self.sentences) and not self.done.done():
-            self.done.set_result([self._results[position] for position in range(len(self.sentences))])
+        if len(self._results) == self.sentence_count and not self.done.done():
+            self.done.set_result([self._results[position] for position in range(self.sentence_count)])
 
     def _keep_error(self, error: Exception) -> None:
         if not self.done.done():

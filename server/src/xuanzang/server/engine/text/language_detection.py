@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 MAX_READ_CHARACTERS = 1000
 """Characters of a text that are looked at; more would change no answer."""
@@ -38,21 +39,36 @@ class DetectedLanguage:
 
 
 Rank: TypeAlias = Callable[[str], Iterable[tuple[str, float]]]
-"""Classifier: text to languages with their probabilities; equal ones if it knows nothing."""
+"""Text to languages with their probabilities; equal ones if it says nothing."""
+
+
+class Classifier(NamedTuple):
+    """What the libraries know of languages."""
+
+    rank: Rank
+    chinese: Callable[[str], str]
+    """Code of Chinese text."""
 
 
 class LanguageDetector:
-    """Finds the languages that texts may be in. Immutable, so threads may share it."""
+    """Finds the languages that texts may be in. Threads may share it."""
 
-    def __init__(self, rank: Rank, chinese: Callable[[str], str]) -> None:
-        """Make a detector of a classifier; `open_detector` has one.
+    def __init__(self, read: Callable[[], Classifier]) -> None:
+        """Make a detector that has read nothing yet.
 
         Args:
-            rank: Classifier.
-            chinese: Function that returns the code of Chinese text.
+            read: Function that reads the classifier.
         """
-        self._rank = rank
-        self._chinese = chinese
+        self._read = read
+        self._reading = threading.Lock()
+        self._known: Classifier | None = None
+
+    def open(self) -> Classifier:
+        """Read the classifier now and not with the first text, unless it has been read."""
+        with self._reading:
+            if self._known is None:
+                self._known = self._read()
+            return self._known
 
     def detect(self, text: str, languages: Iterable[str] = ()) -> list[DetectedLanguage]:
         """Find the languages that a text may be in.
@@ -67,23 +83,25 @@ class LanguageDetector:
         beginning = text[:MAX_READ_CHARACTERS]
         if not any(map(str.isalpha, beginning)):
             return []
-        likely = self._probabilities(beginning, _COMMON.union(languages))
+        classifier = self.open()
+        likely = _probabilities(classifier.rank(beginning), _COMMON.union(languages))
         ordered = sorted(likely.items(), key=lambda item: (-item[1], item[0]))
         return [
-            DetectedLanguage(code=self._chinese(beginning) if code == "zh" else code, confidence=probability)
+            DetectedLanguage(code=classifier.chinese(beginning) if code == "zh" else code, confidence=probability)
             for code, probability in ordered[:_MAX_LANGUAGES]
             if probability >= _MIN_CONFIDENCE
         ]
 
-    def _probabilities(self, text: str, languages: Collection[str]) -> dict[str, float]:
-        """Return the probabilities among some languages, which sum to 1."""
-        likely: dict[str, float] = {}
-        for label, probability in self._rank(text):
-            language = _PART_OF.get(label, label)
-            if language in languages:
-                likely[language] = likely.get(language, 0.0) + probability
-        total = sum(likely.values())
-        return {language: probability / total for language, probability in likely.items()}
+
+def _probabilities(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> dict[str, float]:
+    """Return the probabilities among some languages, which sum to 1."""
+    likely: dict[str, float] = {}
+    for label, probability in ranked:
+        language = _PART_OF.get(label, label)
+        if language in languages:
+            likely[language] = likely.get(language, 0.0) + probability
+    total = sum(likely.values())
+    return {language: probability / total for language, probability in likely.items()}
 
 
 def is_installed() -> bool:
@@ -92,15 +110,15 @@ def is_installed() -> bool:
 
 
 @cache
-def open_detector() -> LanguageDetector:
-    """Read the classifier, which takes half a second and 80 MB, the first time.
+def shared_detector() -> LanguageDetector:
+    """Return the detector of the process; it reads its classifier, half a second and 75 MB, when it is first needed."""
+    return LanguageDetector(_classifier)
 
-    Raises:
-        ImportError: The extra `detection` is not installed.
-    """
+
+def _classifier() -> Classifier:
     import hanzidentifier  # noqa: PLC0415 - an extra
     from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415
 
     scripts = {hanzidentifier.SIMPLIFIED: "zh-Hans", hanzidentifier.TRADITIONAL: "zh-Hant"}
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    return LanguageDetector(identifier.rank, lambda text: scripts.get(hanzidentifier.identify(text), "zh"))
+    return Classifier(identifier.rank, lambda text: scripts.get(hanzidentifier.identify(text), "zh"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.rpc.context import Context, caller_of
@@ -14,6 +14,13 @@ from xuanzang.server.rpc.errors import NotReadyError
 from xuanzang.server.rpc.limits import RpcLimits
 
 Request = TypeVar("Request")
+
+
+class _End:
+    """Stands for the message after the last one: an error would hold the frame that reads, and the frame the error."""
+
+
+_END = _End()
 
 
 class RpcGate:
@@ -72,7 +79,7 @@ class RpcGate:
         return self._occupancy.share(_place(context, is_stream=False))
 
     async def enter(self, context: Context, *, is_stream: bool) -> None:
-        """Admit an RPC, or refuse it; an admitted one leaves by itself once its answer is sent.
+        """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
 
         Args:
             context: Context of the RPC.
@@ -92,7 +99,9 @@ class RpcGate:
         place = _place(context, is_stream=is_stream)
         self._occupancy.take(place)
         self._idle.clear()
-        context.add_done_callback(partial(self._leave, place))  # type: ignore[arg-type]  # the stub wants its own class
+        # A callback of the context would do the same, but gRPC's list of them and the context hold each other.
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task.add_done_callback(partial(self._leave, place))
 
     async def idle(self) -> None:
         """Wait until no RPC is running."""
@@ -111,23 +120,22 @@ class RpcGate:
             DrainingError: The server is stopping; messages that arrive later are not read.
         """
         closed = asyncio.ensure_future(self._closed.wait())
-        reading = asyncio.ensure_future(anext(requests))
+        reading = asyncio.ensure_future(anext(requests, _END))
         try:
             while True:
                 await asyncio.wait((reading, closed), return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     raise DrainingError("the server is stopping; texts without an answer were not translated")
-                try:
-                    request = reading.result()
-                except StopAsyncIteration:
+                request = reading.result()
+                if isinstance(request, _End):
                     return
                 yield request
-                reading = asyncio.ensure_future(anext(requests))
+                reading = asyncio.ensure_future(anext(requests, _END))
         finally:
             closed.cancel()
             reading.cancel()
 
-    def _leave(self, place: Place, ctx: Context) -> None:  # noqa: ARG002 - gRPC passes it
+    def _leave(self, place: Place, task: asyncio.Task[Any]) -> None:  # noqa: ARG002 - tasks pass themselves
         self._occupancy.give_back(place)
         if not self._occupancy.rpcs:
             self._idle.set()

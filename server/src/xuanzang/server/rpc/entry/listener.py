@@ -90,11 +90,14 @@ class _GuardedServer(cygrpc.AioServer):  # type: ignore[misc]  # compiled, witho
     async def _accept(self, method: bytes) -> NoReturn:
         """Handle RPCs of a method one after the other, each without waiting for its end."""
         name = method.decode()
+        # Found once: for each RPC gRPC would find it anew, and leave objects behind that hold each other.
+        handler = await cygrpc._find_method_handler(name, (), self, self._interceptors_of_screened)  # noqa: SLF001
+        handle = _handling(handler)
         while True:
             call = await super()._request_registered_call(method)
             refusal = self._screen(name, cygrpc._ServicerContext(call, None, None, self._loop))  # noqa: SLF001
             if refusal is None:
-                handling = cygrpc._handle_rpc(name, self, self._interceptors_of_screened, call, self._loop, False)  # noqa: SLF001
+                handling = handle(handler, call, self._loop)
                 self._start(cygrpc._schedule_rpc_coro(handling, call, self._loop, name))  # noqa: SLF001
             else:
                 self._start(self._send(call, refusal))
@@ -148,6 +151,14 @@ class _GuardedServer(cygrpc.AioServer):  # type: ignore[misc]  # compiled, witho
             # It awaits the serving loop, whose error has been reported.
             if not self.ended.done():
                 raise
+
+
+def _handling(handler: grpc.RpcMethodHandler[Any, Any]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Return gRPC's function that handles RPCs of a handler's shape."""
+    sides = (handler.request_streaming, handler.response_streaming)
+    shape = "_".join("stream" if side else "unary" for side in sides)
+    function: Callable[..., Coroutine[Any, Any, None]] = getattr(cygrpc, f"_handle_{shape}_rpc")
+    return function
 
 
 def _retrieve(request: asyncio.Task[object]) -> None:

@@ -40,6 +40,7 @@ class ErrorInterceptor(Interceptor):
                 # There is a status, or nobody to send it to: gRPC could not write an answer.
                 raise
             except Exception as error:  # noqa: BLE001 - the one place where any error becomes a status
-                await errors.abort(context, errors.status_of(error, request_id=request_id_of(context)))
+                status = errors.status_of(error, request_id=request_id_of(context))
+            return await errors.end(context, status)
 
         return with_function(handler, guarded, decodes_requests=False)

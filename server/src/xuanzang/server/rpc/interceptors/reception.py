@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Any, cast
 
 import grpc
@@ -38,15 +39,18 @@ class ReceptionInterceptor(Interceptor):
             try:
                 message = await self._only(messages)
             except EngineError as error:
-                await errors.abort(context, errors.status_of(error))
-            return await function(message, context)
+                status = errors.status_of(error)
+            else:
+                return await function(message, context)
+            return await errors.end(context, status)
 
         return with_function(handler, received, receives_stream=True)
 
     async def _only(self, messages: AsyncIterator[Any]) -> Any:
         try:
-            async with asyncio.timeout(self._idle_seconds):
-                return await anext(messages)
+            # Closed at once, because gRPC's iterator and its generator hold each other as long as this can go on.
+            async with asyncio.timeout(self._idle_seconds), aclosing(aiter(messages)) as received:
+                return await anext(received)
         except TimeoutError:
             raise _idle(self._idle_seconds) from None
         except StopAsyncIteration:

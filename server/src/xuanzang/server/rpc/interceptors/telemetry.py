@@ -82,8 +82,9 @@ class TelemetryInterceptor(Interceptor):
                     response = await function(request, cast("Context", _CountedContext(context, metrics.msg_sent)))
                 else:
                     response = await function(request, context)
-                    metrics.msg_sent.inc()
                 code = context.code() or grpc.StatusCode.OK
+                if code is grpc.StatusCode.OK and not handler.response_streaming:
+                    metrics.msg_sent.inc()
             except grpc.aio.AbortError:
                 code = context.code()
                 raise
