@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +35,9 @@ class Bundle:
     samples: tuple[Sample, ...]
     file_states: tuple[tuple[str, FileState], ...] = ()
     """Names of the listed files, and their states when their digests were compared."""
-    source_vocabulary: tuple[str, ...] = ()
+    source_vocabulary: Sequence[str] = ()
     """Source pieces ordered by id; empty if the ids are the SentencePiece model's."""
-    target_vocabulary: tuple[str, ...] = ()
+    target_vocabulary: Sequence[str] = ()
     """Target pieces ordered by id; empty if the ids are the SentencePiece model's."""
     quality_head: QualityHead | None = None
     """Estimate of how far to trust translations, if the bundle has one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
@@ -90,20 +91,21 @@ def load_bundle(directory: Path) -> Bundle:
     )
 
 
-def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[tuple[str, ...]]:
+def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[Sequence[str]]:
     """Return the tables of source and target ids, empty where the ids are SentencePiece's own."""
     sizes = manifest.dimensions
-    tables: list[tuple[str, ...]] = []
-    faults: list[str] = []
-    for name, size in (
+    sides = (
         (manifest.source_vocabulary, sizes.source_vocab_size),
         (manifest.target_vocabulary, sizes.target_vocab_size),
-    ):
+    )
+    tables: dict[tuple[str, int], Sequence[str]] = {}
+    faults: list[str] = []
+    # Source and target may share a table.
+    for name, size in dict.fromkeys(sides):
         try:
-            tables.append(read_vocabulary(directory, name, size) if name else ())
+            tables[name, size] = read_vocabulary(directory, name, size) if name else ()
         except BundleError as error:
             faults += error.reasons
     if faults:
-        # Source and target may share a table, and its faults.
         raise BundleError(directory, list(dict.fromkeys(faults)))
-    return tables
+    return [tables[side] for side in sides]

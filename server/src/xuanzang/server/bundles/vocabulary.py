@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
+
+from typing_extensions import override
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
@@ -15,9 +20,41 @@ from xuanzang.server.bundles.files import read_limited
 MAX_VOCABULARY_BYTES = 64 << 20
 
 _NAMED = 3
+# JSON can name halves of characters, which are no text.
+_HALF = re.compile("[\ud800-\udfff]")
 
 
-def read_vocabulary(directory: Path, name: str, size: int) -> tuple[str, ...]:
+class Vocabulary(Sequence[str]):
+    """Pieces ordered by id, in one block of memory: 250,000 strings of Python would take 17 MB instead of 4."""
+
+    def __init__(self, pieces: Sequence[str] = ()) -> None:
+        """Copy pieces.
+
+        Args:
+            pieces: Pieces in the order of their ids.
+        """
+        encoded = [piece.encode() for piece in pieces]
+        self._content = b"".join(encoded)
+        self._starts = array("I", accumulate(map(len, encoded), initial=0))
+
+    @override
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[each] for each in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(f"there is no piece {index} among {len(self)}")
+        return self._content[self._starts[index] : self._starts[index + 1]].decode()
+
+
+def read_vocabulary(directory: Path, name: str, size: int) -> Vocabulary:
     """Read a table.
 
     Args:
@@ -39,7 +76,7 @@ def read_vocabulary(directory: Path, name: str, size: int) -> tuple[str, ...]:
     faults = [f"{name} {fault}" for fault in _faults(pieces, size)]
     if faults:
         raise BundleError(directory, faults)
-    return tuple(pieces)
+    return Vocabulary(pieces)
 
 
 def _faults(pieces: Any, size: int) -> Iterator[str]:
@@ -58,8 +95,7 @@ def _faults(pieces: Any, size: int) -> Iterator[str]:
 
 
 def _is_piece(piece: object) -> bool:
-    # JSON can name halves of characters, which are no text.
-    return isinstance(piece, str) and not any("\ud800" <= character <= "\udfff" for character in piece)
+    return isinstance(piece, str) and not _HALF.search(piece)
 
 
 def _listed(items: list[Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from onnxruntime import OrtValue
 
 from xuanzang.server.engine.arrays import Array
+from xuanzang.server.engine.runtime.page_memory import PageMemory
 
 Tensor = Array | OrtValue
 """Input or output of a graph: in the memory of the process, or of the device that computes."""
@@ -41,18 +42,18 @@ class PagePool:
         """
         self._device = device
         # On a CPU the memory of the tensors, which may be more than they need; empty otherwise.
-        self._arrays: dict[str, Array] = {}
+        self._memories = {name: PageMemory(shape, dtype=dtype) for name in names if device == "cpu"}
         self.tensors: dict[str, OrtValue] = {}
         """By name; replaced by `resize`."""
         self.count = 0
         """Pages."""
-        self._hold({name: np.zeros((0, *shape), dtype=dtype) for name in names})
+        self._show({name: np.zeros((0, *shape), dtype=dtype) for name in names})
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory held."""
-        if self._arrays:
-            return sum(array.nbytes for array in self._arrays.values())
+        if self._memories:
+            return sum(memory.nbytes for memory in self._memories.values())
         return sum(tensor.tensor_size_in_bytes() for tensor in self.tensors.values())
 
     def resize(self, count: int, moves: Sequence[tuple[int, int]] = ()) -> None:
@@ -66,28 +67,37 @@ class PagePool:
         """
         if count == self.count and not moves:
             return
-        held = self._arrays or {name: tensor.numpy() for name, tensor in self.tensors.items()}
+        held = self._arrays()
         for page, destination in moves:
             for array in held.values():
                 array[destination] = array[page]
-        if any(len(array) < count for array in held.values()):
-            held = {name: self._grown(array, count) for name, array in held.items()}
+        for memory in self._memories.values():
+            memory.hold(count)
+        grown = self._arrays() if self._memories else {name: self._grown(array, count) for name, array in held.items()}
         self.count = count
-        self._hold(held)
+        self._show(grown)
 
     def trim(self) -> None:
         """Give back the memory beyond the pages."""
-        if any(len(array) > self.count for array in self._arrays.values()):
-            self._hold({name: array[: self.count].copy() for name, array in self._arrays.items()})
+        for memory in self._memories.values():
+            memory.trim(self.count)
+        if self._memories:
+            self._show(self._arrays())
+
+    def _arrays(self) -> dict[str, Array]:
+        """Return the arrays that hold the pages; copies of them on a device with memory of its own."""
+        if self._memories:
+            return {name: memory.array for name, memory in self._memories.items()}
+        return {name: tensor.numpy() for name, tensor in self.tensors.items()}
 
     def _grown(self, array: Array, count: int) -> Array:
+        if len(array) >= count:
+            return array
         grown = np.zeros((count, *array.shape[1:]), dtype=array.dtype)
         grown[: self.count] = array[: self.count]
         return grown
 
-    def _hold(self, arrays: dict[str, Array]) -> None:
-        if self._device == "cpu":
-            self._arrays = arrays
+    def _show(self, arrays: Mapping[str, Array]) -> None:
         self.tensors = {
             name: OrtValue.ortvalue_from_numpy(array[: self.count], self._device) for name, array in arrays.items()
         }

@@ -14,7 +14,8 @@ from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.punctuation import punctuation_of
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
 from xuanzang.server.engine.text.target_phrases import TargetPhrases
-from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer, open_source, open_target
+from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
+from xuanzang.server.engine.text.tokenizer_files import open_tokenizers
 
 # Primary subtags of languages that are written without spaces between sentences, unless in Latin script.
 _UNSPACED_LANGUAGES = frozenset(
@@ -62,7 +63,7 @@ class TextCodec:
         language = target_language or manifest.target_language_codes[0]
         primary, *others = language.lower().split("-")
         self._bundle = bundle
-        self._source, self._target = tokenizers or (open_source(bundle), open_target(bundle))
+        self._source, self._target = tokenizers or open_tokenizers(bundle)
         vocab_size = manifest.dimensions.target_vocab_size
         self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
         """Tokenisations of phrases that translations must hold."""

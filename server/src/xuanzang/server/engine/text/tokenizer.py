@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from array import array
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sentencepiece import SentencePieceProcessor
 from typing_extensions import override
 
-from xuanzang.bundle.v1 import manifest_pb2
-from xuanzang.server.bundles.bundle import Bundle
-from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.bundles.manifest import MAX_FILE_BYTES
 from xuanzang.server.engine.text.offsets import Span
 
 WORD_START = "\u2581"
@@ -98,12 +92,21 @@ class TableTokenizer(Tokenizer):
         super().__init__(processor)
         self._unk_id = unk_id
         self._silent = frozenset(silent)
+        self._table = table
+        self._own_unknown: str = processor.id_to_piece(processor.unk_id())
+        self._from_own = array("i", [unk_id]) * processor.vocab_size()
+        """Id of each piece of the model."""
+        self._others: dict[str, int] = {}
+        """Ids of the pieces that only the table has."""
         meant = self._silent.union(reserved)
-        self._ids = {piece: token_id for token_id, piece in enumerate(table) if token_id not in meant}
-        own_pieces = processor.id_to_piece(list(range(processor.vocab_size())))
-        self._from_own = [self._ids.get(piece, unk_id) for piece in own_pieces]
-        self._pieces = list(table)
-        self._pieces[unk_id] = own_pieces[processor.unk_id()]
+        for token_id, piece in enumerate(table):
+            if token_id in meant:
+                continue
+            own_id = processor.piece_to_id(piece)
+            if own_id == processor.unk_id():
+                self._others[piece] = token_id
+            else:
+                self._from_own[own_id] = token_id
 
     @property
     @override
@@ -133,127 +136,22 @@ class TableTokenizer(Tokenizer):
 
     @override
     def piece_of(self, token_id: int) -> str:
-        return self._pieces[token_id]
+        return self._own_unknown if token_id == self._unk_id else self._table[token_id]
 
     @override
     def id_of(self, piece: str) -> int:
-        return self._ids.get(piece, self._unk_id)
+        own_id: int = self._processor.piece_to_id(piece)
+        if own_id == self._processor.unk_id():
+            return self._others.get(piece, self._unk_id)
+        return self._from_own[own_id]
 
     def _spoken(self, ids: Sequence[int]) -> Sequence[int]:
         return [token_id for token_id in ids if token_id not in self._silent] if self._silent else ids
 
     def _pieces_of(self, ids: Sequence[int]) -> list[str]:
-        return [self._pieces[token_id] for token_id in ids]
+        return [self.piece_of(token_id) for token_id in ids]
 
 
 def _spaced(text: str) -> str:
     # Pieces that SentencePiece does not know keep their marks.
     return text.replace(WORD_START, " ")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """Facts of a manifest about the tokens of source or target."""
-
-    tokenizer: str
-    vocab_size: int
-    vocabulary: str
-    table: Sequence[str]
-    special_ids: Mapping[str, int]
-    unk_id: int
-    language_ids: Collection[int] = ()
-    silent_ids: Collection[int] = ()
-
-
-def open_source(bundle: Bundle) -> Tokenizer:
-    """Open the source tokeniser of a bundle.
-
-    Args:
-        bundle: Bundle with the tokeniser.
-
-    Returns:
-        The tokeniser.
-
-    Raises:
-        BundleError: The tokeniser cannot be read or does not fit the vocabulary.
-    """
-    manifest = bundle.manifest
-    ids = manifest.special_ids
-    side = _Side(
-        tokenizer=manifest.source_tokenizer,
-        vocab_size=manifest.dimensions.source_vocab_size,
-        vocabulary=manifest.source_vocabulary,
-        table=bundle.source_vocabulary,
-        special_ids={name: getattr(ids, name) for name in ("source_pad_id", "source_eos_id", "source_unk_id")},
-        unk_id=ids.source_unk_id,
-        language_ids={
-            *manifest.source_format.language_prefix_ids.values(),
-            *manifest.source_format.source_language_ids.values(),
-        },
-        silent_ids=manifest.target_format.silent_ids if _is_shared(manifest) else (),
-    )
-    return _open(bundle.directory, side)
-
-
-def open_target(bundle: Bundle) -> Tokenizer:
-    """Open the target tokeniser of a bundle.
-
-    Args:
-        bundle: Bundle with the tokeniser.
-
-    Returns:
-        The tokeniser.
-
-    Raises:
-        BundleError: The tokeniser cannot be read or does not fit the vocabulary.
-    """
-    manifest = bundle.manifest
-    ids = manifest.special_ids
-    side = _Side(
-        tokenizer=manifest.target_tokenizer,
-        vocab_size=manifest.dimensions.target_vocab_size,
-        vocabulary=manifest.target_vocabulary,
-        table=bundle.target_vocabulary,
-        special_ids={name: getattr(ids, name) for name in ("decoder_start_id", "eos_id", "unk_id")},
-        unk_id=ids.unk_id,
-        language_ids=manifest.target_format.language_ids.values(),
-        silent_ids=manifest.target_format.silent_ids,
-    )
-    return _open(bundle.directory, side)
-
-
-def _is_shared(manifest: manifest_pb2.Manifest) -> bool:
-    """Return whether source and target have the same ids."""
-    return manifest.source_vocabulary == manifest.target_vocabulary
-
-
-def _open(directory: Path, side: _Side) -> Tokenizer:
-    content = read_limited(directory, side.tokenizer, MAX_FILE_BYTES)
-    if not content:
-        # SentencePiece takes it for no model at all, not for a faulty one.
-        raise BundleError(directory, [f"{side.tokenizer} is empty"])
-    try:
-        processor = SentencePieceProcessor(model_proto=content)
-    except (OSError, RuntimeError) as error:
-        raise BundleError(directory, [f"{side.tokenizer} is not a SentencePiece model: {error}"]) from error
-    if faults := list(_faults(processor, side)):
-        raise BundleError(directory, faults)
-    if not side.table:
-        return Tokenizer(processor)
-    reserved = {*side.special_ids.values(), *side.language_ids}
-    return TableTokenizer(processor, table=side.table, unk_id=side.unk_id, reserved=reserved, silent=side.silent_ids)
-
-
-def _faults(processor: SentencePieceProcessor, side: _Side) -> Iterator[str]:
-    if side.table:
-        for name, token_id in side.special_ids.items():
-            if _is_text(processor, side.table[token_id]):
-                yield f"{side.vocabulary} has the piece {side.table[token_id]!r} where special_ids.{name} is"
-    elif processor.vocab_size() != side.vocab_size:
-        yield f"{side.tokenizer} has {processor.vocab_size()} pieces; the dimensions say {side.vocab_size}"
-
-
-def _is_text(processor: SentencePieceProcessor, piece: str) -> bool:
-    """Return whether a tokeniser makes this piece from text."""
-    own_id = processor.piece_to_id(piece)
-    return not (processor.is_unknown(own_id) or processor.is_control(own_id))
