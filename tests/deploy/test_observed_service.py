@@ -71,8 +71,8 @@ def test_every_panel_shows_numbers_of_a_server_under_calls(dashboard: Path, obse
 
 @PER_DASHBOARD
 def test_every_variable_of_a_dashboard_has_values(dashboard: Path, observed: Observed) -> None:
-    for _, series, label in variables(dashboard):
-        observed.wait(lambda series=series, label=label: not observed.prometheus.values(label, series))
+    asked = variables(dashboard)
+    observed.wait(lambda: [name for name, series, label in asked if not observed.prometheus.values(label, series)])
 
 
 def test_prometheus_evaluates_every_rule_without_an_error(observed: Observed) -> None:

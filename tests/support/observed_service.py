@@ -49,7 +49,7 @@ class Service:
             list(client.translate_progressively(TEXT))
             for faulty in ({"beam_size": 17}, {"model": "missing"}, {"timeout": 0.02}):
                 with suppress(TranslationError):
-                    client.translate([TEXT] * 64, **faulty)  # type: ignore[arg-type]  # options of several types
+                    client.translate([TEXT] * 64, **faulty)
         for key in (self.keys[1], "xz_unknown_key"):
             with self.client(key) as client, suppress(TranslationError):
                 client.translate_one(TEXT, timeout=0.5)
@@ -62,8 +62,8 @@ class Service:
         """Let the other version shadow the live one."""
         with grpc.secure_channel(self.admin, grpc.ssl_channel_credentials(self.root)) as channel:
             stub: Any = admin_pb2_grpc.ModelServiceStub(channel)
-            name = {"name": BUNDLE.parent.name, "version": str(OTHER)}
-            stub.SetModelTraffic(admin_pb2.SetModelTrafficRequest(**name, shadow_share=1.0))
+            name, version = BUNDLE.parent.name, str(OTHER)
+            stub.SetModelTraffic(admin_pb2.SetModelTrafficRequest(name=name, version=version, shadow_share=1.0))
 
 
 @contextmanager

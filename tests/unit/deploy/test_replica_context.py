@@ -35,7 +35,7 @@ class ServeContext:
 
 def test_what_an_rpc_has_used_follows_the_pair_that_serve_adds() -> None:
     serve = ServeContext()
-    context: Any = ReplicaContext(serve, None)  # type: ignore[arg-type]  # Ray is not installed here
+    context: Any = ReplicaContext(serve, None)
     usage = Usage(Caller("someone"))
     for _ in range(2):
         with usage.charged(["猫"]):

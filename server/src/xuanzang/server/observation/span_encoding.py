@@ -33,13 +33,14 @@ def encoded_spans(rpc: RpcSpan, new_id: Callable[[], int]) -> Iterator[bytes]:
         new_id: Maker of ids for the parts.
     """
     context, parent = rpc.context, rpc.parent
-    trace = {"trace_id": context.trace_id.to_bytes(16, "big"), "trace_state": context.trace_state.to_header()}
+    trace_id, state = context.trace_id.to_bytes(16, "big"), context.trace_state.to_header()
+    trace = trace_pb2.Span(trace_id=trace_id, trace_state=state).SerializeToString()
     span_id = context.span_id.to_bytes(8, "big")
     above = b"" if parent is None else parent.span_id.to_bytes(8, "big")
-    own = trace_pb2.Span(**trace, span_id=span_id, parent_span_id=above).SerializeToString()
-    kind = _kind(rpc.name, _SERVER, is_remote=parent is not None, fault=rpc.fault)
+    own = trace + trace_pb2.Span(span_id=span_id, parent_span_id=above).SerializeToString()
+    kind = _kind(rpc.name, is_server=True, is_remote=parent is not None, fault=rpc.fault)
     yield _field(own, kind, _TIMES(_START, rpc.began_at, _END, rpc.ended_at), *_encoded(rpc.attributes))
-    shared = trace_pb2.Span(**trace, parent_span_id=span_id).SerializeToString() + _SPAN_ID
+    shared = trace + trace_pb2.Span(parent_span_id=span_id).SerializeToString() + _SPAN_ID
     for part in rpc.parts:
         began, ended = (round(seconds * _NANOSECONDS) + rpc.offset for seconds in (part.began_at, part.ended_at))
         times = _TIMES(_START, began, _END, ended)
@@ -63,8 +64,9 @@ def _header(length: int) -> bytes:
 
 
 @lru_cache(1024)
-def _kind(name: str, kind: int = _INTERNAL, *, is_remote: bool = False, fault: str = "") -> bytes:
+def _kind(name: str, *, is_server: bool = False, is_remote: bool = False, fault: str = "") -> bytes:
     flags = _HAS_IS_REMOTE | _IS_REMOTE if is_remote else _HAS_IS_REMOTE
+    kind = _SERVER if is_server else _INTERNAL
     status = trace_pb2.Status(code=_ERROR, message=fault) if fault else _UNSET
     return trace_pb2.Span(name=name, kind=kind, flags=flags, status=status).SerializeToString()
 
