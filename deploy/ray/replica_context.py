@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from ray.serve.grpc_util import RayServegRPCContext
+from google.protobuf.message import Message
 
 from xuanzang.server.rpc import errors
 from xuanzang.translation.v1 import status_pb2
+
+if TYPE_CHECKING:
+    from ray.serve.grpc_util import RayServegRPCContext
+
+_OF_SERVE = "request_id"
+"""Key of the trailer that Serve adds to whatever is set."""
 
 
 class ReplicaContext:
@@ -27,6 +33,14 @@ class ReplicaContext:
     def time_remaining(self) -> None:
         """Return no limit: when the caller's time is over, the proxy cancels the call."""
         return
+
+    def set_trailing_metadata(self, metadata: Iterable[tuple[str, str | bytes]]) -> None:
+        """Set what follows the answer; Serve takes a list only, and adds its own pair.
+
+        Args:
+            metadata: Pairs, with or without those that were set before.
+        """
+        self._context.set_trailing_metadata([pair for pair in metadata if pair[0] != _OF_SERVE])
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
@@ -64,3 +78,20 @@ def fail(context: RayServegRPCContext, error: Exception) -> NoReturn:
         RpcFailedError: Always.
     """
     raise RpcFailedError(set_status(context, error).message) from None
+
+
+def not_offered(answer: type[Message]) -> Callable[..., Coroutine[Any, Any, Message]]:
+    """Make a method of the application that ends an RPC as UNIMPLEMENTED; one that is lacking would be INTERNAL.
+
+    Args:
+        answer: Class of the RPC's answer.
+    """
+
+    async def refuse(_: object, _request: Message, grpc_context: RayServegRPCContext) -> Message:
+        set_status(
+            grpc_context,
+            errors.NotOfferedError("not offered on Ray Serve: store glossaries in the folder of the models"),
+        )
+        return answer()
+
+    return refuse

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any
 
+from google.protobuf.message import Message
 from prometheus_client import CollectorRegistry
 from pydantic import DirectoryPath, Field, model_validator
 from ray import serve
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.grpc_util import RayServegRPCContext, gRPCInputStream
-from replica_context import ReplicaContext, fail, set_status
+from replica_context import ReplicaContext, fail, not_offered, set_status
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
@@ -30,8 +31,6 @@ from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-Response = TypeVar("Response")
 
 _IN_TRANSLATION = ("nmt_requests_running", "nmt_requests_waiting")
 
@@ -54,6 +53,20 @@ class Arguments(AccessSettings, EngineSettings):
         if not self.keys_file and not self.anonymous:
             raise ValueError("the proxy listens on all interfaces: give keys_file, or anonymous: true for anyone")
         return self
+
+
+def _unary(name: str, answer: type[Message]) -> Callable[..., Coroutine[Any, Any, Message]]:
+    """Make the method of an RPC with one request and one answer, which is the service's of that name."""
+
+    async def method(replica: Translation, request: Message, grpc_context: RayServegRPCContext) -> Message:
+        try:
+            return await replica.answer(name, request, grpc_context)
+        except Exception as error:  # noqa: BLE001 - any error becomes a status
+            # What is raised loses its details on the way through the proxy.
+            set_status(grpc_context, error)
+            return answer()
+
+    return method
 
 
 class Translation:
@@ -82,19 +95,16 @@ class Translation:
         families = self._registry.restricted_registry(_IN_TRANSLATION).collect()
         return {"texts": sum(sample.value for family in families for sample in family.samples)}
 
-    async def TranslateText(  # noqa: N802 - the names of the RPCs
-        self, request: pb.TranslateTextRequest, grpc_context: RayServegRPCContext
-    ) -> pb.TranslateTextResponse:
-        """Translate many texts and answer when all are done."""
-        return await self._unary(self._service.TranslateText, request, grpc_context, pb.TranslateTextResponse())
+    TranslateText = _unary("TranslateText", pb.TranslateTextResponse)
+    ListModels = _unary("ListModels", pb.ListModelsResponse)
+    DetectLanguage = _unary("DetectLanguage", pb.DetectLanguageResponse)
+    ExplainTranslation = _unary("ExplainTranslation", pb.ExplainTranslationResponse)
+    ListGlossaries = _unary("ListGlossaries", pb.ListGlossariesResponse)
+    ListGlossaryEntries = _unary("ListGlossaryEntries", pb.ListGlossaryEntriesResponse)
+    CreateGlossary = not_offered(pb.CreateGlossaryResponse)
+    DeleteGlossary = not_offered(pb.DeleteGlossaryResponse)
 
-    async def ListModels(  # noqa: N802
-        self, request: pb.ListModelsRequest, grpc_context: RayServegRPCContext
-    ) -> pb.ListModelsResponse:
-        """List the models that the caller may use."""
-        return await self._unary(self._service.ListModels, request, grpc_context, pb.ListModelsResponse())
-
-    async def TranslateTextProgressively(  # noqa: N802
+    async def TranslateTextProgressively(  # noqa: N802 - the names of the RPCs
         self, request: pb.TranslateTextProgressivelyRequest, grpc_context: RayServegRPCContext
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
@@ -120,19 +130,16 @@ class Translation:
         finally:
             running.cancel()
 
-    async def _unary(
-        self,
-        method: Callable[[Any, Any], Coroutine[Any, Any, Response]],
-        request: object,
-        grpc_context: RayServegRPCContext,
-        nothing: Response,
-    ) -> Response:
-        try:
-            return await method(request, self._context(grpc_context))
-        except Exception as error:  # noqa: BLE001 - any error becomes a status
-            # What is raised loses its details on the way through the proxy.
-            set_status(grpc_context, error)
-            return nothing
+    async def answer(self, name: str, request: Message, grpc_context: RayServegRPCContext) -> Message:
+        """Answer an RPC.
+
+        Args:
+            name: Name of a method of the service.
+            request: Its message.
+            grpc_context: Serve's context.
+        """
+        answer: Message = await getattr(self._service, name)(request, self._context(grpc_context))
+        return answer
 
     def _context(self, grpc_context: RayServegRPCContext, write: Callable[[Any], Any] | None = None) -> Any:
         adapter: Any = ReplicaContext(grpc_context, write)

@@ -147,6 +147,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="loads of each server")
     parser.add_argument("--seconds", type=float, default=8.0, help="length of a load")
     parser.add_argument("--before", type=Path, help="root of another checkout, with its kernels built")
+    parser.add_argument("--only", help="compare the server with neither with the one of this name")
     arguments = parser.parse_args()
     lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
     bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
@@ -155,7 +156,9 @@ def main() -> None:
     with ExitStack() as stack:
         callers = Callers(stack, texts, Path(stack.enter_context(tempfile.TemporaryDirectory())))
         endpoint = stack.enter_context(collecting())
-        compared = modes(arguments.before)
+        compared = [
+            mode for mode in modes(arguments.before) if arguments.only in (None, mode.name) or mode.name == "off"
+        ]
         servers = {mode.name: stack.enter_context(started(mode, model, endpoint)) for mode in compared}
         found: dict[str, list[Figures]] = {name: [] for name in servers}
         for server in servers.values():

@@ -30,6 +30,7 @@ from served import Callers
 from xuanzang.admin.v1 import admin_pb2, admin_pb2_grpc
 from xuanzang.translation.v1 import translation_pb2
 
+BUNDLE = max(Path("server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
 CALLERS = 64
 LENGTHS = (4, 60)
 """Minimum and maximum characters of the sentences that are sent."""
@@ -158,7 +159,7 @@ def main() -> None:
     """Start a server and measure."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("texts", type=Path, help="file with a sentence a line")
-    parser.add_argument("--bundle", type=Path, default=Path("server/models/zh-en/1"))
+    parser.add_argument("--bundle", type=Path, default=BUNDLE)
     parser.add_argument("--share", type=float, default=0.6, help="arrivals, as a share of the capacity")
     parser.add_argument("--seconds", type=float, default=120, help="of each loop")
     parser.add_argument("--rounds", type=int, default=1)

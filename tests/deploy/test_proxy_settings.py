@@ -122,16 +122,3 @@ def test_every_container_has_limits_and_few_rights() -> None:
 def test_every_image_has_a_version() -> None:
     tags = [service["image"].rpartition("/")[2].partition(":")[2] for service in COMPOSE.values()]
     assert all(tag and tag != "latest" for tag in tags)
-
-
-def test_the_collector_takes_traces_where_the_servers_send_them() -> None:
-    collector = manifests.read(manifests.ROOT / "deploy" / "otel" / "collector.yaml")
-    port = collector["receivers"]["otlp"]["protocols"]["grpc"]["endpoint"].rpartition(":")[2]
-    assert COMPOSE["server"]["environment"]["OTEL_EXPORTER_OTLP_ENDPOINT"] == f"http://otel-collector:{port}"
-    (pipeline,) = collector["service"]["pipelines"].values()
-    assert set(pipeline["receivers"]) == collector["receivers"].keys()
-    assert set(pipeline["processors"]) == collector["processors"].keys()
-    # Which exporter is a variable of the compose file.
-    assert pipeline["exporters"] == ["${env:TRACES_EXPORTER}"]
-    assert COMPOSE["otel-collector"]["environment"]["TRACES_EXPORTER"] == "${TRACES_EXPORTER:-debug}"
-    assert "debug" in collector["exporters"]

@@ -33,7 +33,7 @@ def fields_of(messages: Any) -> dict[str, Any]:
 async def calls(address: str) -> Any:
     """Return what the official client got."""
     if not PYTHON.exists():
-        pytest.skip("Triton's client is not installed, so the face is not tried with it: make e2e installs it")
+        pytest.skip("NOT TESTED: the face with Triton's client: `make .venv-triton/ready` installs it")
     script = ROOT / "tests" / "support" / "triton_calls.py"
     process = await asyncio.create_subprocess_exec(
         *(PYTHON, script, address, "tiny"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,43 @@ RULES = read_rules()
 RECORDED = {rule["record"] for rule in RULES if "record" in rule}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a panel asks for."""
+
+    panel: str
+    """Title of the panel."""
+    expr: str
+    """Expression as Prometheus gets it, with everything chosen."""
+    legend: str
+    """Name of a series, with labels such as {{model}}."""
+
+
+def targets(dashboard: Path) -> list[Target]:
+    """Return what the panels of a dashboard ask for."""
+    panels = json.loads(dashboard.read_text(encoding="utf-8"))["panels"]
+    return [
+        Target(panel=panel["title"], expr=_sent(target["expr"]), legend=target.get("legendFormat", ""))
+        for panel in panels
+        for target in panel.get("targets", ())
+    ]
+
+
+def _sent(expr: str) -> str:
+    return expr.replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*")
+
+
 def expressions(dashboard: Path) -> list[str]:
     """Return the expressions of a dashboard as Prometheus gets them, with everything chosen."""
-    panels = json.loads(dashboard.read_text(encoding="utf-8"))["panels"]
-    asked = [target["expr"] for panel in panels for target in panel.get("targets", ())]
-    return [expr.replace("$__rate_interval", "5m").replace("$instance", ".*").replace("$model", ".*") for expr in asked]
+    return [target.expr for target in targets(dashboard)]
+
+
+def variables(dashboard: Path) -> list[tuple[str, str, str]]:
+    """Return the names of a dashboard's variables, and of which series which label has their values."""
+    listed = json.loads(dashboard.read_text(encoding="utf-8"))["templating"]["list"]
+    asked = {each["name"]: each["query"] for each in listed if each["type"] == "query"}
+    found = {name: re.fullmatch(r"label_values\((.*), (\w+)\)", query) for name, query in asked.items()}
+    return [(name, each[1], each[2]) for name, each in found.items() if each is not None]
 
 
 def unknown(expr: str, samples: Sequence[Sample]) -> list[str]:

@@ -32,5 +32,5 @@ def samples() -> list[Sample]:
 def promtool() -> str:
     found = shutil.which("promtool")
     if found is None:
-        pytest.skip("NOT TESTED, because there is no promtool: apt-get install prometheus")
+        pytest.skip("NOT TESTED: PromQL of rules and dashboards: there is no promtool: apt-get install prometheus")
     return found

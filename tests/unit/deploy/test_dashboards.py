@@ -20,7 +20,7 @@ def test_there_is_a_dashboard_of_each_subject() -> None:
 
 
 def test_the_code_builds_the_committed_dashboards(tmp_path: Path) -> None:
-    pytest.importorskip("grafana_foundation_sdk", reason="NOT TESTED, because there is no grafana-foundation-sdk")
+    pytest.importorskip("grafana_foundation_sdk", reason="NOT TESTED: dashboards' code: no grafana-foundation-sdk")
     from build import main
 
     main([str(tmp_path)])

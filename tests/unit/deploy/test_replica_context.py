@@ -1,0 +1,54 @@
+"""What the service sets on the context of an RPC, as Ray Serve takes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from replica_context import ReplicaContext, not_offered
+
+from xuanzang.server.access.callers import Caller
+from xuanzang.server.rpc.usage import Usage
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+
+class ServeContext:
+    """Serve's context in what matters here: it adds what is set, a list, to a pair of its own."""
+
+    def __init__(self) -> None:
+        self.trailers: list[tuple[str, Any]] = [("request_id", "7")]
+        self.code: grpc.StatusCode | None = None
+        self.details = ""
+
+    def trailing_metadata(self) -> list[tuple[str, Any]]:
+        return self.trailers
+
+    def set_trailing_metadata(self, metadata: list[tuple[str, Any]]) -> None:
+        self.trailers = [pair for pair in self.trailers if pair[0] == "request_id"] + metadata
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        self.details = details
+
+
+def test_what_an_rpc_has_used_follows_the_pair_that_serve_adds() -> None:
+    serve = ServeContext()
+    context: Any = ReplicaContext(serve, None)
+    usage = Usage(Caller("someone"))
+    for _ in range(2):
+        with usage.charged(["猫"]):
+            pass
+        usage.send(context)
+    assert serve.trailers[0] == ("request_id", "7")
+    assert dict(serve.trailers) == {"request_id": "7", "x-usage-characters": "2", "x-usage-sentences": "0"}
+    assert len([key for key, _ in serve.trailers if key == "request_id"]) == 1
+
+
+async def test_an_rpc_that_is_not_offered_ends_as_unimplemented() -> None:
+    serve = ServeContext()
+    answer = await not_offered(pb.CreateGlossaryResponse)(None, pb.CreateGlossaryRequest(), serve)
+    assert answer == pb.CreateGlossaryResponse()
+    assert serve.code is grpc.StatusCode.UNIMPLEMENTED
+    assert serve.details.startswith("not offered on Ray Serve")
