@@ -14,6 +14,7 @@ from xuanzang.server.engine.markup.parsing import parse
 from xuanzang.server.engine.markup.placement import placed
 from xuanzang.server.engine.markup.rendering import rendered
 from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import ContentFormat, Hypothesis
 
 
@@ -32,7 +33,7 @@ class SplitDocument:
 
 
 def split_document(
-    content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool
+    content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool, terms: Terms = NO_TERMS
 ) -> SplitDocument:
     """Cut content with markup into sentences.
 
@@ -41,6 +42,7 @@ def split_document(
         codec: Codec of the call.
         content_format: HTML or XML.
         refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
+        terms: Terms within which no sentence ends.
 
     Returns:
         The document with its sentences.
@@ -49,7 +51,10 @@ def split_document(
         MarkupError: The content cannot be read, or is over a limit.
     """
     document = parse(content, content_format)
-    blocks = tuple(tuple(codec.split(block.text, refuse_long=refuse_long)) for block in document.blocks)
+    blocks = tuple(
+        tuple(codec.split(block.text, refuse_long=refuse_long, unbroken=terms.with_marks(block.text)))
+        for block in document.blocks
+    )
     return SplitDocument(document=document, blocks=blocks)
 
 

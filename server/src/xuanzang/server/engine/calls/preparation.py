@@ -113,9 +113,14 @@ def _blocks(
 ) -> Sequence[Sequence[Segment]]:
     """Split a text, or each block of one with markup."""
     if context.content_format is ContentFormat.TEXT:
-        return [context.codec.split(text, refuse_long=options.refuse_long_sentences)]
+        unbroken = context.terms.with_marks(text)
+        return [context.codec.split(text, refuse_long=options.refuse_long_sentences, unbroken=unbroken)]
     document = split_document(
-        text, context.codec, content_format=context.content_format, refuse_long=options.refuse_long_sentences
+        text,
+        context.codec,
+        content_format=context.content_format,
+        refuse_long=options.refuse_long_sentences,
+        terms=context.terms,
     )
     prepared.documents.append(document)
     return document.blocks
