@@ -3,7 +3,7 @@
     PYTHONPATH=tests/benchmark:tests/support python tests/benchmark/markup.py --html /usr/share/doc
 
 Generated fragments are well-formed and translated as XML; pages are those of 2 to 5 kB in a folder, translated as HTML.
-The cases are the 100 that were read, whose verdicts hold for translations that have not changed since. The cost is the
+The cases are the 200 that were read, whose verdicts hold for translations that have not changed since. The cost is the
 CPU time of the server per call of the cases, without tags as text, and with their tags, in turn.
 """
 
@@ -29,6 +29,7 @@ from xuanzang.server.engine.markup.tokens import TokenKind
 
 ROOT = HERE.parents[1]
 CASES = ROOT / "tests/integration/markup_cases.jsonl"
+PAGES = ROOT / "tests/integration/markup_pages.jsonl"
 MIN_PAGE_BYTES, MAX_PAGE_BYTES = 2000, 5000
 
 
@@ -87,12 +88,12 @@ def report_tags(client: TranslationClient, html: Path | None, fragments: int, co
         print(f"pages whose tags are nested, and still are: {sum(map(is_nested, nested))} of {len(nested)}")
 
 
-def report_cases(client: TranslationClient) -> None:
-    """Print the verdicts on the cases, and those to be read again."""
-    cases = [json.loads(line) for line in CASES.read_text(encoding="utf-8").splitlines()]
+def report_cases(client: TranslationClient, file: Path) -> None:
+    """Print the verdicts on the cases of a file, and those to be read again."""
+    cases = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     found = client.translate([case["source"] for case in cases], content_format="html")
     same = [case for case, each in zip(cases, found, strict=True) if each.text == case["translation"]]
-    print(f"cases with tags around the right words: {sum(case['right'] for case in same)} of {len(same)} as read")
+    print(f"{file.stem} with tags around the right words: {sum(case['right'] for case in same)} of {len(same)} as read")
     for case, each in zip(cases, found, strict=True):
         if each.text != case["translation"]:
             print(f"  changed: {case['source']} {each.text}")
@@ -110,7 +111,8 @@ def main() -> None:
     contents = [json.loads(line)["source"] for line in CASES.read_text(encoding="utf-8").splitlines()]
     texts = [text_of(content.replace("&", "&amp;")) for content in contents]
     with started(ROOT, ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=texts)) as (server, client):
-        report_cases(client)
+        report_cases(client, CASES)
+        report_cases(client, PAGES)
         ratios = []
         for _ in range(arguments.rounds + 1):
             costs = []

@@ -45,6 +45,13 @@ async def test_terms_are_kept_with_other_options(client: AsyncTranslationClient,
         assert "tiger" in hypothesis.text or "horse" in hypothesis.text
 
 
+async def test_no_sentence_ends_within_a_term(client: AsyncTranslationClient) -> None:
+    text = "我有一只猫。好！猫。你有三只猫。"
+    translation = await client.translate_one(text, glossary={"猫。好！猫": "tiger", "Ｃ＃": "horse", "C": "dog"})
+    assert [(match.source, match.source_start) for match in translation.glossary_matches] == [("猫。好！猫", 4)]
+    assert translation.text.count("tiger") == 1
+
+
 async def test_streams_and_progressive_calls_keep_terms(client: AsyncTranslationClient) -> None:
     async for item in client.translate_stream([TEXT] * 2, glossary={"猫": "tiger"}):
         assert "tiger" in item.translation.text

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markup_fragments import fragment, tags, text_of
@@ -14,8 +15,15 @@ from tests.integration.conftest import StartServer
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient
 
 ROOT = Path(__file__).parents[2]
-LINES = (Path(__file__).parent / "markup_cases.jsonl").read_text(encoding="utf-8").splitlines()
-CASES = [json.loads(line) for line in LINES]
+
+
+def cases(name: str) -> list[dict[str, Any]]:
+    lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+CASES = cases("markup_cases.jsonl")
+PAGES = cases("markup_pages.jsonl")
 # Of the translations that were read, some are left to other processors, whose sums round differently.
 AS_READ = 0.9
 
@@ -29,14 +37,15 @@ async def client(start_server: StartServer) -> AsyncIterator[AsyncTranslationCli
         yield opened
 
 
+@pytest.mark.parametrize("read", [CASES, PAGES], ids=["sentences", "pages"])
 async def test_85_of_100_translations_that_were_read_have_tags_around_the_right_words(
-    client: AsyncTranslationClient,
+    client: AsyncTranslationClient, read: list[dict[str, Any]]
 ) -> None:
-    translations = await client.translate([case["source"] for case in CASES], content_format="html", timeout=120)
-    assert len(CASES) == 100
-    assert all(tags(each.text) == tags(case["source"]) for each, case in zip(translations, CASES, strict=True))
-    as_read = [case for each, case in zip(translations, CASES, strict=True) if each.text == case["translation"]]
-    assert len(as_read) >= AS_READ * len(CASES)
+    translations = await client.translate([case["source"] for case in read], content_format="html", timeout=120)
+    assert len(read) == 100
+    assert all(tags(each.text) == tags(case["source"]) for each, case in zip(translations, read, strict=True))
+    as_read = [case for each, case in zip(translations, read, strict=True) if each.text == case["translation"]]
+    assert len(as_read) >= AS_READ * len(read)
     assert sum(case["right"] for case in as_read) >= 85
 
 
@@ -80,6 +89,27 @@ async def test_generated_fragments_keep_their_tags_and_stay_well_formed(client: 
     for content, translation in zip(contents, translations, strict=True):
         assert tags(translation.text) == tags(content)
         text_of(translation.text)
+
+
+async def test_parts_of_words_and_white_space_at_the_ends_keep_their_tags(client: AsyncTranslationClient) -> None:
+    for content, expected in (
+        ("水的化学式是H<sub>2</sub>O。", "H<sub>2</sub>O"),
+        ('<label><input/> 我同意<a href="/t">服务条款</a> </label>', "<label><input/> I"),
+    ):
+        text = (await client.translate_one(content, content_format="html")).text
+        assert expected in text
+        assert tags(text) == tags(content)
+        assert content.startswith("水") or text.endswith(" </label>")
+
+
+async def test_terms_are_found_under_tags_and_take_these_along(client: AsyncTranslationClient) -> None:
+    content = "<p>你好。</p>\n<p>&lt;我们&gt;的<b>产品</b>很好，<i>产</i>品<code>产品</code></p>"
+    found = await client.translate_one(content, content_format="html", glossary={"产品": "gadget"})
+    assert "<b>gadget</b>" in found.text
+    assert tags(found.text) == tags(content)
+    places = [content[match.source_start : match.source_end] for match in found.glossary_matches]
+    assert places == ["产品", "产</i>品"]
+    assert [(match.source, match.target) for match in found.glossary_matches] == [("产品", "gadget")] * 2
 
 
 async def test_what_cannot_be_read_is_refused_by_field(client: AsyncTranslationClient) -> None:

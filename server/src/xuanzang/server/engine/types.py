@@ -141,6 +141,8 @@ class GlossaryMatch:
     outcome: TermOutcome
     pattern: ProtectedPattern | None
     """Pattern that found it; None for an entry."""
+    target_start: int = -1
+    """First character of `target` in the translation of its sentence; -1 if that holds none."""
 
 
 class QualityFlag(enum.Enum):

@@ -15,6 +15,7 @@ from xuanzang.server.engine.calls.documents import SplitDocument, split_document
 from xuanzang.server.engine.markup.html_tokens import html_tokens
 from xuanzang.server.engine.markup.tokens import TokenKind
 from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.server.engine.text.offsets import Span
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
 from xuanzang.server.engine.types import ContentFormat, FinishReason, Hypothesis, TokenDetail
 
@@ -28,7 +29,8 @@ class RandomCodec:
     def __init__(self, *, spaced: bool = True) -> None:
         self.is_spaced = spaced
 
-    def split(self, text: str, *, refuse_long: bool = False) -> list[Segment]:
+    def split(self, text: str, *, refuse_long: bool, unbroken: Sequence[Span]) -> list[Segment]:
+        assert not unbroken
         return [Segment(text=part, source_ids=() if is_copied(part) else (1,)) for part in split_sentences(text)]
 
     def joiner(self) -> Joiner:

@@ -108,6 +108,21 @@ def test_a_phrase_occurs_as_often_as_required(seed: int, count: int) -> None:
     assert times(found.target_ids, (1, 2)) >= count
 
 
+@given(
+    seed=st.integers(0, 10**6),
+    longer=st.lists(st.sampled_from(WORDS), min_size=2, max_size=3, unique=True),
+    place=st.integers(0, 2),
+    counts=st.tuples(st.integers(1, 2), st.integers(1, 2)),
+)
+def test_a_phrase_within_another_has_places_of_its_own(
+    seed: int, longer: list[int], place: int, counts: tuple[int, int]
+) -> None:
+    shorter = longer[place % len(longer) :][:1]
+    [found] = search(language(seed), free(longer, shorter, counts=counts), beam_size=6, limit=16)
+    assert times(found.target_ids, longer) >= counts[0]
+    assert times(found.target_ids, shorter) >= sum(counts)
+
+
 @given(ids=st.lists(st.sampled_from(WORDS), max_size=12), phrases=PHRASES)
 def test_the_automaton_counts_every_occurrence(ids: list[int], phrases: list[tuple[int, ...]]) -> None:
     automaton = free(*phrases)

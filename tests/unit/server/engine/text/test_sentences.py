@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import re
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.sentences import Joiner, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, split_sentences, with_unbroken
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))
@@ -16,6 +19,28 @@ def test_pieces_join_to_the_text_and_sentences_have_no_white_space_at_their_ends
     pieces = split_sentences(text)
     assert "".join(pieces) == text
     assert all(piece.isspace() or piece == piece.strip() != "" for piece in pieces)
+
+
+@given(TEXTS, st.lists(st.tuples(st.integers(0, 30), st.integers(1, 10)), max_size=3))
+def test_places_that_are_not_broken_are_within_one_sentence_of_the_same_line(
+    text: str, places: list[tuple[int, int]]
+) -> None:
+    unbroken, end = [], 0
+    for start, length in places:
+        unbroken.append((end + start, end + start + length))
+        end = unbroken[-1][1]
+    pieces = with_unbroken(split_sentences(text), unbroken)
+    assert "".join(pieces) == text
+    borders = set(accumulate(map(len, pieces)))
+    if len(text.splitlines()) == 1:
+        assert not any(borders & set(range(start + 1, min(end, len(text)))) for start, end in unbroken)
+
+
+def test_marks_of_a_place_end_no_sentence() -> None:
+    text = "我用Yahoo! Japan。你呢？我在Yahoo!上班。"
+    names = [match.span() for match in re.finditer("Yahoo! Japan|Yahoo!", text)]
+    assert with_unbroken(split_sentences(text), names) == ["我用Yahoo! Japan。", "你呢？", "我在Yahoo!上班。"]
+    assert with_unbroken(["At Yahoo!", " ", "He left."], [(3, 9)]) == ["At Yahoo!", " ", "He left."]
 
 
 @pytest.mark.parametrize(

@@ -35,8 +35,40 @@ def test_terms_are_found_in_any_width_and_their_spans_are_those_of_the_text() ->
     assert text[term.start - 10 : term.end - 10] == term.source
 
 
-def test_case_counts() -> None:
-    assert not terms(("Go", "Go")).find("go GO")
+def test_a_part_of_a_character_is_no_term() -> None:
+    assert not terms(("株", "stock"), ("2", "two")).find("㈱ m²")
+    assert [term.source for term in terms(("1", "one"), ("(株)", "Inc")).find("㈱ ①")] == ["㈱", "①"]
+
+
+def test_case_counts_in_both_directions() -> None:
+    assert not terms(("Go", "Go"), ("api", "api")).find("go GO API")
+
+
+def test_a_sharp_or_two_plus_signs_belong_to_the_word_before_them() -> None:
+    found = terms(("C", "C"), ("Ctrl", "Ctrl"), ("12", "12")).find("C#, C++11, C＃和Ｃ＋＋；issue#12 Ctrl+C, C")
+    assert [(term.source, term.start) for term in found] == [("12", 24), ("Ctrl", 27), ("C", 32), ("C", 35)]
+
+
+def test_terms_may_begin_and_end_with_punctuation() -> None:
+    text = "用.NET和C++写《红楼梦》，Yahoo!也用。"
+    entries = [(source, "x") for source in (".NET", "C++", "《红楼梦》", "Yahoo!")]
+    assert [term.source for term in terms(*entries).find(text)] == [source for source, _ in entries]
+
+
+def test_a_character_within_a_longer_word_is_found_unless_the_word_is_an_entry() -> None:
+    assert [term.start for term in terms(("表", "table")).find("代表坐在表上")] == [1, 4]
+    found = terms(("表", "table"), ("代表", "delegate")).find("代表坐在表上")
+    assert [(term.source, term.start) for term in found] == [("代表", 0), ("表", 4)]
+
+
+def test_terms_do_not_go_on_over_a_line_break() -> None:
+    assert not terms(("机器学习", "machine learning")).find("机器\n学习")
+
+
+def test_terms_with_marks_that_may_end_a_sentence_are_told() -> None:
+    found = terms(("Yahoo!", "x"), ("你好！世界", "x"), ("猫", "x")).with_marks("猫说：你好！世界，Yahoo！猫")
+    assert found == [(3, 8), (9, 15)]
+    assert terms(("猫", "x")).with_marks("猫！") == []
 
 
 def test_entries_of_the_request_come_before_those_of_a_glossary() -> None:

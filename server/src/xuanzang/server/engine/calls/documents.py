@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 
 from xuanzang.server.engine.calls.results import copied, hypotheses_of, merged
-from xuanzang.server.engine.markup.alignment import Alignment, Stretch, aligned_words
+from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.server.engine.markup.document import Block, Document, Inline
 from xuanzang.server.engine.markup.parsing import parse
 from xuanzang.server.engine.markup.placement import placed
 from xuanzang.server.engine.markup.rendering import rendered
 from xuanzang.server.engine.text.codec import Segment, TextCodec
-from xuanzang.server.engine.types import ContentFormat, Hypothesis
+from xuanzang.server.engine.text.terms import NO_TERMS, Terms
+from xuanzang.server.engine.types import ContentFormat, GlossaryMatch, Hypothesis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +31,14 @@ class SplitDocument:
         """Segments of all blocks."""
         return [segment for block in self.blocks for segment in block]
 
+    @property
+    def verbatim(self) -> list[tuple[Span, ...]]:
+        """Places in the text of each block of what is not translated."""
+        return [tuple(_verbatim(block.inlines)) for block in self.document.blocks]
+
 
 def split_document(
-    content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool
+    content: str, codec: TextCodec, *, content_format: ContentFormat, refuse_long: bool, terms: Terms = NO_TERMS
 ) -> SplitDocument:
     """Cut content with markup into sentences.
 
@@ -41,6 +47,7 @@ def split_document(
         codec: Codec of the call.
         content_format: HTML or XML.
         refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
+        terms: Terms within which no sentence ends.
 
     Returns:
         The document with its sentences.
@@ -49,7 +56,10 @@ def split_document(
         MarkupError: The content cannot be read, or is over a limit.
     """
     document = parse(content, content_format)
-    blocks = tuple(tuple(codec.split(block.text, refuse_long=refuse_long)) for block in document.blocks)
+    blocks = tuple(
+        tuple(codec.split(block.text, refuse_long=refuse_long, unbroken=terms.with_marks(block.text)))
+        for block in document.blocks
+    )
     return SplitDocument(document=document, blocks=blocks)
 
 
@@ -69,7 +79,22 @@ def with_markup(split: SplitDocument, translated: Iterator[Sequence[Hypothesis]]
     ranks = hypotheses_of(segments, translated)
     if not ranks:
         return [copied(_written(split, [copied(segment.text) for segment in segments], codec))]
-    return [replace(merged(parts), text=_written(split, parts, codec), tokens=()) for parts in ranks]
+    return [
+        replace(merged(parts), text=_written(split, parts, codec), tokens=(), matches=_matches(split, parts))
+        for parts in ranks
+    ]
+
+
+def _matches(split: SplitDocument, parts: Sequence[Hypothesis]) -> tuple[GlossaryMatch, ...]:
+    """Return what became of the terms, with places in the content instead of those in the text of their block."""
+    remaining = iter(parts)
+    return tuple(
+        replace(match, source_start=start, source_end=end)
+        for block, segments in zip(split.document.blocks, split.blocks, strict=True)
+        for part in islice(remaining, len(segments))
+        for match in part.matches
+        for start, end in [block.places.in_content(match.source_start, match.source_end)]
+    )
 
 
 def _written(split: SplitDocument, parts: Sequence[Hypothesis], codec: TextCodec) -> str:
@@ -114,8 +139,17 @@ def _stretches(
                 source=block.text,
                 sentence=(source_start, source_end),
                 verbatim=verbatim[first:last],
+                terms=_term_places(part.matches),
             )
         yield Stretch(source_start=source_start, source_end=source_end, start=start, end=end, words=words)
+
+
+def _term_places(matches: Sequence[GlossaryMatch]) -> Iterator[tuple[Span, Span]]:
+    """Yield where translations of terms stand, and their terms."""
+    for match in matches:
+        if match.target:
+            place = (match.target_start, match.target_start + len(match.target))
+            yield place, (match.source_start, match.source_end)
 
 
 def _verbatim(inlines: Sequence[Inline]) -> Iterator[tuple[int, int]]:

@@ -43,7 +43,10 @@ class SentenceTerms:
             text: Translation of the sentence.
         """
         places = _Places(text)
-        return tuple(_match(term, places.take(term.targets), reason) for term, reason in self.found)
+        # Long translations first: short ones may stand within them, and must have places of their own.
+        longest = sorted(self.found, key=lambda found: -max(map(len, found[0].targets)))
+        kept = {term.start: places.take(term.targets) for term, _ in longest}
+        return tuple(_match(term, *kept[term.start], reason) for term, reason in self.found)
 
 
 NO_SENTENCE_TERMS = SentenceTerms()
@@ -83,7 +86,7 @@ def plan_terms(
         judged.append((term, None if variants and fits else _refusal(variants)))
     phrases = [RequiredPhrase(variants=variants, count=count) for variants, count in required.items()]
     automaton = compile_phrases(phrases, codec.target_phrases.classes) if phrases else None
-    return SentenceTerms(found=tuple(judged), phrases=automaton, tokens=tokens)
+    return SentenceTerms(found=tuple(judged), phrases=automaton, tokens=automaton.tokens if automaton else 0)
 
 
 def _variants(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> tuple[Variant, ...]:
@@ -104,19 +107,25 @@ class _Places:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._from: dict[str, int] = {}
+        self._taken: list[tuple[int, int]] = []
 
-    def take(self, targets: Sequence[str]) -> str:
-        """Return the first of some texts that occurs once more; empty if none does."""
+    def take(self, targets: Sequence[str]) -> tuple[str, int]:
+        """Take the first of some texts that occurs where no other was taken; return it and its place, or "" and -1."""
         for target in targets:
-            place = find_whole(self._text, target, self._from.get(target, 0))
+            place = find_whole(self._text, target)
+            while place >= 0 and (end := self._end_of_taken(place, place + len(target))):
+                place = find_whole(self._text, target, end)
             if place >= 0:
-                self._from[target] = place + len(target)
-                return target
-        return ""
+                self._taken.append((place, place + len(target)))
+                return target, place
+        return "", -1
+
+    def _end_of_taken(self, start: int, end: int) -> int:
+        """Return the greatest end of what was taken of some characters; 0 if they are free."""
+        return max((last for first, last in self._taken if first < end and start < last), default=0)
 
 
-def _match(term: FoundTerm, target: str, reason: TermOutcome | None) -> GlossaryMatch:
+def _match(term: FoundTerm, target: str, place: int, reason: TermOutcome | None) -> GlossaryMatch:
     missed = reason or TermOutcome.NOT_REACHED
     return GlossaryMatch(
         source=term.source,
@@ -125,4 +134,5 @@ def _match(term: FoundTerm, target: str, reason: TermOutcome | None) -> Glossary
         target=target,
         outcome=TermOutcome.HONOURED if target else missed,
         pattern=term.pattern,
+        target_start=place,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import NamedTuple
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document
 from xuanzang.server.engine.calls.kept_terms import NO_SENTENCE_TERMS, SentenceTerms, plan_terms
@@ -17,6 +18,8 @@ from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import Segment
+from xuanzang.server.engine.text.offsets import Span
+from xuanzang.server.engine.text.terms import FoundTerm
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
@@ -35,6 +38,14 @@ class PreparedTexts:
     def source_tokens(self) -> int:
         """Source tokens of all sentences, end tokens included."""
         return sum(len(search.sentence.source_ids) for search in self.searches)
+
+
+class _Sentences(NamedTuple):
+    """A text, or a block of one with markup."""
+
+    segments: Sequence[Segment]
+    verbatim: Sequence[Span] = ()
+    """Places of what is not translated."""
 
 
 def prepare(
@@ -73,7 +84,7 @@ def prepare(
         except InvalidInputError as error:
             violations += error.violations
             continue
-        prepared.texts.append([segment for block in blocks for segment in block])
+        prepared.texts.append([segment for block in blocks for segment in block.segments])
         prepared.searches.extend(searches)
         cost += _searches_per_sentence(options) * sum(predicted_cost(search.sentence) for search in searches)
         if cost > limit:
@@ -87,7 +98,7 @@ def prepare(
 
 def _checked_blocks(
     field: str, text: str, context: CallContext, options: DecodingOptions, prepared: PreparedTexts, limit: int
-) -> Sequence[Sequence[Segment]]:
+) -> Sequence[_Sentences]:
     """Split a text of at most so many characters, and check what it is split into."""
     if len(text) > limit:
         raise InvalidInputError([_too_long(field, len(text), limit, "characters")])
@@ -95,7 +106,7 @@ def _checked_blocks(
         blocks = _blocks(text, context, options, prepared)
     except MarkupError as error:
         raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-    segments = [segment for block in blocks for segment in block]
+    segments = [segment for block in blocks for segment in block.segments]
     violations = [
         *_segment_violations(field, segments, context.codec.max_source_length),
         *_sentence_violations(field, segments, options),
@@ -110,24 +121,29 @@ def _blocks(
     context: CallContext,
     options: DecodingOptions,
     prepared: PreparedTexts,
-) -> Sequence[Sequence[Segment]]:
+) -> Sequence[_Sentences]:
     """Split a text, or each block of one with markup."""
     if context.content_format is ContentFormat.TEXT:
-        return [context.codec.split(text, refuse_long=options.refuse_long_sentences)]
+        unbroken = context.terms.with_marks(text)
+        return [_Sentences(context.codec.split(text, refuse_long=options.refuse_long_sentences, unbroken=unbroken))]
     document = split_document(
-        text, context.codec, content_format=context.content_format, refuse_long=options.refuse_long_sentences
+        text,
+        context.codec,
+        content_format=context.content_format,
+        refuse_long=options.refuse_long_sentences,
+        terms=context.terms,
     )
     prepared.documents.append(document)
-    return document.blocks
+    return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)]
 
 
 def _searches(
-    segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
+    block: _Sentences, context: CallContext, options: DecodingOptions, constraints: TargetConstraints
 ) -> list[PlannedSearch]:
     """Plan a search for each sentence of a text."""
-    codec, sentences = context.codec, [segment for segment in segments if segment.source_ids]
-    terms = _terms(segments, context, options, constraints)
-    spans = codec.offsets(segments) if options.token_details else [()] * len(sentences)
+    codec, sentences = context.codec, [segment for segment in block.segments if segment.source_ids]
+    terms = _terms(block, context, options, constraints)
+    spans = codec.offsets(block.segments) if options.token_details else [()] * len(sentences)
     renderers: Iterable[SentenceRenderer] = [
         SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None)
         for kept, span in zip(terms, spans, strict=True)
@@ -157,24 +173,28 @@ def _assessing(
 
 
 def _terms(
-    segments: Sequence[Segment], context: CallContext, options: DecodingOptions, constraints: TargetConstraints
+    block: _Sentences, context: CallContext, options: DecodingOptions, constraints: TargetConstraints
 ) -> list[SentenceTerms]:
-    """Find the terms of each sentence of a text."""
+    """Find the terms of each sentence of a text, but not those of what is not translated."""
     if not context.terms.fields:
-        return [NO_SENTENCE_TERMS for segment in segments if segment.source_ids]
+        return [NO_SENTENCE_TERMS for segment in block.segments if segment.source_ids]
     limit = options.max_target_length or context.model.bundle.manifest.dimensions.max_target_length
     room = limit - len(constraints.prefix_ids) - 1
-    starts = accumulate((len(segment.text) for segment in segments), initial=0)
+    starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
     return [
         plan_terms(
-            context.terms.find(segment.text, start),
+            [term for term in context.terms.find(segment.text, start) if not _overlaps(term, block.verbatim)],
             context.codec,
             suppressed_texts=options.suppressed_texts,
             max_tokens=room,
         )
-        for segment, start in zip(segments, starts, strict=False)
+        for segment, start in zip(block.segments, starts, strict=False)
         if segment.source_ids
     ]
+
+
+def _overlaps(term: FoundTerm, spans: Iterable[Span]) -> bool:
+    return any(start < term.end and term.start < end for start, end in spans)
 
 
 def _term_violations(context: CallContext) -> list[FieldViolation]:

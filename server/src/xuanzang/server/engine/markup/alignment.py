@@ -126,9 +126,31 @@ class Alignment:
         start = place[0] + len(stretch) - len(stretch.lstrip())
         return (start, start + len(body)) if body else place
 
+    def with_edges(self, place: Span, source: Span) -> Span:
+        """Return characters of the translation with the white space at its ends, where some source has that, too."""
+        start, end = place
+        reaches_start = source[0] == 0 and not self._text[:start].strip()
+        reaches_end = source[1] == len(self._source) and not self._text[end:].strip()
+        return 0 if reaches_start else start, len(self._text) if reaches_end else end
+
+    def copied_part(self, word: Word, source: Span) -> Span | None:
+        """Return the part of a word of the translation that is some part of the same word of the text, as 2 of H2O."""
+        for start, end, _ in word.sources:
+            is_same = self._source[start:end] == self._text[word.start : word.end]
+            if is_same and start <= source[0] and source[1] <= end and (start, end) != source:
+                return word.start + source[0] - start, word.start + source[1] - start
+        return None
+
 
 def aligned_words(
-    tokens: Iterable[TokenDetail], text: str, offset: int, *, source: str, sentence: Span, verbatim: Iterable[Span]
+    tokens: Iterable[TokenDetail],
+    text: str,
+    offset: int,
+    *,
+    source: str,
+    sentence: Span,
+    verbatim: Iterable[Span],
+    terms: Iterable[tuple[Span, Span]] = (),
 ) -> tuple[Word, ...]:
     """Align the words of a sentence's translation.
 
@@ -139,13 +161,14 @@ def aligned_words(
         source: Text of the block.
         sentence: Place of the sentence in it.
         verbatim: Places of what is not translated in it.
+        terms: Places of required translations in the translation, with those of their terms in the block's text.
 
     Returns:
         Words and punctuation in their order.
     """
     placed = _placed_tokens(tokens, len(text))
     originals = _copied_words(text, source[slice(*sentence)], sentence[0])
-    copies = list(copies_of(text, source, verbatim))
+    copies = [*copies_of(text, source, verbatim), *terms]
     borders = [border for place, _ in copies for border in place]
     words: list[Word] = []
     first = 0

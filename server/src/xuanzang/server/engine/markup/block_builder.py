@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from xuanzang.server.engine.markup.document import Block, Inline
+from xuanzang.server.engine.markup.document import Block, Inline, Places, Run
 from xuanzang.server.engine.markup.tokens import MarkupError, MarkupToken
 from xuanzang.server.engine.markup.white_space import without_line_breaks
 
@@ -30,8 +30,14 @@ class _Open:
 class BlockBuilder:
     """Builds one block, token by token."""
 
-    def __init__(self) -> None:
-        """Begin with an empty block."""
+    def __init__(self, start: int) -> None:
+        """Begin with an empty block.
+
+        Args:
+            start: Its place in the content.
+        """
+        self._place = start
+        self._runs: list[Run] = []
         self._raw: list[str] = []
         self._texts: list[str] = []
         self._length = 0
@@ -57,12 +63,12 @@ class BlockBuilder:
         """Add the start tag of an element."""
         if len(self._open) > MAX_INLINE_DEPTH:
             raise MarkupError(f"must have at most {MAX_INLINE_DEPTH} inline elements within one another")
-        self._raw.append(token.raw)
+        self._pass(token.raw)
         self._open.append(_Open(name=token.name, raw=token.raw, start=self._length))
 
     def close(self, token: MarkupToken) -> None:
         """Add the end tag of an element."""
-        self._raw.append(token.raw)
+        self._pass(token.raw)
         names = [element.name for element in self._open[1:]]
         if token.name in names:
             while self._open[-1].name != token.name:
@@ -91,11 +97,18 @@ class BlockBuilder:
             return ["".join(self._raw)] if self._raw else []
         while len(self._open) > 1:
             self._close("", reaches_end=True)
-        text, inlines = without_line_breaks("".join(self._texts), self._open[0].inlines)
-        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings))]
+        text, inlines, kept = without_line_breaks("".join(self._texts), self._open[0].inlines)
+        places = Places(runs=tuple(self._runs), kept=kept)
+        return [Block(text=text, inlines=inlines, spellings=dict(self._spellings), places=places)]
+
+    def _pass(self, raw: str) -> None:
+        self._raw.append(raw)
+        self._place += len(raw)
 
     def _take(self, raw: str, text: str) -> None:
-        self._raw.append(raw)
+        if text:
+            self._runs.append(Run(self._length, self._length + len(text), self._place, self._place + len(raw)))
+        self._pass(raw)
         self._texts.append(text)
         self._length += len(text)
 

@@ -44,16 +44,18 @@ def parse(content: str, content_format: ContentFormat) -> Document:
 
 def _parts(tokens: Iterable[MarkupToken]) -> Iterator[str | Block]:
     remaining = iter(tokens)
-    builder = BlockBuilder()
+    place = 0
+    builder = BlockBuilder(place)
     for token in remaining:
         raw, text, is_verbatim = token.raw, "", token.kind in (TokenKind.EMPTY, TokenKind.OTHER)
         if token.kind is TokenKind.OPEN and _is_untranslated(token):
             is_verbatim = True
             raw, text = _element(token, remaining)
+        place += len(raw)
         if token.is_block:
             yield from builder.build()
             yield raw
-            builder = BlockBuilder()
+            builder = BlockBuilder(place)
         elif is_verbatim:
             builder.add_verbatim(raw, text)
         elif token.kind is TokenKind.OPEN:

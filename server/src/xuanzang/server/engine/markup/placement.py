@@ -121,7 +121,10 @@ def _place(inline: Inline, alignment: Alignment, space: FreeSpace) -> Span | Non
         place = space.widest(first.start + start - first.source_start, first.start + end - first.source_start)
     else:
         place = _best_words(first, (start, end), alignment, space)
-    return place and alignment.without_space(place)
+    if place is None:
+        return None
+    start, end = alignment.with_edges(alignment.without_space(place), (inline.start, inline.end))
+    return max(start, space.start), min(end, space.end)
 
 
 def _best_words(sentence: Stretch, source: Span, alignment: Alignment, space: FreeSpace) -> Span | None:
@@ -133,6 +136,8 @@ def _best_words(sentence: Stretch, source: Span, alignment: Alignment, space: Fr
             gap, total = space.gap_of(word.start, word.end), 0.0
         if gap is None:
             continue
+        if part := alignment.copied_part(word, source):
+            return part
         if total <= 0:
             total, start = 0.0, word.start
         total += _value(word, source, alignment)

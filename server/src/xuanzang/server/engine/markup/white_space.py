@@ -14,7 +14,7 @@ _SPACE = re.compile(r"(?<=[^ \t\n\f\r])[ \t\n\f\r]++(?=[^ \t\n\f\r])")
 _WIDE = re.compile(r"[\u2e80-\u9fff\uf900-\ufaff\uff00-\uff60\U00020000-\U0003ffff]")
 
 
-def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tuple[Inline, ...]]:
+def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tuple[Inline, ...], Sequence[int]]:
     """Join the lines of a block: they end where an editor has broken them, not where sentences do.
 
     Args:
@@ -22,13 +22,13 @@ def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tupl
         inlines: Elements in it.
 
     Returns:
-        The text with a space for each line break, or nothing between ideographs (CSS Text 3, 4.1.3), and the elements
-        at their places in it.
+        The text with a space for each line break, or nothing between ideographs (CSS Text 3, 4.1.3), the elements at
+        their places in it, and the place of each of its characters in what it was made of.
     """
     inlines = tuple(inlines)
     spaces = [space for space in _SPACE.finditer(text) if "\n" in space.group() or "\r" in space.group()]
     if not spaces:
-        return text, inlines
+        return text, inlines, range(len(text))
     kept = [1] * len(text)
     characters = list(text)
     for space in spaces:
@@ -37,8 +37,9 @@ def without_line_breaks(text: str, inlines: Iterable[Inline]) -> tuple[str, tupl
         kept[start:end] = [0] * (end - start)
         if not is_none:
             kept[start], characters[start] = 1, " "
-    joined = "".join(character for character, is_kept in zip(characters, kept, strict=True) if is_kept)
-    return joined, _moved(inlines, list(accumulate(kept, initial=0)))
+    places = [place for place, is_kept in enumerate(kept) if is_kept]
+    joined = "".join(characters[place] for place in places)
+    return joined, _moved(inlines, list(accumulate(kept, initial=0))), places
 
 
 def _moved(inlines: Iterable[Inline], places: Sequence[int]) -> tuple[Inline, ...]:

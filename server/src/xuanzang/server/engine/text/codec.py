@@ -12,7 +12,7 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.punctuation import punctuation_of
-from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences
+from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences, with_unbroken
 from xuanzang.server.engine.text.target_phrases import TargetPhrases
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
 from xuanzang.server.engine.text.tokenizer_files import open_tokenizers
@@ -91,18 +91,20 @@ class TextCodec:
             target_phrases=self.target_phrases,
         )
 
-    def split(self, text: str, *, refuse_long: bool = False) -> list[Segment]:
+    def split(self, text: str, *, refuse_long: bool = False, unbroken: Sequence[Span] = ()) -> list[Segment]:
         """Cut text into tokenised sentences and the white space between them.
 
         Args:
             text: Text in the source language.
             refuse_long: Whether a stretch without comma or white space stays whole, however long it is.
+            unbroken: Places of the text, in their order, whose marks end no sentence.
 
         Returns:
             Segments in their order; joined, their texts are `text`. With `refuse_long` a segment may have more than
             `max_source_length` ids.
         """
-        return [segment for part in split_sentences(text) for segment in self._segments(part, refuse_long=refuse_long)]
+        parts = with_unbroken(split_sentences(text), unbroken)
+        return [segment for part in parts for segment in self._segments(part, refuse_long=refuse_long)]
 
     def _segments(self, part: str, *, refuse_long: bool) -> list[Segment]:
         segment = self._segment(part)

@@ -7,7 +7,8 @@ white space.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 # Marks that end a sentence, and marks that may close it.
@@ -31,6 +32,7 @@ _ABBREVIATION = re.compile(
     "|jan|feb|mar|apr|jun|jul|aug|sep|sept|oct|nov|dec",
     re.IGNORECASE,
 )
+_NOWHERE = (sys.maxsize, sys.maxsize)
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 
 
@@ -60,6 +62,36 @@ def split_sentences(text: str) -> list[str]:
             parts.append(space.group())
             start = space.end()
     return parts + _split_line(text[start:])
+
+
+def with_unbroken(parts: Sequence[str], unbroken: Iterable[tuple[int, int]]) -> list[str]:
+    """Join sentences that end within some places of a text, or at the end of one, if no white space follows.
+
+    Args:
+        parts: What the text was cut into.
+        unbroken: First character of each place, and the one after the last, in their order.
+
+    Returns:
+        What it is cut into now; line breaks are where they were.
+    """
+    remaining = iter(unbroken)
+    start, end = next(remaining, _NOWHERE)
+    joined: list[str] = []
+    place = 0
+    for part in parts:
+        while end < place:
+            start, end = next(remaining, _NOWHERE)
+        is_within = start < place and (place < end or (place == end and not part[0].isspace()))
+        if is_within and not _is_line_break(joined[-1]) and not _is_line_break(part):
+            joined[-1] += part
+        else:
+            joined.append(part)
+        place += len(part)
+    return joined
+
+
+def _is_line_break(part: str) -> bool:
+    return part.isspace() and _LINE_BREAK.search(part) is not None
 
 
 def _split_line(line: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
-from xuanzang.server.engine.text.words import joins
+from xuanzang.server.engine.text.words import begins_apart, joins, opens
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
 # After it a word begins without a space, so the pieces of that word are those within a word.
@@ -46,7 +46,7 @@ class TargetPhrases:
         opened = self._tokenizer.encode(_OPENING + phrase)
         within, opening = opened[len(self._opening) :], opened[: len(self._opening)]
         if opening == self._opening and within and self._writes(opened, _OPENING + phrase):
-            found.append(Variant(tuple(within), guards_start=joins(phrase[:1]), guards_end=guards_end))
+            found.append(Variant(tuple(within), guards_start=begins_apart(phrase), guards_end=guards_end))
         return tuple(found)
 
     def _writes(self, ids: Sequence[int], text: str) -> bool:
@@ -61,4 +61,4 @@ def _class_of(piece: str) -> int:
     # Control tokens are no text.
     if not text or (text.startswith("<") and text.endswith(">")):
         return 0
-    return (CONTINUES if joins(text[0]) else 0) | (0 if joins(text[-1]) else OPENS)
+    return (CONTINUES if joins(text[0]) else 0) | (OPENS if opens(text) else 0)

@@ -6,10 +6,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from xuanzang.server.engine.text.offsets import before_nfkc
+from xuanzang.server.engine.text.offsets import Span, before_nfkc
 from xuanzang.server.engine.text.patterns import PATTERNS
 from xuanzang.server.engine.text.words import is_boundary
 from xuanzang.server.engine.types import ProtectedPattern
+
+# Marks that may end a sentence, after normalisation.
+_MARKS = frozenset("。.!?;")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,8 @@ class TermIndex:
             source = normalized(entry.source)
             self._entries.setdefault(source, entry)
             lengths.setdefault(source[0], set()).add(len(source))
+        self.has_marks = any(not _MARKS.isdisjoint(source) for source in self._entries)
+        """Whether a term has a mark that may end a sentence."""
         # Longest first. A text is compared with all sources of one length and first character at once.
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
@@ -86,17 +91,14 @@ class Terms:
         Returns:
             What is to be kept, in the order of the text; where two overlap, the longer one.
         """
-        plain = normalized(text)
-        entries = [found for index in self.indices for found in index.find(plain)]
-        spans = [(start, end) for start, end, _ in entries]
-        if plain != text:
-            spans = before_nfkc(text, spans)
-        found = [
-            FoundTerm(start=start, end=end, source=text[start:end], targets=entry.targets)
-            for (start, end), (*_, entry) in zip(spans, entries, strict=True)
-        ]
-        kept = _longest([*found, *_protected(text, self.patterns)])
+        kept = _longest([*_entries_in(text, self.indices), *_protected(text, self.patterns)])
         return [replace(term, start=term.start + offset, end=term.end + offset) for term in kept]
+
+    def with_marks(self, text: str) -> list[Span]:
+        """Find the entries that have a mark that may end a sentence, such as "Yahoo!"; no sentence ends within them."""
+        indices = [index for index in self.indices if index.has_marks]
+        found = _longest(list(_entries_in(text, indices))) if indices else []
+        return [(term.start, term.end) for term in found if not _MARKS.isdisjoint(normalized(term.source))]
 
 
 NO_TERMS = Terms()
@@ -106,6 +108,18 @@ NO_TERMS = Terms()
 def normalized(text: str) -> str:
     """Return a text in the form in which terms are compared."""
     return unicodedata.normalize("NFKC", text)
+
+
+def _entries_in(text: str, indices: Sequence[TermIndex]) -> Iterator[FoundTerm]:
+    plain = normalized(text)
+    entries = [found for index in indices for found in index.find(plain)]
+    spans = [(start, end) for start, end, _ in entries]
+    originals = spans if plain == text else before_nfkc(text, spans)
+    for (start, end), (first, last), (*_, entry) in zip(originals, spans, entries, strict=True):
+        source = text[start:end]
+        # A term may be a part of one character, such as 株 of ㈱.
+        if normalized(source) == plain[first:last]:
+            yield FoundTerm(start=start, end=end, source=source, targets=entry.targets)
 
 
 def _protected(text: str, patterns: Sequence[ProtectedPattern]) -> Iterator[FoundTerm]:

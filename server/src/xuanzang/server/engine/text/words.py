@@ -10,20 +10,41 @@ _UNSPACED = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
 
+# Marks with which words and phrases begin, and marks after which a space is written.
+_APART_BEFORE = frozenset('#.$@~`"“‘«([-/')
+_APART_AFTER = frozenset(".,;:!?)]")
+
 
 def joins(character: str) -> bool:
     """Return whether a character is part of a word that goes on with the next such character."""
     return (character.isalnum() or character == "_") and not _UNSPACED.match(character)
 
 
+def begins_apart(phrase: str) -> bool:
+    """Return whether a phrase begins with what must not be joined to a word before it: a letter, or as in ".NET"."""
+    return joins(phrase[:1]) or phrase[:1] in _APART_BEFORE
+
+
+def opens(text: str) -> bool:
+    """Return whether a word may begin without a space after a text: after "(" and "。", not after a letter or "."."""
+    return not (joins(text[-1:]) or text[-1:] in _APART_AFTER)
+
+
 def is_boundary(text: str, position: int) -> bool:
-    """Return whether no word of a text goes on over a position.
+    """Return whether no word of a text goes on over a position: "C" is no word of "C#" and "C++", but one of "Ctrl+C".
 
     Args:
         text: Any text.
         position: Index between its characters, 0 to its length.
     """
-    return not (0 < position < len(text) and joins(text[position - 1]) and joins(text[position]))
+    if not (0 < position < len(text) and joins(text[position - 1])):
+        return True
+    return not (joins(text[position]) or _is_suffixed(text, position))
+
+
+def _is_suffixed(text: str, position: int) -> bool:
+    """Return whether a word has the suffix "++" or "#" at a position."""
+    return text.startswith("++", position) or (text[position] == "#" and not joins(text[position + 1 : position + 2]))
 
 
 def find_whole(text: str, phrase: str, start: int = 0) -> int:

@@ -8,7 +8,7 @@ a nondeterministic automaton (Rabin and Scott 1959).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -58,7 +58,7 @@ class PhraseAutomaton:
     """The phrases of one sentence. State 0 is that of an empty hypothesis."""
 
     required: npt.NDArray[np.int16]
-    """Times that each phrase must occur, [phrase]."""
+    """Times that each phrase must occur, those within other phrases counted, [phrase]."""
     min_tokens: npt.NDArray[np.int16]
     """Tokens of the shortest variant, [phrase]."""
     symbols: npt.NDArray[np.int16]
@@ -77,6 +77,21 @@ class PhraseAutomaton:
         """All tokens of the phrases."""
         wanted = self.states.wanted_ids[self.states.wanted_for.any(axis=2)]
         found: list[int] = np.unique(wanted).tolist()
+        return found
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that suffice for all phrases."""
+        return int((self.required * self.min_tokens).sum())
+
+    def occurrences(self, ids: Iterable[int]) -> npt.NDArray[np.int16]:
+        """Return how often each phrase occurs in a text of some tokens, [phrase]."""
+        state, found = 0, np.zeros_like(self.required)
+        for token in ids:
+            symbol = self.symbols[token]
+            found += self.gains[self.gained[state, symbol]]
+            state = self.next_states[state, symbol]
+        found += self.states.pending[state]
         return found
 
 
@@ -127,7 +142,7 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
     states = _Explorer(ways, dict(zip(tokens, range(_CLASSES, len(token_classes)), strict=True)), token_classes)
     states.explore()
     min_tokens = np.array([phrase.min_tokens for phrase in phrases], np.int16)
-    return PhraseAutomaton(
+    automaton = PhraseAutomaton(
         required=np.array([phrase.count for phrase in phrases], np.int16),
         min_tokens=min_tokens,
         symbols=symbols,
@@ -136,6 +151,20 @@ def compile_phrases(phrases: Sequence[RequiredPhrase], classes: npt.NDArray[np.i
         gains=np.array([_counts(found, len(phrases)) for found in states.gains], np.int16),
         states=_state_tables(list(states.numbers), ways, min_tokens, states.chains()),
     )
+    return replace(automaton, required=_apart(automaton, phrases)) if len(phrases) > 1 else automaton
+
+
+def _apart(automaton: PhraseAutomaton, phrases: Sequence[RequiredPhrase]) -> npt.NDArray[np.int16]:
+    """Return how often each phrase must occur so that none stands only within another, as "Apple" in "Apple Inc".
+
+    Every occurrence of the longer phrase brings one of the shorter, so that many more are required.
+    """
+    required = automaton.required.copy()
+    for number, phrase in enumerate(phrases):
+        within = np.min([automaton.occurrences(variant.ids) for variant in phrase.variants], axis=0)
+        within[number] = 0
+        required += phrase.count * within
+    return required
 
 
 def first_costs(automaton: PhraseAutomaton) -> npt.NDArray[np.float64]:
