@@ -53,7 +53,7 @@ def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
     async def make() -> Request:
         return Request(CallContext(model=FreeModel(), caller=caller), searches)
 
-    return asyncio.run(make()).sentences
+    return list(asyncio.run(make()).sentences)
 
 
 def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -49,7 +49,8 @@ class ReceptionInterceptor(Interceptor):
     async def _only(self, messages: AsyncIterator[Any]) -> Any:
         try:
             # Closed at once, because gRPC's iterator and its generator hold each other as long as this can go on.
-            async with asyncio.timeout(self._idle_seconds), aclosing(aiter(messages)) as received:
+            generator = cast("AsyncGenerator[Any, None]", aiter(messages))
+            async with asyncio.timeout(self._idle_seconds), aclosing(generator) as received:
                 return await anext(received)
         except TimeoutError:
             raise _idle(self._idle_seconds) from None
