@@ -49,7 +49,7 @@ class ReceptionInterceptor(Interceptor):
     async def _only(self, messages: AsyncIterator[Any]) -> Any:
         try:
             # Closed at once, because gRPC's iterator and its generator hold each other as long as this can go on.
-            generator = cast("AsyncGenerator[Any]", aiter(messages))
+            generator = cast("AsyncGenerator[Any, None]", aiter(messages))
             async with asyncio.timeout(self._idle_seconds), aclosing(generator) as received:
                 return await anext(received)
         except TimeoutError:
