@@ -1,4 +1,4 @@
-"""Measure the way of a model of another project: its import, its export, its start, and its engine beside CTranslate2.
+"""Measure the way of a model of another project: its import, export, start and server, its engine and CTranslate2.
 
 The weights are random and of the shape asked for; no published checkpoint is needed. Prints one table.
 """
@@ -21,12 +21,15 @@ from typing import NamedTuple
 import torch
 from ctranslate2_spec import save_as_ctranslate2
 from measurement import EngineProcess
+from processes import ServerProcess, free_address
 from random_directory import LANGUAGES, SHAPES, SPECIAL, Shape, write_random_directory
 from workload import Workload
 
+from xuanzang.client import TranslationClient
 from xuanzang.model.checkpoint import load_checkpoint
+from xuanzang.translation.v1.translation_pb2 import TranslateTextRequest
 
-PARTS = ("import", "export", "load", "engine")
+PARTS = ("import", "export", "load", "serve", "engine")
 TARGET_TOKENS = 32
 """Of every translation by both engines; weights that are random never end one."""
 SOURCE_TOKENS = 24
@@ -73,6 +76,8 @@ def measure(folder: Path, shape: Shape, parts: Sequence[str], rounds: int) -> It
         found = json.loads(_run([str(Path(__file__).with_name("imported_load.py")), str(_bundle(folder))]))
         for name, figure in found.items():
             yield f"| {name} | {figure} |"
+    if "serve" in parts:
+        yield from measure_server(folder)
     if "engine" in parts:
         yield from compare_engines(folder, shape, rounds)
 
@@ -89,6 +94,30 @@ def run_export(folder: Path) -> Cost:
     return _cost(
         ["-m", "xuanzang.export", *(f"--{name}={value}" for name, value in flags.items()), "--min-agreement=0"]
     )
+
+
+def measure_server(folder: Path) -> Iterator[str]:
+    """Start a server with one worker, first with the bundle unknown, so that another process tries it, then known.
+
+    Yields:
+        A row for each start, and one for the memory after eight lines.
+    """
+    lines = [f"I have {number} cats." for number in ("two", "three", "four", "five", "six", "seven", "nine", "ten")]
+    message = TranslateTextRequest(contents=lines[:1], source_language_code="en", target_language_code="zh")
+    request = message.SerializeToString()
+    (folder / "tried").unlink(missing_ok=True)
+    for state in ("unknown", "known"):
+        address = free_address()
+        flags: dict[str, object] = {"models": folder / "models", "workers": 1, "address": address}
+        flags |= {"metrics-address": "127.0.0.1:0"}
+        flags |= {"tried-bundles": folder / "tried", "log-level": "warning"}
+        command = ["-m", "xuanzang.server", *(f"--{name}={value}" for name, value in flags.items())]
+        with ServerProcess(*command, address=address, request=request) as server:
+            start, memory = server.start_seconds, server.resident_megabytes() / 1e3
+            yield f"| server, bundle {state}, to the first translation | {start:.1f} s | {memory:.2f} GB |"
+            with TranslationClient(address) as client:
+                client.translate(lines, source_language="en", target_language="zh", timeout=300)
+            yield f"| after eight lines | {server.resident_megabytes() / 1e3:.2f} GB |"
 
 
 def compare_engines(folder: Path, shape: Shape, rounds: int) -> Iterator[str]:

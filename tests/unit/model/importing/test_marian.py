@@ -175,6 +175,17 @@ def test_other_architectures_are_refused_at_once(directory: Path) -> None:
     )
 
 
+def test_a_model_with_a_tokeniser_of_moses_is_refused_with_the_reason(tmp_path: Path) -> None:
+    directory = tmp_path / "wmt19-en-de"
+    directory.mkdir()
+    config = {"architectures": ["FSMTForConditionalGeneration"], "model_type": "fsmt", "langs": ["en", "de"]}
+    (directory / "config.json").write_text(json.dumps(config))
+    assert refused(directory).startswith("config.json: the architecture is FSMTForConditionalGeneration, none of ")
+    assert refused(directory).endswith(
+        ". Its tokeniser is Moses with byte-pair merges; bundles hold SentencePiece models"
+    )
+
+
 def test_all_that_is_unsupported_missing_and_unexpected_is_told_at_once(directory: Path) -> None:
     edit(directory / "config.json", normalize_embedding=True, activation_function="gelu_new")
     edit(directory / "generation_config.json", bad_words_ids=[[3, 4]])

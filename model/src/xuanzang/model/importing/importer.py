@@ -37,6 +37,10 @@ from xuanzang.model.tokenizer import write_table
 logger = logging.getLogger(__name__)
 
 _FAMILIES: dict[object, Family] = {"marian": MARIAN, "m2m_100": M2M_100, "mbart": MBART}
+_REASONS = {
+    "FSMTForConditionalGeneration": "Its tokeniser is Moses with byte-pair merges; bundles hold SentencePiece models"
+}
+"""Why architectures that people may ask for are not read."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -111,7 +115,8 @@ def _family(folder: Path, config: dict[str, Any]) -> Family:
         return family
     listed = ", ".join(sorted(names))
     shown = ", ".join(map(str, architectures)) if isinstance(architectures, list) else config.get("model_type")
-    raise DirectoryError(folder, [f"config.json: the architecture is {shown}, none of {listed}"])
+    reason = f". {_REASONS[shown]}" if shown in _REASONS else ""
+    raise DirectoryError(folder, [f"config.json: the architecture is {shown}, none of {listed}{reason}"])
 
 
 def _network(

@@ -7,7 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -40,6 +40,10 @@ class Vocabulary(Sequence[str]):
     @override
     def __len__(self) -> int:
         return len(self._starts) - 1
+
+    @override
+    def __iter__(self) -> Iterator[str]:
+        return (self._content[start:end].decode() for start, end in pairwise(self._starts))
 
     @overload
     def __getitem__(self, index: int) -> str: ...

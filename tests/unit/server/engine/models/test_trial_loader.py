@@ -82,6 +82,13 @@ async def test_each_bundle_that_ends_the_process_is_refused_alone(behave: Callab
     }
 
 
+async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Callable[[str], None]) -> None:
+    behave("print(json.dumps([str(request['gives_way'])]), flush=True)\n")
+    for gives_way in (True, False):
+        refusals = await TrialLoader(SETTINGS).refusals([Path("a")], gives_way=gives_way)
+        assert refusals[Path("a")].reasons == (str(gives_way),)
+
+
 async def test_a_bundle_that_takes_too_long_is_refused_and_its_process_ended(
     tmp_path: Path, behave: Callable[[str], None]
 ) -> None:

@@ -43,7 +43,8 @@ async def load_models(
     directories = await loop.run_in_executor(executor, scan, repository)
     if not directories:
         raise BundleError(repository, ["there is no bundle MODEL/VERSION/ in it"])
-    refused = await trial_loader.refusals(directories) if trial_loader else {}
+    # Nothing is translated before they are loaded: a busy machine would let a process that gives way wait for minutes.
+    refused = await trial_loader.refusals(directories, gives_way=False) if trial_loader else {}
     outcomes = await asyncio.gather(
         *(
             loop.run_in_executor(executor, load_model, directory, open_model)

@@ -39,7 +39,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _be_killed_first()
-    _run_last()
+    if request["gives_way"]:
+        _run_last()
     threading.Thread(target=_end_with_server, daemon=True).start()
     print(json.dumps("ready"), file=answers, flush=True)
     for name in request["directories"]:

@@ -46,11 +46,12 @@ class TrialLoader:
         self._known = known
         self._max_seconds = max_seconds_per_bundle
 
-    async def refusals(self, directories: Sequence[Path]) -> dict[Path, BundleError]:
+    async def refusals(self, directories: Sequence[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
         """Find the bundles that cannot be loaded.
 
         Args:
             directories: Folders of bundles.
+            gives_way: Whether the other process leaves the cores to this one, which may be translating.
 
         Returns:
             Reasons by folder; bundles that can be loaded, or could be before, are not among them.
@@ -62,7 +63,7 @@ class TrialLoader:
         outcomes: dict[Path, list[str]] = {}
         while left:
             # A process ends with the bundle that ends it; another goes on after that.
-            tried = await self._load(left)
+            tried = await self._load(left, gives_way=gives_way)
             if not tried:
                 _LOGGER.warning("no trial of bundles", extra={"reason": "the process does not start"})
                 break
@@ -72,10 +73,11 @@ class TrialLoader:
             self._known.add([entries[directory] for directory, reasons in outcomes.items() if not reasons])
         return {directory: BundleError(directory, reasons) for directory, reasons in outcomes.items() if reasons}
 
-    async def _load(self, directories: Sequence[Path]) -> list[list[str]]:
+    async def _load(self, directories: Sequence[Path], *, gives_way: bool) -> list[list[str]]:
         """Return the reasons of the first bundles, up to the one that ended the process; nothing if none started."""
         answers: list[list[str]] = []
-        request = {"settings": self._settings, "directories": [str(path) for path in directories]}
+        folders = [str(path) for path in directories]
+        request = {"settings": self._settings, "directories": folders, "gives_way": gives_way}
         try:
             async with start_trial_process() as process:
                 if await process.ask(request, seconds=_START_SECONDS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
@@ -36,15 +36,26 @@ def open_tokenizers(bundle: Bundle) -> tuple[Tokenizer, Tokenizer]:
         bundle: Bundle with the tokenisers.
 
     Returns:
-        The tokenisers of source and target, over one SentencePiece model if they share its file.
+        The tokenisers of source and target; the same one if both sides have the same files.
 
     Raises:
         BundleError: A tokeniser cannot be read or does not fit the vocabulary.
     """
     source, target = _source(bundle), _target(bundle)
+    if (both := _merged(source, target)) is not None:
+        tokenizer = _open(bundle.directory, {both.tokenizer: _read(bundle.directory, both.tokenizer)}, both)
+        return tokenizer, tokenizer
     names = dict.fromkeys((source.tokenizer, target.tokenizer))
     processors = {name: _read(bundle.directory, name) for name in names}
     return _open(bundle.directory, processors, source), _open(bundle.directory, processors, target)
+
+
+def _merged(source: _Side, target: _Side) -> _Side | None:
+    """Return one side that stands for both, with the special tokens of either; None if they differ."""
+    special_ids = {**source.special_ids, **target.special_ids}
+    language_ids = {*source.language_ids, *target.language_ids}
+    merged = [replace(side, special_ids=special_ids, language_ids=language_ids) for side in (source, target)]
+    return merged[0] if merged[0] == merged[1] else None
 
 
 def _source(bundle: Bundle) -> _Side:
