@@ -4,9 +4,9 @@
 
 Terms are taken from the references: words that a free search left out, one or two a sentence. Printed are the share of
 them that translations hold, BLEU with and without them on the same sentences, and processor time: of sentences with
-terms against the same without, in all and by token of the translations, and of sentences without terms in a batch with
-others that have terms against one without. The runs of a comparison take turns, batch by batch, and each batch counts
-with its shortest time. Made requests require texts that no translation of theirs would hold.
+terms against the same without, in all and by token of the translations, and of sentences without terms: what they add
+to a batch of others with terms, to what they add to one without. The runs of a comparison take turns, batch by batch,
+and each batch counts with its shortest time. Made requests require texts that no translation of theirs would hold.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from xuanzang.server.engine.types import DecodingOptions
 
 BATCH = 16
 MADE_REQUESTS = 500
+RESAMPLES = 2000
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]{3,}(?: [A-Z][a-z]+)*")
 _MADE = (
     *("Zephyrix {n}", "v{n}.2.1", "https://example.org/{n}", "Kowalczyk-{n} GmbH"),
@@ -168,22 +169,56 @@ def bleu(items: Sequence[Item], texts: Sequence[str]) -> float:
     return float(sacrebleu.corpus_bleu(list(texts), [[item.reference for item in items]]).score)
 
 
-def neighbours_cost(bench: Bench, free: Sequence[Item], bound: Sequence[Item], rounds: int) -> float:
-    """Return the cost of free sentences beside constrained ones, against their cost beside free ones.
+def added_costs(bench: Bench, free: Sequence[Item], bound: Sequence[Item], rounds: int) -> list[tuple[float, float]]:
+    """Return what free sentences add to batches of others with terms, and to the same without, in seconds.
 
-    Half of each batch are the free sentences. Were they to cost the same in both batches, the mixed batch would cost
-    the mean of a free and a constrained batch of the same sentences.
+    Sentences with terms may be longer, and a step costs something whatever the batch has; so the others' own cost is
+    taken from a batch of theirs.
     """
-    plain = [replace(item, terms=()) for item in bound]
-    mixed = unmixed = held = lacked = 0.0
-    half = BATCH // 2
+    costs, half = [], BATCH // 2
     for start in range(0, min(len(free), len(bound)) - half + 1, half):
         place = slice(start, start + half)
-        these, those, without = free[place], bound[place], plain[place]
-        batches = ([*these, *those], [*these, *without], [*those, *those], [*without, *without])
-        spent = bench.race(batches, rounds)
-        mixed, unmixed, held, lacked = (a + b for a, b in zip((mixed, unmixed, held, lacked), spent, strict=True))
-    return 1 + (mixed - unmixed - (held - lacked) / 2) / (unmixed / 2)
+        these, those = free[place], bound[place]
+        without = [replace(item, terms=()) for item in those]
+        held, alone, lacked, alone_without = bench.race(([*these, *those], those, [*these, *without], without), rounds)
+        costs.append((held - alone, lacked - alone_without))
+    return costs
+
+
+def ratio_of(costs: Sequence[tuple[float, float]]) -> str:
+    """Return the ratio of two sums, and the interval that holds 95 % of those of resampled batches."""
+    chosen = random.Random(1)
+
+    def ratio(sample: Sequence[tuple[float, float]]) -> float:
+        return sum(held for held, _ in sample) / sum(lacked for _, lacked in sample)
+
+    resampled = sorted(ratio(chosen.choices(costs, k=len(costs))) for _ in range(RESAMPLES))
+    low, high = (resampled[int(RESAMPLES * share)] for share in (0.025, 0.975))
+    return f"{ratio(costs):.3f} (95 %: {low:.3f} to {high:.3f}, {len(costs)} batches)"
+
+
+def report_terms(bench: Bench, items: Sequence[Item], rounds: int) -> None:
+    """Print what terms do and cost."""
+    for count in (1, 2):
+        bound = with_missed_words(bench, items, count)
+        found = bench.compare(bound, rounds)
+        print(
+            f"{count} term(s) a sentence, {len(bound)} sentences: honoured {honoured(bound, found.held):.2%}, "
+            f"BLEU {bleu(bound, found.held):.2f} against {bleu(bound, found.free):.2f}, {found}"
+        )
+    requests = made(bench, items)
+    found = bench.compare(requests, rounds)
+    print(f"{len(requests)} made requests: honoured {honoured(requests, found.held):.2%}, {found}")
+
+
+def report_neighbours(bench: Bench, items: Sequence[Item], rounds: int) -> None:
+    """Print what sentences without terms cost beside others with one."""
+    bound = with_missed_words(bench, items, 1)
+    ratio = ratio_of(added_costs(bench, items, bound, rounds))
+    print(f"cost of sentences without terms beside others with one, to that beside others without: {ratio}")
+
+
+_PARTS = {"terms": report_terms, "neighbours": report_neighbours}
 
 
 def main() -> None:
@@ -193,22 +228,12 @@ def main() -> None:
     arguments.add_argument("valid", type=Path, help="pairs, source<TAB>reference, gzip")
     arguments.add_argument("--pairs", type=int, default=1000)
     arguments.add_argument("--rounds", type=int, default=3, help="times that each batch is translated")
+    arguments.add_argument("--parts", nargs="+", choices=_PARTS, default=list(_PARTS))
     parsed = arguments.parse_args()
     bench, items = Bench(parsed.bundle), read(parsed.valid, parsed.pairs)
     bench.translate(items[:BATCH])
-    for count in (1, 2):
-        bound = with_missed_words(bench, items, count)
-        found = bench.compare(bound, parsed.rounds)
-        print(
-            f"{count} term(s) a sentence, {len(bound)} sentences: honoured {honoured(bound, found.held):.2%}, "
-            f"BLEU {bleu(bound, found.held):.2f} against {bleu(bound, found.free):.2f}, {found}"
-        )
-    requests = made(bench, items)
-    found = bench.compare(requests, parsed.rounds)
-    print(f"{len(requests)} made requests: honoured {honoured(requests, found.held):.2%}, {found}")
-    bound = with_missed_words(bench, items[:300], 1)
-    cost = neighbours_cost(bench, items, bound, parsed.rounds)
-    print(f"cost of sentences without terms beside others with one: {cost:.3f}")
+    for part in parsed.parts:
+        _PARTS[part](bench, items, parsed.rounds)
 
 
 if __name__ == "__main__":
