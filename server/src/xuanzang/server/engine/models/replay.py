@@ -65,5 +65,5 @@ def _target_ids(
         if not len(decoder) or time.monotonic() > deadline:
             break
         found |= {running[sentence]: tuple(best.target_ids) for sentence, [best, *_] in decoder.step()}
-    decoder.discard(list(running))
+    decoder.discard([sentence for sentence, sample in running.items() if sample not in found])
     return found
