@@ -51,7 +51,8 @@ def _endless_loop() -> list[onnx.NodeProto]:
 def _all_memory() -> list[onnx.NodeProto]:
     return [
         _constant("side", 1 << 20),
-        helper.make_node("Mul", ["source_lengths", "side"], ["many"]),
+        helper.make_node("ReduceMax", ["source_lengths"], ["longest"], keepdims=1),
+        helper.make_node("Mul", ["longest", "side"], ["many"]),
         helper.make_node("Mul", ["many", "side"], ["shape"]),
         helper.make_node("ConstantOfShape", ["shape"], ["zeros"]),
         helper.make_node("ReduceMax", ["zeros"], ["most"], keepdims=0),
