@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 import trustme
+from api_keys import add_key
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -34,11 +33,6 @@ def client_of(channel: grpc.Channel) -> Any:
 def translated(client: Any, contents: list[str], **options: Any) -> list[str]:
     request = {"parent": PARENT, "contents": contents, "mime_type": "text/plain", "target_language_code": "en"}
     return [each.translated_text for each in client.translate_text(request=request, **options).translations]
-
-
-def new_key(file: Path, *quotas: str) -> str:
-    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", "holder", f"--keys-file={file}", *quotas]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 async def test_an_answer_through_the_face_equals_that_of_translate_text(start_server: Any) -> None:
@@ -75,7 +69,7 @@ async def test_both_clients_give_the_same_batch(start_server: Any) -> None:
 
 
 async def test_an_api_key_goes_the_way_that_googles_client_sends_it(start_server: Any, tmp_path: Path) -> None:
-    key = new_key(tmp_path / "keys", "--requests-per-minute=2")
+    key = add_key(tmp_path / "keys", "holder", "--requests-per-minute=2")
     authority = trustme.CA()
     issued = authority.issue_cert("localhost", "127.0.0.1")
     (tmp_path / "server.pem").write_bytes(issued.cert_chain_pems[0].bytes())

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from api_keys import add_key
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
@@ -22,12 +21,7 @@ from xuanzang.server.rpc.health.probe import is_serving
 def keys(tmp_path: Path) -> Mapping[str, str]:
     """Return a key of each role, and the path of their file."""
     file = tmp_path / "keys.json"
-    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", f"--keys-file={file}"]
-    made = {
-        role: subprocess.run([*command, role, f"--role={role}"], check=True, capture_output=True, text=True).stdout
-        for role in ("caller", "admin")
-    }
-    return {"file": str(file), **{role: key.strip() for role, key in made.items()}}
+    return {"file": str(file), **{role: add_key(file, role, f"--role={role}") for role in ("caller", "admin")}}
 
 
 class Administrator:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from api_keys import add_key
 
 from xuanzang.client import (
     AccessDeniedError,
@@ -34,11 +33,6 @@ def models(tiny_bundle_repository: Path, tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "tiny").symlink_to(tiny_bundle_repository / "tiny")
     return folder
-
-
-def new_key(file: Path) -> str:
-    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", "holder", f"--keys-file={file}"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 async def test_a_stored_glossary_is_kept_listed_and_deleted(start_server: Any, models: Path) -> None:
@@ -72,7 +66,7 @@ async def test_a_server_stores_nothing_unless_it_is_told_who_may(running: Any, c
 
 
 async def test_only_the_keys_that_are_named_may_store(start_server: Any, models: Path, tmp_path: Path) -> None:
-    writer, other = new_key(tmp_path / "keys"), new_key(tmp_path / "keys")
+    writer, other = add_key(tmp_path / "keys", "holder"), add_key(tmp_path / "keys", "holder")
     access = {"keys_file": tmp_path / "keys", "anonymous": True, "glossary_writers": writer.split("_")[1]}
     async with start_server(models=models, **access) as server:
         for key in (other, ""):

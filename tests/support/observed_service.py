@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +15,8 @@ from typing import Any
 
 import grpc
 import trustme
+from api_keys import add_key
+from bundle_versions import copy_version
 
 from xuanzang.admin.v1 import admin_pb2, admin_pb2_grpc
 from xuanzang.client import TLSConfig, TranslationClient, TranslationError
@@ -77,10 +78,11 @@ def called_service(folder: Path) -> Iterator[tuple[Service, Check]]:
         The server, and a function that raises what ended the calls.
     """
     for version in (LIVE, OTHER):
-        copy_bundle(folder / "models" / BUNDLE.parent.name / str(version), version)
+        copy_version(BUNDLE, folder / "models" / BUNDLE.parent.name, version)
     authority = trustme.CA()
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
-    keys = add_key(folder, "everything"), add_key(folder, "little", "--requests-per-minute=1")
+    file = folder / "keys.json"
+    keys = add_key(file, "everything"), add_key(file, "little", "--requests-per-minute=1")
     with ExitStack() as stack:
         logged = stack.enter_context(server(folder))
         address, metrics = (f"127.0.0.1:{logged['listening'][port]}" for port in ("port", "metrics_port"))
@@ -134,15 +136,3 @@ def repeated(service: Service) -> Iterator[Check]:
             yield lambda: working.result() if working.done() else None
         finally:
             stop.set()
-
-
-def copy_bundle(folder: Path, version: int) -> None:
-    """Copy the bundled model under a number."""
-    path = Path(shutil.copytree(BUNDLE, folder)) / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version}))
-
-
-def add_key(folder: Path, name: str, *quotas: str) -> str:
-    """Add an API key by the command, and return it."""
-    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", name, f"--keys-file={folder / 'keys.json'}"]
-    return subprocess.run([*command, *quotas], check=True, capture_output=True, text=True).stdout.strip()

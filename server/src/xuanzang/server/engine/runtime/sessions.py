@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -84,9 +83,7 @@ class Sessions:
         self._library = choose_kernels(self._device, enabled=kernels).library
         self.step_functions = StepFunctions(self._library) if self._library else None
         """Functions of the kernels for the time between two steps; None without kernels."""
-        # onnxruntime releases the interpreter's lock; a third of the time of a large decoder is that of its encoder.
-        with ThreadPoolExecutor(len(graphs), thread_name_prefix="opening") as executor:
-            sessions = list(executor.map(self.open, (graph.file for graph in graphs)))
+        sessions = [self.open(graph.file) for graph in graphs]
         if self._device == "cpu":
             # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
             release_pages(self._directory / manifest.weights)

@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Any, TypeVar, cast
 
+import grpc
+
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.rpc.context import Context, caller_of
 from xuanzang.server.rpc.entry.occupancy import Occupancy, Place, address_of
@@ -14,13 +16,6 @@ from xuanzang.server.rpc.errors import NotReadyError
 from xuanzang.server.rpc.limits import RpcLimits
 
 Request = TypeVar("Request")
-
-
-class _End:
-    """Stands for the message after the last one: an error would hold the frame that reads, and the frame the error."""
-
-
-_END = _End()
 
 
 class RpcGate:
@@ -120,17 +115,18 @@ class RpcGate:
             DrainingError: The server is stopping; messages that arrive later are not read.
         """
         closed = asyncio.ensure_future(self._closed.wait())
-        reading = asyncio.ensure_future(anext(requests, _END))
+        # An error at the end would hold the frame that reads, and the frame the error.
+        reading = asyncio.ensure_future(anext(requests, grpc.aio.EOF))
         try:
             while True:
                 await asyncio.wait((reading, closed), return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
                     raise DrainingError("the server is stopping; texts without an answer were not translated")
                 request = reading.result()
-                if isinstance(request, _End):
+                if request is grpc.aio.EOF:
                     return
-                yield request
-                reading = asyncio.ensure_future(anext(requests, _END))
+                yield cast("Request", request)
+                reading = asyncio.ensure_future(anext(requests, grpc.aio.EOF))
         finally:
             closed.cancel()
             reading.cancel()
