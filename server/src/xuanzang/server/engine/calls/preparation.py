@@ -69,94 +69,120 @@ def prepare(
     Raises:
         InvalidInputError: Texts or options are over a limit; the error names all of them.
     """
-    constraints, violations = _target_constraints(context.model, options)
-    violations += _term_violations(context)
-    prepared = PreparedTexts(texts=[], searches=[], documents=[])
-    cost, limit = 0, settings.max_queue_tokens // 2
+    preparation = _Preparation(context, options, settings)
     for index, text in enumerate(texts):
-        field = f"contents[{index}]"
-        try:
-            blocks = _checked_blocks(field, text, context, options, prepared, settings.max_content_characters)
-            if violations:
-                # The other texts are checked, so that the error names all faults; nothing will be searched.
-                continue
-            searches = [search for block in blocks for search in _searches(block, context, options, constraints)]
-        except InvalidInputError as error:
-            violations += error.violations
-            continue
-        prepared.texts.append([segment for block in blocks for segment in block.segments])
-        prepared.searches.extend(searches)
-        cost += _searches_per_sentence(options) * sum(predicted_cost(search.sentence) for search in searches)
-        if cost > limit:
-            # It could never be accepted, so the rest is not worth tokenising.
-            violations.append(_too_costly(field, cost, limit))
+        preparation.add(f"contents[{index}]", text)
+        if preparation.is_too_costly:
             break
-    if violations:
-        raise InvalidInputError(violations)
-    return prepared
+    return preparation.result()
 
 
-def _checked_blocks(
-    field: str, text: str, context: CallContext, options: DecodingOptions, prepared: PreparedTexts, limit: int
-) -> Sequence[_Sentences]:
-    """Split a text of at most so many characters, and check what it is split into."""
-    if len(text) > limit:
-        raise InvalidInputError([_too_long(field, len(text), limit, "characters")])
-    try:
-        blocks = _blocks(text, context, options, prepared)
-    except MarkupError as error:
-        raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-    segments = [segment for block in blocks for segment in block.segments]
-    violations = [
-        *_segment_violations(field, segments, context.codec.max_source_length),
-        *_sentence_violations(field, segments, options),
-    ]
-    if violations:
-        raise InvalidInputError(violations)
-    return blocks
+class _Preparation:
+    """Texts of a call as they are prepared one after another, and all that is wrong with them."""
 
+    def __init__(self, context: CallContext, options: DecodingOptions, settings: EngineSettings) -> None:
+        self._context = context
+        self._options = options
+        self._max_characters = settings.max_content_characters
+        self._max_cost = settings.max_queue_tokens // 2
+        self._constraints, self._violations = _target_constraints(context.model, options)
+        self._violations += _term_violations(context)
+        self._cost = 0
+        self._prepared = PreparedTexts(texts=[], searches=[], documents=[])
 
-def _blocks(
-    text: str,
-    context: CallContext,
-    options: DecodingOptions,
-    prepared: PreparedTexts,
-) -> Sequence[_Sentences]:
-    """Split a text, or each block of one with markup."""
-    if context.content_format is ContentFormat.TEXT:
-        unbroken = context.terms.with_marks(text)
-        return [_Sentences(context.codec.split(text, refuse_long=options.refuse_long_sentences, unbroken=unbroken))]
-    document = split_document(
-        text,
-        context.codec,
-        content_format=context.content_format,
-        refuse_long=options.refuse_long_sentences,
-        terms=context.terms,
-    )
-    prepared.documents.append(document)
-    return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)]
+    @property
+    def is_too_costly(self) -> bool:
+        """Whether the call could never be accepted, so that the rest is not worth tokenising."""
+        return self._cost > self._max_cost
 
+    def result(self) -> PreparedTexts:
+        """Return the texts, unless anything is wrong with them."""
+        if self._violations:
+            raise InvalidInputError(self._violations)
+        return self._prepared
 
-def _searches(
-    block: _Sentences, context: CallContext, options: DecodingOptions, constraints: TargetConstraints
-) -> list[PlannedSearch]:
-    """Plan a search for each sentence of a text."""
-    codec, sentences = context.codec, [segment for segment in block.segments if segment.source_ids]
-    terms = _terms(block, context, options, constraints)
-    spans = codec.offsets(block.segments) if options.token_details else [()] * len(sentences)
-    renderers: Iterable[SentenceRenderer] = [
-        SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None)
-        for kept, span in zip(terms, spans, strict=True)
-    ]
-    if options.quality:
-        renderers = _assessing(renderers, sentences, context.model)
-    planned = [
-        context.model.sentence(
-            segment.source_ids, options, kept.added_to(constraints), language_ids=codec.target_prefix_ids
+    def add(self, field: str, text: str) -> None:
+        """Prepare a text; after a fault only check it, so that the error names all faults."""
+        try:
+            blocks = self._checked_blocks(field, text)
+            if self._violations:
+                return
+            searches = [search for block in blocks for search in self._searches(block)]
+        except InvalidInputError as error:
+            self._violations += error.violations
+            return
+        self._prepared.texts.append([segment for block in blocks for segment in block.segments])
+        self._prepared.searches.extend(searches)
+        self._cost += _searches_per_sentence(self._options) * sum(predicted_cost(each.sentence) for each in searches)
+        if self.is_too_costly:
+            self._violations.append(_too_costly(field, self._cost, self._max_cost))
+
+    def _checked_blocks(self, field: str, text: str) -> Sequence[_Sentences]:
+        """Split a text that is not too long, and check what it is split into."""
+        if len(text) > self._max_characters:
+            raise InvalidInputError([_too_long(field, len(text), self._max_characters, "characters")])
+        try:
+            blocks = self._blocks(text)
+        except MarkupError as error:
+            raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
+        segments = [segment for block in blocks for segment in block.segments]
+        violations = [
+            *_segment_violations(field, segments, self._context.codec.max_source_length),
+            *_sentence_violations(field, segments, self._options),
+        ]
+        if violations:
+            raise InvalidInputError(violations)
+        return blocks
+
+    def _blocks(self, text: str) -> Sequence[_Sentences]:
+        """Split a text, or each block of one with markup."""
+        context, refuse_long = self._context, self._options.refuse_long_sentences
+        if context.content_format is ContentFormat.TEXT:
+            unbroken = context.terms.with_marks(text)
+            return [_Sentences(context.codec.split(text, refuse_long=refuse_long, unbroken=unbroken))]
+        document = split_document(
+            text, context.codec, content_format=context.content_format, refuse_long=refuse_long, terms=context.terms
         )
-        for segment, kept in zip(sentences, terms, strict=True)
-    ]
-    return [PlannedSearch(*each) for each in zip(planned, renderers, strict=True)]
+        self._prepared.documents.append(document)
+        return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)]
+
+    def _searches(self, block: _Sentences) -> list[PlannedSearch]:
+        """Plan a search for each sentence of a text."""
+        codec, model, options = self._context.codec, self._context.model, self._options
+        sentences = [segment for segment in block.segments if segment.source_ids]
+        terms = self._terms(block)
+        spans = codec.offsets(block.segments) if options.token_details else [()] * len(sentences)
+        renderers: Iterable[SentenceRenderer] = [
+            SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None)
+            for kept, span in zip(terms, spans, strict=True)
+        ]
+        if options.quality:
+            renderers = _assessing(renderers, sentences, model)
+        planned = [
+            model.sentence(
+                segment.source_ids, options, kept.added_to(self._constraints), language_ids=codec.target_prefix_ids
+            )
+            for segment, kept in zip(sentences, terms, strict=True)
+        ]
+        return [PlannedSearch(*each) for each in zip(planned, renderers, strict=True)]
+
+    def _terms(self, block: _Sentences) -> list[SentenceTerms]:
+        """Find the terms of each sentence of a text, but not those of what is not translated."""
+        context = self._context
+        if not context.terms.fields:
+            return [NO_SENTENCE_TERMS for segment in block.segments if segment.source_ids]
+        limit = _max_target_length(context.model, self._options)
+        starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
+        return [
+            plan_terms(
+                [term for term in context.terms.find(segment.text, start) if not _overlaps(term, block.verbatim)],
+                context.codec,
+                suppressed_texts=self._options.suppressed_texts,
+                max_tokens=limit - len(self._constraints.prefix_ids) - 1,
+            )
+            for segment, start in zip(block.segments, starts, strict=False)
+            if segment.source_ids
+        ]
 
 
 def _assessing(
@@ -169,27 +195,6 @@ def _assessing(
     return [
         replace(renderer, assessor=SentenceAssessor(estimator=estimator, source=segment.text))
         for renderer, segment in zip(renderers, sentences, strict=True)
-    ]
-
-
-def _terms(
-    block: _Sentences, context: CallContext, options: DecodingOptions, constraints: TargetConstraints
-) -> list[SentenceTerms]:
-    """Find the terms of each sentence of a text, but not those of what is not translated."""
-    if not context.terms.fields:
-        return [NO_SENTENCE_TERMS for segment in block.segments if segment.source_ids]
-    limit = options.max_target_length or context.model.bundle.manifest.dimensions.max_target_length
-    room = limit - len(constraints.prefix_ids) - 1
-    starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
-    return [
-        plan_terms(
-            [term for term in context.terms.find(segment.text, start) if not _overlaps(term, block.verbatim)],
-            context.codec,
-            suppressed_texts=options.suppressed_texts,
-            max_tokens=room,
-        )
-        for segment, start in zip(block.segments, starts, strict=False)
-        if segment.source_ids
     ]
 
 
@@ -209,6 +214,10 @@ def _searches_per_sentence(options: DecodingOptions) -> int:
     return options.num_hypotheses if options.return_alternatives or options.sampling else 1
 
 
+def _max_target_length(model: LoadedModel, options: DecodingOptions) -> int:
+    return options.max_target_length or model.bundle.manifest.dimensions.max_target_length
+
+
 def _target_constraints(model: LoadedModel, options: DecodingOptions) -> tuple[TargetConstraints, list[FieldViolation]]:
     """Tokenise the texts in the options."""
     if not (options.target_prefix or options.suppressed_texts):
@@ -221,7 +230,7 @@ def _target_constraints(model: LoadedModel, options: DecodingOptions) -> tuple[T
         for index, (text, sequences) in enumerate(zip(options.suppressed_texts, suppressed, strict=True))
         if text.isspace() or not sequences
     ]
-    limit = options.max_target_length or model.bundle.manifest.dimensions.max_target_length
+    limit = _max_target_length(model, options)
     if prefix_ids and len(prefix_ids) >= limit:
         description = f"must have fewer than {limit} target tokens, has {len(prefix_ids)}"
         violations.append(FieldViolation(field="options.target_prefix", description=description))
