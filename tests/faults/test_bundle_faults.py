@@ -22,8 +22,8 @@ from hostile_graphs import HARMS, with_harm
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.models import trial
-from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.trial import program
+from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
@@ -111,7 +111,7 @@ def test_a_process_that_is_busy_for_ever_ends_with_its_server(repository: Path) 
     directory = harmful(repository, "an endless loop")
     settings = SETTINGS.model_dump(mode="json")
     request = {"settings": settings, "directories": [str(directory)], "gives_way": False}
-    with subprocess.Popen([sys.executable, "-m", trial.__name__], stdin=PIPE, stdout=PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, "-m", program.__name__], stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
         process.stdin.write(json.dumps(request) + "\n")

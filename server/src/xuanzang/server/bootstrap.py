@@ -12,8 +12,8 @@ from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.settings import ANYBODY
 from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
-from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.models.tried_bundles import TriedBundles
+from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint

@@ -10,12 +10,12 @@ from pathlib import Path
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.bundles.graphs.weights import weights_faults
 from xuanzang.server.bundles.manifest import manifest_faults, read_manifest
 from xuanzang.server.bundles.quality_head import read_quality_head
 from xuanzang.server.bundles.samples import read_samples
 from xuanzang.server.bundles.verification import VerifiedFiles
 from xuanzang.server.bundles.vocabulary import read_vocabulary
-from xuanzang.server.bundles.weights import weights_faults
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 

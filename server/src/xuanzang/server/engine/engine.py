@@ -26,7 +26,7 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.requirements import require_models
-from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.promotion.kept_state import restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 import onnxruntime
 
-from xuanzang.server.bundles.attention_graphs import AttentionGraph, attention_decoder, attention_encoder
+from xuanzang.server.bundles.graphs.attention import AttentionGraph, attention_decoder, attention_encoder
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
 

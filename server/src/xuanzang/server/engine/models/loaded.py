@@ -11,7 +11,7 @@ from pathlib import Path
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.interface import inspects_rows
+from xuanzang.server.bundles.graphs.interface import inspects_rows
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence

@@ -16,7 +16,7 @@ from xuanzang.server.bundles.repository import scan
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.replay import replay
-from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.trial.loader import TrialLoader
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.interface import inspects_rows, page_slots
+from xuanzang.server.bundles.graphs.interface import inspects_rows, page_slots
 from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.runtime.kernels import choose_kernels

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-_MODULE = "xuanzang.server.engine.models.trial"
+_MODULE = "xuanzang.server.engine.models.trial.program"
 # A line of reasons has some kilobytes.
 _MAX_LINE_BYTES = 1 << 20
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.models.trial_process import start_trial_process
-from xuanzang.server.engine.models.tried_bundles import TriedBundles
+from xuanzang.server.engine.models.trial.process import start_trial_process
+from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
 
 _LOGGER = logging.getLogger(__name__)

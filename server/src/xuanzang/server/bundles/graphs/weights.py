@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 from xuanzang.bundle.v1 import graph_pb2, manifest_pb2
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.bundles.finite import Span, float_faults
+from xuanzang.server.bundles.graphs.finite import Span, float_faults
 from xuanzang.server.bundles.manifest import graph_files
 
 # Without weights a graph has some 50 KB.

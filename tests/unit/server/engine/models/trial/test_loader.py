@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.models import trial_process
-from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.models.tried_bundles import TriedBundles
+from xuanzang.server.engine.models.trial import process as trial_process
+from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
 
 SETTINGS = EngineSettings(workers=1, provider="cpu")
