@@ -16,9 +16,9 @@ from random import Random
 from subprocess import PIPE
 
 import pytest
-from damaged_bundle import Damaged
-from damaged_bundles import damage
-from hostile_graphs import HARMS, with_harm
+from damages.damaged_bundle import Damaged
+from damages.damaged_bundles import damage
+from damages.hostile_graphs import HARMS, with_harm
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.engine.engine import Engine

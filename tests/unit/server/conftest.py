@@ -44,63 +44,67 @@ def graph_with(*tensors: graph_pb2.OnnxTensor) -> bytes:
     return graph_pb2.OnnxModel(graph=graph_pb2.OnnxGraph(initializer=tensors)).SerializeToString()
 
 
-def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
-    lengths, table = tensor("source_lengths", "int64", "batch"), tensor("source_page_table", "int64", "batch", "place")
-    candidates = [
-        tensor("candidate_scores", "float32", "batch", "candidate"),
-        tensor("candidate_ids", "int64", "batch", "candidate"),
-        tensor("candidate_parents", "int64", "batch", "candidate"),
-    ]
-    edits = [
+def source_tensors() -> list[dict[str, Any]]:
+    """Return the inputs of both graphs that say where the keys and values of sources lie."""
+    lengths = tensor("source_lengths", "int64", "batch")
+    return [lengths, tensor("source_page_table", "int64", "batch", "source_logical_page")]
+
+
+def encoder() -> dict[str, Any]:
+    """Return the encoder of a manifest."""
+    source_ids = tensor("source_ids", "int64", "batch", "source")
+    return {
+        "file": "encoder.onnx",
+        "opset": 18,
+        "inputs": [source_ids, *source_tensors(), *key_values("past_cross_key_values", *PAGES)],
+        "outputs": key_values("present_cross_key_values", *PAGES),
+    }
+
+
+def decoder() -> dict[str, Any]:
+    """Return the decoder of a manifest."""
+    inputs = [
+        tensor("token_ids", "int64", "batch", "beam"),
+        tensor("positions", "int64", "batch", "1"),
+        tensor("scores", "float32", "batch", "beam"),
+        tensor("slot_indices", "int64", "batch", "beam", "heads", "3"),
+        tensor("page_table", "int64", "batch", "logical_page"),
+        tensor("page_owners", "int64", "page", "2"),
+        tensor("visible", "bool", "batch", "beam", "slot"),
+        tensor("candidate_count", "int64", "1"),
         tensor("edited_ids", "int64", "batch", "beam", "edit"),
         tensor("edit_penalties", "float32", "batch", "beam", "edit"),
         tensor("edit_biases", "float32", "batch", "beam", "edit"),
+        *source_tensors(),
+        tensor("source_page_owners", "int64", "page", "2"),
+        *key_values("cross_key_values", *PAGES),
+        *key_values("past_key_values", *PAGES),
     ]
-    attention = tensor("attention", "float32", "batch", "beam", "source")
+    outputs = [
+        tensor("candidate_scores", "float32", "batch", "candidate"),
+        tensor("candidate_ids", "int64", "batch", "candidate"),
+        tensor("candidate_parents", "int64", "batch", "candidate"),
+        tensor("attention", "float32", "batch", "beam", "source"),
+        *key_values("present_key_values", *PAGES),
+    ]
+    return {"file": "decoder.onnx", "opset": 18, "inputs": inputs, "outputs": outputs}
+
+
+def manifest_of(directory: Path, vocab_size: int) -> dict[str, Any]:
+    """Return the manifest of a bundle whose files are there."""
     sizes = {"d_model": 8, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1, "num_decoder_layers": 1}
+    vocabulary = {"source_vocab_size": vocab_size, "target_vocab_size": vocab_size}
     return {
         "format": 2,
         "model": directory.parent.name,
         "version": int(directory.name),
         "source_language_codes": ["zh"],
         "target_language_codes": ["en"],
-        "dimensions": sizes
-        | {"source_vocab_size": vocab_size, "target_vocab_size": vocab_size}
-        | {"max_source_length": 24, "max_target_length": 32},
+        "dimensions": sizes | vocabulary | {"max_source_length": 24, "max_target_length": 32},
         "special_ids": {"source_pad_id": 0, "source_eos_id": 2, "decoder_start_id": 1, "eos_id": 2},
         "precision": "PRECISION_FLOAT32",
-        "encoder": {
-            "file": "encoder.onnx",
-            "opset": 18,
-            "inputs": [
-                tensor("source_ids", "int64", "batch", "source"),
-                lengths,
-                table,
-                *key_values("past_cross_key_values", *PAGES),
-            ],
-            "outputs": key_values("present_cross_key_values", *PAGES),
-        },
-        "decoder": {
-            "file": "decoder.onnx",
-            "opset": 18,
-            "inputs": [
-                tensor("token_ids", "int64", "batch", "beam"),
-                tensor("positions", "int64", "batch", "1"),
-                tensor("scores", "float32", "batch", "beam"),
-                tensor("slot_indices", "int64", "batch", "beam", "heads", "3"),
-                tensor("page_table", "int64", "batch", "place"),
-                tensor("page_owners", "int64", "page", "2"),
-                tensor("visible", "bool", "batch", "beam", "slot"),
-                tensor("candidate_count", "int64", "1"),
-                *edits,
-                lengths,
-                table,
-                tensor("source_page_owners", "int64", "page", "2"),
-                *key_values("cross_key_values", *PAGES),
-                *key_values("past_key_values", *PAGES),
-            ],
-            "outputs": [*candidates, attention, *key_values("present_key_values", *PAGES)],
-        },
+        "encoder": encoder(),
+        "decoder": decoder(),
         "weights": "weights.bin",
         "source_tokenizer": "shared.spm",
         "target_tokenizer": "shared.spm",

@@ -1,133 +1,32 @@
-"""Keys, quotas and allowed models on a real port, in front of an engine and a clock that the test controls."""
+"""Keys, allowed models and changes of the keys file on a real port, in front of an engine that the test controls."""
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
 import hmac
 import logging
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from keyed_rpcs import (
+    FACES,
+    Clock,
+    Code,
+    Face,
+    KeysFile,
+    bearer,
+    code_of,
+    listing,
+    unary,
+    violations,
+)
 
-from xuanzang.server.access.keys import ApiKey, new_key
-from xuanzang.server.access.keys_file import change_keys, read_keys
+from xuanzang.server.access.keys_file import change_keys
 from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
-from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
-
-Code = grpc.StatusCode
-
-
-def bearer(key: str) -> tuple[tuple[str, str], ...]:
-    return (("authorization", f"Bearer {key}"),)
-
-
-@dataclasses.dataclass
-class Clock:
-    """A clock that stands still."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclasses.dataclass
-class KeysFile:
-    """A keys file, and what to do with it."""
-
-    path: Path
-
-    def add(self, name: str = "holder", **quotas: Any) -> str:
-        key, entry = new_key(name, **quotas)
-        change_keys(self.path, lambda old: [*old, entry])
-        return key
-
-    def change(self, **values: Any) -> None:
-        """Change all entries."""
-        change_keys(self.path, lambda old: [entry.model_copy(update=values) for entry in old])
-
-    def clear(self) -> None:
-        change_keys(self.path, lambda _: [])
-
-    def entries(self) -> list[ApiKey]:
-        return list(read_keys(self.path))
-
-
-@pytest.fixture
-def keys_file(tmp_path: Path) -> KeysFile:
-    file = KeysFile(tmp_path / "keys.json")
-    change_keys(file.path, lambda old: old)
-    return file
-
-
-async def unary(served: Any, metadata: Any = (), text: str = "a") -> status_pb2.Status:
-    call = served.stub.TranslateText(pb.TranslateTextRequest(contents=[text]), metadata=metadata)
-    return await ended(call)
-
-
-async def progressive(served: Any, metadata: Any = (), text: str = "a") -> status_pb2.Status:
-    request = pb.TranslateTextProgressivelyRequest(content=text)
-    call = served.stub.TranslateTextProgressively(request, metadata=metadata)
-    with suppress(grpc.aio.AioRpcError):
-        assert [part async for part in call]
-    return await ended(call)
-
-
-async def stream(served: Any, metadata: Any = (), text: str = "a") -> status_pb2.Status:
-    """Return the error of the one text, or the status of the stream."""
-    call = served.stub.StreamTranslateText(iter([pb.StreamTranslateTextRequest(content=text)]), metadata=metadata)
-    try:
-        [answer] = [answer async for answer in call]
-    except grpc.aio.AioRpcError:
-        status = await ended(call)
-        # grpc.aio puts its own error in the place of a refusal that arrives just before the text is written.
-        return await stream(served, metadata, text) if status.message == "Internal error from Core" else status
-    return answer.error if answer.HasField("error") else await ended(call)
-
-
-async def listing(served: Any, metadata: Any = ()) -> status_pb2.Status:
-    return await ended(served.stub.ListModels(pb.ListModelsRequest(), metadata=metadata))
-
-
-async def ended(call: Any) -> status_pb2.Status:
-    code = await call.code()
-    status = status_pb2.Status(code=code.value[0], message=await call.details() or "")
-    for name, value in await call.trailing_metadata() or ():
-        if name == "grpc-status-details-bin":
-            status.MergeFromString(value)
-            status.code = code.value[0]
-    return status
-
-
-FACES = [unary, progressive, stream]
-Face = Callable[..., Awaitable[status_pb2.Status]]
-
-
-def code_of(status: status_pb2.Status) -> grpc.StatusCode:
-    return next(code for code in grpc.StatusCode if code.value[0] == status.code)
-
-
-def retry_seconds(status: status_pb2.Status) -> float:
-    [detail] = [each for each in status.details if each.type_url.endswith("google.rpc.RetryInfo")]
-    return status_pb2.RetryInfo.FromString(detail.value).retry_delay.ToMilliseconds() / 1000
-
-
-def is_of_quota(status: status_pb2.Status) -> bool:
-    return any(each.type_url.endswith("google.rpc.QuotaFailure") for each in status.details)
-
-
-def violations(status: status_pb2.Status) -> dict[str, str]:
-    [detail] = [each for each in status.details if each.type_url.endswith("google.rpc.BadRequest")]
-    faults = status_pb2.BadRequest.FromString(detail.value).field_violations
-    return {fault.field: fault.description for fault in faults}
 
 
 @pytest.mark.parametrize("face", [*FACES, listing])
@@ -231,18 +130,6 @@ async def test_the_key_is_the_caller_whatever_it_calls_itself(serve: Any, keys_f
     assert len({mine, others, anonymous}) == 3
 
 
-async def test_rpcs_of_a_key_are_counted_over_all_its_names(serve: Any, keys_file: KeysFile) -> None:
-    key, other = keys_file.add(), keys_file.add()
-    async with serve(keys_file=keys_file.path, max_caller_rpcs=1) as served:
-        held = served.engine.hold("a")
-        first = asyncio.ensure_future(unary(served, (*bearer(key), ("x-client-id", "one"))))
-        await served.engine.until(served.engine.running, {"a"})
-        assert code_of(await unary(served, (*bearer(key), ("x-client-id", "two")), "b")) is Code.RESOURCE_EXHAUSTED
-        assert code_of(await unary(served, bearer(other), "b")) is Code.OK
-        held.set()
-        assert code_of(await first) is Code.OK
-
-
 @pytest.mark.parametrize("face", FACES)
 async def test_a_model_that_the_key_does_not_allow_is_denied_by_field(
     serve: Any, keys_file: KeysFile, face: Face
@@ -267,105 +154,6 @@ async def test_a_model_is_allowed_by_name_or_by_version(serve: Any, keys_file: K
         assert code_of(await unary(served, bearer(key))) is Code.OK
         models = await served.stub.ListModels(pb.ListModelsRequest(), metadata=bearer(key))
         assert [model.name for model in models.models] == ["tiny"]
-
-
-@pytest.mark.parametrize("face", FACES)
-async def test_requests_over_quota_pass_exactly_after_the_delay(serve: Any, keys_file: KeysFile, face: Face) -> None:
-    key, clock = keys_file.add(requests_per_minute=7), Clock()
-    async with serve(keys_file=keys_file.path, clock=clock) as served:
-        for _ in range(7):
-            assert code_of(await face(served, bearer(key))) is Code.OK
-        status = await face(served, bearer(key))
-        assert code_of(status) is Code.RESOURCE_EXHAUSTED
-        assert "7 requests per minute" in status.message
-        assert is_of_quota(status)
-        assert retry_seconds(status) == 8.572  # a seventh of a minute, in whole milliseconds
-        clock.now += 8.570
-        assert code_of(await face(served, bearer(key))) is Code.RESOURCE_EXHAUSTED
-        clock.now += 0.002
-        assert code_of(await face(served, bearer(key))) is Code.OK
-        [entry] = keys_file.entries()
-        assert served.value("nmt_key_requests_total", key=entry.id) == 8
-        assert served.value("nmt_key_refusals_total", key=entry.id, reason="requests") == 2
-
-
-@pytest.mark.parametrize("face", FACES)
-async def test_characters_over_quota_pass_exactly_after_the_delay(serve: Any, keys_file: KeysFile, face: Face) -> None:
-    key, clock = keys_file.add(characters_per_minute=60), Clock()
-    async with serve(keys_file=keys_file.path, clock=clock) as served:
-        assert code_of(await face(served, bearer(key), "好" * 50)) is Code.OK
-        status = await face(served, bearer(key), "好" * 15)
-        assert code_of(status) is Code.RESOURCE_EXHAUSTED
-        assert retry_seconds(status) == 5
-        assert code_of(await face(served, bearer(key), "好" * 10)) is Code.OK
-        too_long = await face(served, bearer(key), "好" * 61)
-        assert code_of(too_long) is Code.INVALID_ARGUMENT
-        assert "at most 60 characters" in too_long.message
-        clock.now += 5
-        assert code_of(await face(served, bearer(key), "好" * 5)) is Code.OK
-        [entry] = keys_file.entries()
-        assert served.value("nmt_key_characters_total", key=entry.id) == 65
-
-
-async def test_the_longer_delay_of_two_quotas_counts_and_a_refusal_costs_nothing(
-    serve: Any, keys_file: KeysFile
-) -> None:
-    key, clock = keys_file.add(requests_per_minute=2, characters_per_minute=60), Clock()
-    async with serve(keys_file=keys_file.path, clock=clock) as served:
-        await unary(served, bearer(key), "x" * 60)
-        assert retry_seconds(await unary(served, bearer(key), "x" * 40)) == 40
-        assert retry_seconds(await unary(served, bearer(key), "x" * 40)) == 40
-        clock.now += 40
-        assert code_of(await unary(served, bearer(key), "x" * 40)) is Code.OK
-
-
-async def test_every_text_of_a_stream_counts(serve: Any, keys_file: KeysFile) -> None:
-    key = keys_file.add(requests_per_minute=3)
-    async with serve(keys_file=keys_file.path, clock=Clock()) as served:
-        requests = iter([pb.StreamTranslateTextRequest(id=str(n), content="a") for n in range(5)])
-        call = served.stub.StreamTranslateText(requests, metadata=bearer(key))
-        answers = [answer async for answer in call]
-        assert await call.code() is Code.OK
-    refused = [answer.error for answer in answers if answer.HasField("error")]
-    assert len(answers) == 5
-    assert [code_of(error) for error in refused] == [Code.RESOURCE_EXHAUSTED] * 2
-    assert [retry_seconds(error) for error in refused] == [20, 20]
-
-
-async def test_characters_of_what_was_refused_later_are_given_back(serve: Any, keys_file: KeysFile) -> None:
-    key = keys_file.add(characters_per_minute=60, concurrent_sentences=1)
-    async with serve(keys_file=keys_file.path, clock=Clock()) as served:
-        held = served.engine.hold("a")
-        first = asyncio.ensure_future(unary(served, bearer(key)))
-        await served.engine.until(served.engine.running, {"a"})
-        assert code_of(await unary(served, bearer(key), "x" * 59)) is Code.RESOURCE_EXHAUSTED
-        held.set()
-        await first
-        assert code_of(await unary(served, bearer(key), "x" * 59)) is Code.OK
-
-
-async def test_sentences_over_quota_are_refused_until_others_are_done(serve: Any, keys_file: KeysFile) -> None:
-    key, clock = keys_file.add(concurrent_sentences=2), Clock()
-    two = pb.TranslateTextRequest(contents=["b", "b"])
-    async with serve(keys_file=keys_file.path, clock=clock) as served:
-        [entry] = keys_file.entries()
-        held = served.engine.hold("a")
-        first = asyncio.ensure_future(unary(served, bearer(key)))
-        await served.engine.until(served.engine.running, {"a"})
-        assert served.value("nmt_key_sentences", key=entry.id) == 1
-        refused = await ended(served.stub.TranslateText(two, metadata=bearer(key)))
-        assert code_of(refused) is Code.RESOURCE_EXHAUSTED
-        assert retry_seconds(refused) == 1  # nothing has been measured yet
-        clock.now += 3
-        held.set()
-        assert code_of(await first) is Code.OK
-        assert served.value("nmt_key_sentences", key=entry.id) == 0
-        assert served.value("nmt_key_translated_sentences_total", key=entry.id) == 1
-        assert code_of(await ended(served.stub.TranslateText(two, metadata=bearer(key)))) is Code.OK
-        three = pb.TranslateTextRequest(contents=["b"] * 3)
-        refused = await ended(served.stub.TranslateText(three, metadata=bearer(key)))
-        assert violations(refused) == {"contents": "must have at most 2 sentences with this API key, has 3"}
-        assert served.value("nmt_key_refusals_total", key=entry.id, reason="sentences") == 2
 
 
 async def test_a_changed_file_is_taken_over_and_used_quotas_stay_used(serve: Any, keys_file: KeysFile) -> None:

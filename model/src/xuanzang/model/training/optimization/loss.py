@@ -1,4 +1,4 @@
-"""The training objective: label-smoothed cross-entropy."""
+"""Label-smoothed cross-entropy, computed in pieces that fit the cache of a CPU."""
 
 from __future__ import annotations
 

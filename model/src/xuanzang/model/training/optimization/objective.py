@@ -1,4 +1,4 @@
-"""The loss of a batch as a module."""
+"""A model together with its loss, as the module that is compiled and shared by processes."""
 
 from __future__ import annotations
 

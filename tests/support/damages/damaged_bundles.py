@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from content_damages import CONTENT_DAMAGES
-from damaged_bundle import Damaged
-from file_damages import FILE_DAMAGES
-from manifest_damages import MANIFEST_DAMAGES
+from damages.content import CONTENT_DAMAGES
+from damages.damaged_bundle import Damaged
+from damages.files import FILE_DAMAGES
+from damages.manifest import MANIFEST_DAMAGES
 
 DAMAGES = (*FILE_DAMAGES, *MANIFEST_DAMAGES, *CONTENT_DAMAGES)
 

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from damaged_bundle import Damage, Damaged
+from damages.damaged_bundle import Damage, Damaged
 
 
 def flipped_bytes(bundle: Damaged) -> str:

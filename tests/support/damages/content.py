@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import onnx
-from damaged_bundle import Damage, Damaged
+from damages.damaged_bundle import Damage, Damaged
 
 from xuanzang.bundle.v1 import graph_pb2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from damaged_bundle import Damage, Damaged
+from damages.damaged_bundle import Damage, Damaged
 
 
 def cut_manifest(bundle: Damaged) -> str:
