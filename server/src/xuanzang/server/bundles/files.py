@@ -15,6 +15,8 @@ from xuanzang.server.bundles.errors import BundleError
 # A FIFO would wait for a writer, and a name may become a link after it was resolved.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
 _CHUNK_BYTES = 1 << 20
+# Between two chunks a thread waits for the interpreter, which others keep for a millisecond.
+_DIGEST_BYTES = 8 << 20
 
 
 class FileState(NamedTuple):
@@ -135,9 +137,10 @@ def digest_of(file: BinaryIO) -> FileDigest:
     """Compute the digest of an open file, over the bytes that it had when the computation began."""
     state = state_of(file)
     digest, left = hashlib.sha256(), state.size
-    while left > 0 and (part := file.read(min(left, _CHUNK_BYTES))):
-        digest.update(part)
-        left -= len(part)
+    chunk = memoryview(bytearray(min(left, _DIGEST_BYTES)))
+    while left > 0 and (count := file.readinto(chunk[:left])):
+        digest.update(chunk[:count])
+        left -= count
     return FileDigest(digest.hexdigest(), state)
 
 
