@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from collections.abc import Set as AbstractSet
@@ -164,6 +165,7 @@ class Engine:
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
         models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
+        await asyncio.to_thread(self._open_detector)
         kept = await self._state_file.read(matters=self._holds)
         self._serve(models, refusals, kept)
         self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
@@ -187,14 +189,20 @@ class Engine:
                 _LOGGER.exception("the folder of the models cannot be followed")
 
     def _load_model(self, directory: Path) -> LoadedModel:
-        model = LoadedModel(directory, self._metrics)
-        model.open(self._settings)
+        model = LoadedModel(directory, self._metrics, self._settings)
         self._source_languages.update(model.bundle.manifest.source_language_codes)
-        if self.router.detector is not None and len(self._source_languages) > 1:
-            # Requests that name no source language are detected in the event loop, which has no time to read it.
-            self.router.detector.open()
+        detection = threading.Thread(target=self._open_detector)
+        detection.start()
+        # At the start it is read beside the replay.
+        if self._workers:
+            detection.join()
         model.metrics.estimated_queue_wait_seconds.set_function(self._scheduler.estimated_wait)
         return model
+
+    def _open_detector(self) -> None:
+        """Read the detector if it is needed: requests are routed in the event loop, which has no time for it."""
+        if self.router.detector is not None and len(self._source_languages) > 1:
+            self.router.detector.open()
 
     def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError], kept: KeptState) -> None:
         for refusal in refusals:
