@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
@@ -14,6 +15,8 @@ from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.runtime.kernels import choose_kernels
+from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
@@ -40,6 +43,7 @@ def bootstrap(settings: Settings) -> Server:
     Raises:
         OSError: An address is taken, the access log cannot be written, or the keys file, a certificate or a setting of
             OpenTelemetry is not valid.
+        ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
     """
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -114,7 +118,10 @@ def _admin_server(
 
 
 def _trial_loader(settings: Settings) -> TrialLoader:
-    configuration = f"{settings.provider} {settings.kernels} {settings.intra_op_threads} {settings.shortlist}"
+    provider = resolve_provider(settings.provider)
+    kernels = choose_kernels(provider, enabled=settings.kernels)
+    library = kernels.library and hashlib.sha256(kernels.library.read_bytes()).hexdigest()
+    configuration = f"{provider} {kernels.isa} {library} {settings.intra_op_threads} {settings.shortlist}"
     try:
         file = settings.tried_bundles.expanduser()
     except RuntimeError:

@@ -290,7 +290,9 @@ class LiveModels:
         if directory in refused:
             return refused[directory]
         self._require_open()
-        outcome = await loop.run_in_executor(self._executor, load_model, directory, self._open_model)
+        outcome = await loop.run_in_executor(
+            self._executor, load_model, directory, self._open_model, self._trial_loader
+        )
         self._require_open()
         # Digests and packed weights leave hundreds of megabytes free in the heap of that thread.
         await loop.run_in_executor(self._executor, return_free_memory)

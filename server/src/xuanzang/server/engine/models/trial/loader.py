@@ -14,6 +14,7 @@ from pathlib import Path
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.models.trial.process import start_trial_process
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.settings import EngineSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -45,6 +46,18 @@ class TrialLoader:
         self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
         self._known = known
         self._max_seconds = max_seconds_per_bundle
+
+    def has_replayed(self, manifest_sha256: str) -> bool:
+        """Return whether another process has replayed all samples of a bundle on a processor like this one.
+
+        What is known does not tell GPUs apart.
+
+        Args:
+            manifest_sha256: Lower-case hex SHA-256 of its manifest.
+        """
+        if self._known is None or resolve_provider(self._settings["provider"]) != "cpu":
+            return False
+        return self._known.entry_of(manifest_sha256) in self._known.entries()
 
     async def refusals(self, directories: Sequence[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
         """Find the bundles that cannot be loaded.

@@ -54,9 +54,7 @@ def main() -> None:
 
 
 def _open_model(directory: Path, *, settings: EngineSettings) -> LoadedModel:
-    model = LoadedModel(directory, Metrics(CollectorRegistry()))
-    model.open(settings)
-    return model
+    return LoadedModel(directory, Metrics(CollectorRegistry()), settings)
 
 
 def _be_killed_first() -> None:
