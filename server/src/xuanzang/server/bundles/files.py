@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from io import BufferedReader
+from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +44,7 @@ class FileError(Exception):
 
 
 @contextmanager
-def open_regular(directory: Path, name: str) -> Iterator[BufferedReader]:
+def open_regular(directory: Path, name: str) -> Iterator[FileIO]:
     """Open a regular file of a bundle.
 
     Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
@@ -120,7 +120,7 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
     return content
 
 
-def _read(file: BufferedReader, count: int) -> bytes:
+def _read(file: FileIO, count: int) -> bytes:
     parts: list[bytes] = []
     while count > 0 and (part := file.read(min(count, _CHUNK_BYTES))):
         parts.append(part)
@@ -128,13 +128,13 @@ def _read(file: BufferedReader, count: int) -> bytes:
     return b"".join(parts)
 
 
-def state_of(file: BufferedReader) -> FileState:
+def state_of(file: FileIO) -> FileState:
     """Return the state of an open file."""
     status = os.fstat(file.fileno())
     return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def digest_of(file: BufferedReader) -> FileDigest:
+def digest_of(file: FileIO) -> FileDigest:
     """Compute the digest of an open file, over the bytes that it had when the computation began."""
     state = state_of(file)
     digest, left = hashlib.sha256(), state.size
