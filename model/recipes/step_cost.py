@@ -21,8 +21,8 @@ from pydantic import ValidationError
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.dataset import epoch_batches
 from xuanzang.model.network.config import ConfigError
-from xuanzang.model.training.allocator import keep_freed_memory
 from xuanzang.model.training.batches import step_batches
+from xuanzang.model.training.machine.allocator import keep_freed_memory
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
 

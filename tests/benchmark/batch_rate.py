@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import cycle, islice
@@ -43,15 +43,7 @@ def main() -> None:
     parser.add_argument("--ray", help="interpreter that has Ray; none: Ray is not measured")
     arguments = parser.parse_args()
     lines = list(islice(cycle(sentences()), arguments.lines))
-    local = [sys.executable, "-m", "xuanzang.batch"]
-    contestants: dict[str, Callable[[list[str]], tuple[float, float]]] = {
-        "local, 1 thread": lambda texts: batch([*local, "--cores", "1"], texts),
-        "local, 2 threads": lambda texts: batch([*local, "--cores", "2"], texts),
-    }
-    if arguments.ray:
-        ray = [arguments.ray, "-m", "xuanzang.batch", "--engine", "ray", "--workers"]
-        contestants["ray, 1 worker"] = lambda texts: batch([*ray, "1"], texts)
-        contestants["ray, 2 workers"] = lambda texts: batch([*ray, "2"], texts)
+    contestants = batches(arguments.ray)
     overheads: dict[str, list[float]] = {name: [] for name in contestants}
     rates: dict[str, list[Rate]] = {name: [] for name in (SERVER, *contestants)}
     for _ in range(arguments.rounds):
@@ -61,14 +53,33 @@ def main() -> None:
             overheads[name].append(alone[0])
             rates[name].append(Rate(*((len(lines) - 1) / (all_ - one) for all_, one in zip(whole, alone, strict=True))))
             print(f"{name}: {rates[name][-1]}", flush=True)
+    print_ratios(rates)
+    for name, seconds in overheads.items():
+        print(f"{name}: {statistics.median(seconds):.1f} s to begin and end")
+
+
+def batches(ray_interpreter: str | None) -> dict[str, Callable[[list[str]], tuple[float, float]]]:
+    """Return the ways to translate lines as a batch, by name.
+
+    Args:
+        ray_interpreter: Interpreter that has Ray; None: Ray is left out.
+    """
+    local = [sys.executable, "-m", "xuanzang.batch"]
+    commands = {"local, 1 thread": [*local, "--cores", "1"], "local, 2 threads": [*local, "--cores", "2"]}
+    if ray_interpreter:
+        ray = [ray_interpreter, "-m", "xuanzang.batch", "--engine", "ray", "--workers"]
+        commands |= {"ray, 1 worker": [*ray, "1"], "ray, 2 workers": [*ray, "2"]}
+    return {name: partial(batch, command) for name, command in commands.items()}
+
+
+def print_ratios(rates: Mapping[str, Sequence[Rate]]) -> None:
+    """Print the medians of the rates in each round, divided by the server's."""
     for name, values in rates.items():
         second, core_second = (
             statistics.median(mine / server for mine, server in zip(column, server_column, strict=True))
             for column, server_column in zip(zip(*values, strict=True), zip(*rates[SERVER], strict=True), strict=True)
         )
         print(f"{name}: {second:.2f} of the server's lines per second, {core_second:.2f} per core-second")
-    for name, seconds in overheads.items():
-        print(f"{name}: {statistics.median(seconds):.1f} s to begin and end")
 
 
 class Rate(NamedTuple):

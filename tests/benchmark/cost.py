@@ -59,12 +59,7 @@ def measure_server_cost(model: ServedModel, effort: Effort, scratch: Path, flags
         scratch: Folder for the sentences of the load generator.
         flags: Flags of our server.
     """
-    starts: dict[str, list[float]] = {engine: [] for engine in ENGINES}
-    for _ in range(STARTS):
-        with our_server(model, *flags) as server:
-            starts["xuanzang"].append(server.start_seconds)
-        with ctranslate2_server(model, BATCHING) as server:
-            starts["ctranslate2"].append(server.start_seconds)
+    start_seconds = _start_seconds(model, flags)
     with ExitStack() as stack:
         callers = Callers(stack, model.texts, scratch)
         with our_server(model, *flags, program=[str(HERE / "counted_server.py")]) as server:
@@ -82,10 +77,21 @@ def measure_server_cost(model: ServedModel, effort: Effort, scratch: Path, flags
         raise ValueError("the server called onnxruntime in a way that is not counted")
     return ServerCost(
         model=model.name,
-        start_seconds={engine: statistics.median(found) for engine, found in starts.items()},
+        start_seconds=start_seconds,
         resident_megabytes=resident,
         share_outside_onnxruntime=1 - inside / process,
     )
+
+
+def _start_seconds(model: ServedModel, flags: Sequence[str]) -> dict[str, float]:
+    """Return the median time of a start, by engine."""
+    starts: dict[str, list[float]] = {engine: [] for engine in ENGINES}
+    for _ in range(STARTS):
+        with our_server(model, *flags) as server:
+            starts["xuanzang"].append(server.start_seconds)
+        with ctranslate2_server(model, BATCHING) as server:
+            starts["ctranslate2"].append(server.start_seconds)
+    return {engine: statistics.median(found) for engine, found in starts.items()}
 
 
 def measure_peak_share(folder: Path, config: TransformerConfig, workload: Workload, rounds: int) -> PeakShare:

@@ -58,17 +58,18 @@ def main() -> None:
     parser.add_argument("--before", type=Path, help="root of another checkout, with its kernels built")
     parser.add_argument("--asked", choices=["return_provenance", "return_quality"], default="return_provenance")
     parser.add_argument("--beam-size", type=int, default=1)
-    arguments = parser.parse_args()
+    print_table(measure_in_turn(parser.parse_args()))
+
+
+def measure_in_turn(arguments: argparse.Namespace) -> dict[str, list[float]]:
+    """Return the CPU time of a call in each round, in milliseconds, by kind of call; the first round warms up."""
     plain: TranslateOptions = {"beam_size": arguments.beam_size}
     asking: TranslateOptions = {
         "beam_size": arguments.beam_size,
         "return_provenance": arguments.asked == "return_provenance" or None,
         "return_quality": arguments.asked == "return_quality" or None,
     }
-    lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
-    texts = single_sentences(line.split("\t")[0] for line in lines)
-    bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
-    model = ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=texts)
+    model = bundled_model()
     with ExitStack() as stack:
         ours = stack.enter_context(started(ROOT, model))
         kinds = {"not asked": (*ours, plain), "asked": (*ours, asking)}
@@ -79,8 +80,20 @@ def main() -> None:
             names = list(kinds)
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 server, client, options = kinds[name]
-                found[name].append(measure(server, client, texts, options))
-    # The first round warms up.
+                found[name].append(measure(server, client, model.texts, options))
+    return found
+
+
+def bundled_model() -> ServedModel:
+    """Return the bundled model with the sentences of this folder."""
+    lines = (HERE / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    texts = single_sentences(line.split("\t")[0] for line in lines)
+    bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
+    return ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=texts)
+
+
+def print_table(found: dict[str, list[float]]) -> None:
+    """Print medians, and medians of the ratios to calls that do not ask."""
     base = found["not asked"][1:]
     print(f"{'':12}{'CPU ms per call':>16}{'ratio':>8}")
     for name, (_, *figures) in found.items():

@@ -124,21 +124,24 @@ def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, repor
     planned = _workloads(model, arguments)
     if "engine" in arguments.parts:
         report.engine += measure_engine(model, written, planned, effort, shortlist=arguments.shortlist is not None)
-    served = ServedModel(
-        name=model.name,
-        bundle=written.bundles["int8"],
-        ctranslate2=written.ctranslate2,
-        texts=single_sentences(pair.source for pair in model.pairs),
-    )
+    served = _served_model(model, written)
     if "served" in arguments.parts and serve:
         report.served = measure_served(served, effort, scratch, arguments.server_flags)
     if "cost" in arguments.parts:
         print(f"{model.name}: measuring its cost", file=sys.stderr)
         report.servers.append(measure_server_cost(served, effort, scratch, arguments.server_flags))
-        shares = measure_peak_share(
-            written.bundles["int8"], model.checkpoint.model.config, planned[-1], effort.engine_rounds
+        report.peak_shares[model.name] = measure_peak_share(
+            served.bundle, model.checkpoint.model.config, planned[-1], effort.engine_rounds
         )
-        report.peak_shares[model.name] = shares
+
+
+def _served_model(model: BenchmarkModel, written: WrittenModel) -> ServedModel:
+    return ServedModel(
+        name=model.name,
+        bundle=written.bundles["int8"],
+        ctranslate2=written.ctranslate2,
+        texts=single_sentences(pair.source for pair in model.pairs),
+    )
 
 
 def _workloads(model: BenchmarkModel, arguments: argparse.Namespace) -> list[Workload]:

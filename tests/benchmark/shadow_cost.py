@@ -14,7 +14,7 @@ import re
 import statistics
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -101,22 +101,20 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=0.4, help="arrivals, as a share of the capacity")
     parser.add_argument("--seconds", type=float, default=20, help="of each loop")
     parser.add_argument("--rounds", type=int, default=3)
-    args = parser.parse_args()
+    measure_beside(parser.parse_args())
+
+
+def measure_beside(args: argparse.Namespace) -> None:
+    """Start a server with two versions of a model, and print latencies beside shadowing and the gate."""
     pairs = [line.split("\t")[:2] for line in args.pairs.read_text(encoding="utf-8").splitlines()]
     pairs = [pair for pair in pairs if LENGTHS[0] <= len(pair[0]) <= LENGTHS[1]][:TEXTS]
     texts = [source for source, _ in pairs]
     request = translation_pb2.TranslateTextRequest(contents=texts[:1]).SerializeToString()
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        (scratch / "models").mkdir()
-        (scratch / "golden").mkdir()
         address, admin, metrics = free_address(), free_address(), free_address()
-        models = Models(args.bundle, scratch / "models", admin)
-        golden = "".join("\t".join(pair) + "\n" for pair in pairs[:GOLDEN_LINES])
-        (scratch / "golden" / f"{models.name}.tsv").write_text(golden, encoding="utf-8")
-        flags = ["--models", str(scratch / "models"), "--golden-sets", str(scratch / "golden"), "--address", address]
-        flags += ["--admin-address", admin, "--metrics-address", metrics, "--log-level", "warning"]
-        flags += ["--tried-bundles", str(scratch / "tried")]
+        models = prepared_folders(args.bundle, pairs, scratch, admin)
+        flags = server_flags(scratch, address=address, admin=admin, metrics=metrics)
         stack.enter_context(ServerProcess("-m", "xuanzang.server", *flags, address=address, request=request))
         candidate = models.version
         models.load_next()
@@ -127,10 +125,32 @@ def main() -> None:
             "gate": lambda: judging(stub, models.name, candidate),
         }
         print_ratios(measure(address, Callers(stack, texts, scratch), beside, args))
-        with urllib.request.urlopen(f"http://{metrics}/metrics") as response:
-            scrape = response.read().decode()
-        for line in re.findall(r"^nmt_shadow_(?:requests|texts|exact_matches)_total.*$", scrape, re.MULTILINE):
-            print(line)
+        print_shadow_counts(metrics)
+
+
+def prepared_folders(bundle: Path, pairs: Sequence[Sequence[str]], scratch: Path, admin: str) -> Models:
+    """Make the folders of the models and of the golden sets."""
+    (scratch / "models").mkdir()
+    (scratch / "golden").mkdir()
+    models = Models(bundle, scratch / "models", admin)
+    golden = "".join("\t".join(pair) + "\n" for pair in pairs[:GOLDEN_LINES])
+    (scratch / "golden" / f"{models.name}.tsv").write_text(golden, encoding="utf-8")
+    return models
+
+
+def server_flags(scratch: Path, *, address: str, admin: str, metrics: str) -> list[str]:
+    """Return the flags of a server with the folders of `prepared_folders`."""
+    flags = ["--models", str(scratch / "models"), "--golden-sets", str(scratch / "golden"), "--address", address]
+    flags += ["--admin-address", admin, "--metrics-address", metrics, "--log-level", "warning"]
+    return [*flags, "--tried-bundles", str(scratch / "tried")]
+
+
+def print_shadow_counts(metrics: str) -> None:
+    """Print what the server counted of shadow requests."""
+    with urllib.request.urlopen(f"http://{metrics}/metrics") as response:
+        scrape = response.read().decode()
+    for line in re.findall(r"^nmt_shadow_(?:requests|texts|exact_matches)_total.*$", scrape, re.MULTILINE):
+        print(line)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,31 @@ from damaged_bundle import Damage, Damaged
 
 from xuanzang.bundle.v1 import graph_pb2
 
+_ODD_SAMPLES: tuple[dict[str, Any], ...] = (
+    {"source": ""},
+    {"source": "\ud800"},
+    {"source": "a" * 1_000_000},
+    {"source": 5},
+    {"source": None},
+    {"source_ids": [1 << 20]},
+    {"source_ids": [-1]},
+    {"source_ids": [10**4000]},
+    {"source_ids": "12"},
+    {"source_ids": [1.0]},
+    {"source_ids": [4] * 100_000},
+    {"target_ids": [1 << 20]},
+    {"target_ids": [-1]},
+    {"target_ids": [4] * 100_000},
+    {"target_ids": None},
+    {"beam_size": 0},
+    {"beam_size": 10**9},
+    {"beam_size": float("inf")},
+    {"beam_size": "4"},
+    {"length_penalty": float("nan")},
+    {"length_penalty": float("inf")},
+    {"length_penalty": "1"},
+)
+
 
 def no_samples(bundle: Damaged) -> str:
     contents = [b"", b"{}", b"[]", b"null", b'{"samples": []}', b'{"samples": {}}', b'{"samples": [1]}', b"[" * 100_000]
@@ -21,32 +46,8 @@ def no_samples(bundle: Damaged) -> str:
 def odd_sample(bundle: Damaged) -> str:
     certificate = json.loads(bundle.read("certificate.json"))
     samples = certificate["samples"]
-    changes: list[dict[str, Any]] = [
-        {"source": ""},
-        {"source": "\ud800"},
-        {"source": "a" * 1_000_000},
-        {"source": 5},
-        {"source": None},
-        {"source_ids": [1 << 20]},
-        {"source_ids": [-1]},
-        {"source_ids": [10**4000]},
-        {"source_ids": "12"},
-        {"source_ids": [1.0]},
-        {"source_ids": [4] * 100_000},
-        {"target_ids": [1 << 20]},
-        {"target_ids": [-1]},
-        {"target_ids": [4] * 100_000},
-        {"target_ids": None},
-        {"target_ids": [*samples[0]["target_ids"], 4]},
-        {"beam_size": 0},
-        {"beam_size": 10**9},
-        {"beam_size": float("inf")},
-        {"beam_size": "4"},
-        {"length_penalty": float("nan")},
-        {"length_penalty": float("inf")},
-        {"length_penalty": "1"},
-    ]
-    samples[0] |= bundle.random.choice(changes)
+    own = {"target_ids": [*samples[0]["target_ids"], 4]}
+    samples[0] |= bundle.random.choice([*_ODD_SAMPLES, own])
     if bundle.random.random() < 0.1:
         certificate["samples"] = samples * 1000
     bundle.certify("certificate.json", json.dumps(certificate).encode())

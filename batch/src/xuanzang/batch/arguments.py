@@ -103,16 +103,7 @@ def job_of(arguments: argparse.Namespace) -> Job:
     Raises:
         InputError: There is no such input or model, or an option is outside of its range.
     """
-    model, manifest_sha256 = choose_model(arguments.models, arguments.model)
-    decoding = Decoding(
-        model=model,
-        manifest_sha256=manifest_sha256,
-        source_language=arguments.source_language,
-        target_language=arguments.target_language,
-        beam_size=arguments.beam_size,
-        length_penalty=arguments.length_penalty,
-        max_target_length=arguments.max_target_length,
-    )
+    decoding = _decoding_of(arguments)
     check_options(decoding)
     return Job(
         input=arguments.input.absolute(),
@@ -125,6 +116,19 @@ def job_of(arguments: argparse.Namespace) -> Job:
         ),
         decoding=decoding,
         shard_rows=arguments.shard_rows,
+    )
+
+
+def _decoding_of(arguments: argparse.Namespace) -> Decoding:
+    model, manifest_sha256 = choose_model(arguments.models, arguments.model)
+    return Decoding(
+        model=model,
+        manifest_sha256=manifest_sha256,
+        source_language=arguments.source_language,
+        target_language=arguments.target_language,
+        beam_size=arguments.beam_size,
+        length_penalty=arguments.length_penalty,
+        max_target_length=arguments.max_target_length,
     )
 
 

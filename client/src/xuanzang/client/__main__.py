@@ -15,7 +15,9 @@ from types import FrameType
 from typing import IO, NoReturn, TextIO
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.parser import Command, open_client, parser, translate_options
+from xuanzang.client._commands.arguments.connection import open_client
+from xuanzang.client._commands.arguments.parser import Command, parser
+from xuanzang.client._commands.arguments.translation import translate_options
 from xuanzang.client._commands.detection import detections, write_languages
 from xuanzang.client._commands.documents import translate_documents
 from xuanzang.client._commands.explain import explain

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -199,6 +199,22 @@ def check(model: onnx.ModelProto) -> None:
         else:
             checked.graph.initializer.append(tensor)
     onnx.checker.check_model(checked, full_check=True)
+
+
+def add_functions(model: onnx.ModelProto, functions: Iterable[onnx.FunctionProto]) -> None:
+    """Define operators of our own in a finished model whose nodes call them, and check it again.
+
+    Args:
+        model: Model, which is changed.
+        functions: Functions of the domain `OWN`.
+
+    Raises:
+        onnx.checker.ValidationError: The graph breaks a rule of ONNX.
+    """
+    model.functions.extend(functions)
+    if OWN not in {opset.domain for opset in model.opset_import}:
+        model.opset_import.append(helper.make_opsetid(OWN, 1))
+    check(model)
 
 
 def _opsets(*others: str) -> list[onnx.OperatorSetIdProto]:

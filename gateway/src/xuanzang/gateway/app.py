@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
@@ -88,16 +88,18 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
     async def health(_: Request) -> Response:
         return await _health(client)
 
-    routes = [
-        Route("/health", health),
-        Route("/livez", _live),
-        *Own(entrance).routes,
-        *Documents(entrance).routes,
-        *LibreTranslate(entrance).routes,
-        *_deepl(entrance, documents).routes,
-        *(page_routes() if settings.page else ()),
-    ]
+    routes = [Route("/health", health), Route("/livez", _live), *_translating(entrance, documents)]
+    if settings.page:
+        routes += page_routes()
     return Starlette(routes=routes, middleware=_middleware(settings), lifespan=lifespan)
+
+
+def _translating(entrance: Entrance, documents: KeptDocuments) -> Iterator[Route]:
+    """Yield the routes of the APIs."""
+    yield from Own(entrance).routes
+    yield from Documents(entrance).routes
+    yield from LibreTranslate(entrance).routes
+    yield from _deepl(entrance, documents).routes
 
 
 def _deepl(entrance: Entrance, documents: KeptDocuments) -> DeepL:

@@ -74,23 +74,24 @@ def beam_search(
         For each sentence at most num_hypotheses, best first.
     """
     limits = [max_target_length] * len(source_ids) if isinstance(max_target_length, int) else max_target_length
-    beams = [Beam(beam_size, num_hypotheses, length_penalty, limit, rules) for limit in limits]
+    beams = [
+        Beam(beam_size, num_hypotheses, length_penalty, limit, rules, prefix)
+        for limit, prefix in zip(limits, prefixes or [()] * len(limits), strict=True)
+    ]
     cache = model.start(
         model.encode(source_ids, source_mask).repeat_interleave(beam_size, 0),
         source_mask.repeat_interleave(beam_size, 0),
     )
     token_ids = source_ids.new_full((len(beams) * beam_size,), model.config.bos_id)
-    running, beginnings = beams, list(prefixes)
+    running = beams
     for length in range(1, max(limits) + 1):
         logits, cache = model.step(token_ids, cache)
         if length <= min_target_length:
             logits[:, model.config.eos_id] = -torch.inf
         log_probs = logits.float().log_softmax(-1).view(len(running), beam_size, -1)
-        begun = beginnings and length <= len(beginnings[0])
-        forced = [prefix[length - 1] for prefix in beginnings] if begun else []
+        forced = [beam.prefix[length - 1] for beam in running if length <= len(beam.prefix)]
         advance(running, restrict(log_probs, model.config, forced), model.config.eos_id)
         rows = [i * beam_size + parent for i, beam in enumerate(running) if not beam.done for parent in beam.parents]
-        beginnings = [prefix for beam, prefix in zip(running, beginnings, strict=False) if not beam.done]
         running = [beam for beam in running if not beam.done]
         if not running:
             break
@@ -145,7 +146,9 @@ class Beam:
         length_penalty: float,
         max_target_length: int,
         rules: SearchRules = UNTIL_FIRST,
+        prefix: Sequence[int] = (),
     ) -> None:
+        self.prefix = prefix
         self._beam_size, self._num_hypotheses = beam_size, num_hypotheses
         self._penalty, self._limit, self._rules = length_penalty, max_target_length, rules
         self._tokens: list[list[int]] = [[] for _ in range(beam_size)]

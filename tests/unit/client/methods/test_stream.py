@@ -268,7 +268,8 @@ async def test_leaving_an_asynchronous_stream_cancels_it(script: Script) -> None
         assert await asyncio.to_thread(ended.wait, 10)
 
 
-async def test_cancelling_the_task_cancels_the_call(script: Script) -> None:
+def never_answered(script: Script) -> tuple[threading.Event, threading.Event]:
+    """Let no call be answered; return the events of the beginning and of the end of one."""
     begun, ended = threading.Event(), threading.Event()
 
     def never(request: Any, context: Any) -> Any:
@@ -278,6 +279,11 @@ async def test_cancelling_the_task_cancels_the_call(script: Script) -> None:
         return pb.TranslateTextResponse()
 
     script.on_translate = never
+    return begun, ended
+
+
+async def test_cancelling_the_task_cancels_the_call(script: Script) -> None:
+    begun, ended = never_answered(script)
     async with sdk.AsyncTranslationClient(script.address) as client:
         task = asyncio.create_task(client.translate_one("a"))
         assert await asyncio.to_thread(begun.wait, 10)
@@ -288,15 +294,7 @@ async def test_cancelling_the_task_cancels_the_call(script: Script) -> None:
 
 
 def test_closing_the_client_ends_its_calls(script: Script) -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def never(request: Any, context: Any) -> Any:
-        context.add_callback(ended.set)
-        begun.set()
-        ended.wait(20)
-        return pb.TranslateTextResponse()
-
-    script.on_translate = never
+    begun, ended = never_answered(script)
     client = sdk.TranslationClient(script.address)
 
     def close_once_begun() -> None:
@@ -312,15 +310,7 @@ def test_closing_the_client_ends_its_calls(script: Script) -> None:
 
 
 async def test_closing_the_asynchronous_client_ends_its_calls(script: Script) -> None:
-    begun, ended = threading.Event(), threading.Event()
-
-    def never(request: Any, context: Any) -> Any:
-        context.add_callback(ended.set)
-        begun.set()
-        ended.wait(20)
-        return pb.TranslateTextResponse()
-
-    script.on_translate = never
+    begun, ended = never_answered(script)
     client = sdk.AsyncTranslationClient(script.address)
     task = asyncio.create_task(client.translate_one("a"))
     assert await asyncio.to_thread(begun.wait, 10)

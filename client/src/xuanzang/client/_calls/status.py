@@ -61,15 +61,6 @@ def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
 
 
 @contextmanager
-def mapped_errors() -> Iterator[None]:
-    """Raise gRPC errors as errors of this package, with the original as the cause."""
-    try:
-        yield
-    except grpc.RpcError as error:
-        raise mapped_error(error) from error
-
-
-@contextmanager
 def about_glossaries() -> Iterator[None]:
     """Say of what a call about glossaries did not find that it is a glossary."""
     try:

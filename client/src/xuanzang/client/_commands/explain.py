@@ -7,9 +7,9 @@ import json
 import sys
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.search import add_search
+from xuanzang.client._commands.arguments.search import add_search, search_options
 from xuanzang.client._commands.drawing import lines
-from xuanzang.client._values.explanations import AttentionKind, ExplainOptions
+from xuanzang.client._values.explanations import AttentionKind
 
 _KINDS = tuple(kind.name.lower() for kind in AttentionKind if kind.value)
 
@@ -39,7 +39,11 @@ def add_explain(
     translation.add_argument(
         "--num-hypotheses", type=int, metavar="N", help="hypotheses returned; the first is explained"
     )
-    output = command.add_argument_group("output")
+    _add_output(command.add_argument_group("output"))
+    return command
+
+
+def _add_output(output: argparse._ArgumentGroup) -> None:
     output.add_argument("--json", action="store_true", help="write a JSON object, with the attention")
     output.add_argument(
         "--attention", action="append", choices=_KINDS, metavar="KIND", help="cross, encoder or decoder; repeatable"
@@ -48,7 +52,6 @@ def add_explain(
         "--layer", action="append", type=int, metavar="N", help="layer whose attention is written; repeatable"
     )
     output.add_argument("--heads", action="store_true", help="write the attention of each head, too")
-    return command
 
 
 def explain(client: TranslationClient, arguments: argparse.Namespace) -> int:
@@ -72,27 +75,9 @@ def explain(client: TranslationClient, arguments: argparse.Namespace) -> int:
         attention_kinds=arguments.attention or (AttentionKind.CROSS,),
         attention_layers=arguments.layer or (),
         attention_heads=arguments.heads,
-        **_options(arguments),
+        **search_options(arguments),
     )
     written = [json.dumps(explained.as_dict(), ensure_ascii=False)] if arguments.json else lines(explained)
     with open(sys.stdout.fileno(), "w", encoding="utf-8", newline="\n", closefd=False) as output:
         output.writelines(f"{line}\n" for line in written)
     return 0
-
-
-def _options(arguments: argparse.Namespace) -> ExplainOptions:
-    return {
-        "source_language": arguments.source,
-        "target_language": arguments.target,
-        "model": arguments.model,
-        "beam_size": arguments.beam_size,
-        "num_hypotheses": arguments.num_hypotheses,
-        "length_penalty": arguments.length_penalty,
-        "min_target_length": arguments.min_target_length,
-        "max_target_length": arguments.max_target_length,
-        "coverage_penalty": arguments.coverage_penalty,
-        "repetition_penalty": arguments.repetition_penalty,
-        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
-        "target_prefix": arguments.target_prefix,
-        "suppressed_texts": arguments.suppressed_texts,
-    }

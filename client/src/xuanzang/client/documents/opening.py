@@ -26,9 +26,9 @@ _FORMATS = {
     ".csv": "tables",
     ".tsv": "tables",
     ".parquet": "parquet",
-    ".xliff": "xliff",
-    ".xlf": "xliff",
-    ".docx": "docx",
+    ".xliff": "xml.xliff",
+    ".xlf": "xml.xliff",
+    ".docx": "xml.docx",
 }
 SUFFIXES = tuple(_FORMATS)
 """Suffixes of the files that can be translated."""

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
-from xuanzang.client._commands.arguments.parser import connection, server_options
+from xuanzang.client._commands.arguments.connection import connection, server_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client.loadtest.generator import Load, Record, run_load

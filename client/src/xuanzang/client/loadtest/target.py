@@ -10,7 +10,7 @@ import grpc
 
 from xuanzang.client._calls import channel
 from xuanzang.client._calls.api_key import checked_key
-from xuanzang.client._commands.arguments.parser import Connection
+from xuanzang.client._commands.arguments.connection import Connection
 from xuanzang.client._messages import requests
 from xuanzang.client._values.options import TranslateOptions
 from xuanzang.translation.v1 import translation_pb2 as pb

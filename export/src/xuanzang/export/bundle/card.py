@@ -11,33 +11,7 @@ from xuanzang.model.checkpoint import ORIGIN_FILE, Checkpoint
 
 def model_card(checkpoint: Checkpoint, certificate: Certificate, settings: ExportSettings, version: int) -> str:
     """Return the card: shape and origin of the model, measured quality, and the notes given with `--card`."""
-    config, metadata = checkpoint.model.config, checkpoint.metadata
-    parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
-    shape = (
-        f"Transformer, {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder blocks, "
-        f"width {config.d_model}, {config.norm}-norm, {config.positions.split('_')[0]} positions"
-    )
-    sharing = ", shared" if config.share_embeddings else ""
-    facts = {
-        "architecture": shape,
-        "parameters": f"{parameters / 1e6:.1f} million",
-        "vocabulary": f"{metadata.source_vocab_size} source and {metadata.target_vocab_size} target pieces{sharing}",
-        "weights": settings.precision,
-        **_origin(checkpoint),
-    }
-    shipped = settings.precision
-    precisions = {
-        f"{name} ({q['sentences']:.0f})": f"{q['float32_bleu']:.2f} / {q['float32_chrf']:.2f} | "
-        f"{q[f'{shipped}_bleu']:.2f} / {q[f'{shipped}_chrf']:.2f}"
-        for name, q in certificate.shipped_quality.items()
-    }
-    compared = f"""
-What rounding the weights costs, BLEU / chrF of the same graphs:
-
-| pairs | float32 | {shipped} |
-|---|---|---|
-{_rows(precisions)}
-"""
+    metadata = checkpoint.metadata
     return f"""# {settings.model}, version {version}
 
 Translates from {_listed(metadata.source_languages)} to \
@@ -45,13 +19,49 @@ Translates from {_listed(metadata.source_languages)} to \
 
 | | |
 |---|---|
-{_rows(facts)}
+{_rows(_facts(checkpoint, settings))}
 
 {_quality(certificate, settings)}
-{compared if precisions else ""}
+{_cost_of_rounding(certificate, settings.precision)}
 Signatures: {"; ".join(certificate.signatures)}
 
 {_gaps(certificate)}{_notes(checkpoint, settings)}"""
+
+
+def _facts(checkpoint: Checkpoint, settings: ExportSettings) -> dict[str, str]:
+    """Return the shape and the origin of the model."""
+    config, metadata = checkpoint.model.config, checkpoint.metadata
+    parameters = sum(parameter.numel() for parameter in checkpoint.model.parameters())
+    shape = (
+        f"Transformer, {config.num_encoder_layers} encoder and {config.num_decoder_layers} decoder blocks, "
+        f"width {config.d_model}, {config.norm}-norm, {config.positions.split('_')[0]} positions"
+    )
+    sharing = ", shared" if config.share_embeddings else ""
+    return {
+        "architecture": shape,
+        "parameters": f"{parameters / 1e6:.1f} million",
+        "vocabulary": f"{metadata.source_vocab_size} source and {metadata.target_vocab_size} target pieces{sharing}",
+        "weights": settings.precision,
+        **_origin(checkpoint),
+    }
+
+
+def _cost_of_rounding(certificate: Certificate, shipped: str) -> str:
+    """Return a table of the quality in float32 and as shipped; empty if it was not compared."""
+    precisions = {
+        f"{name} ({q['sentences']:.0f})": f"{q['float32_bleu']:.2f} / {q['float32_chrf']:.2f} | "
+        f"{q[f'{shipped}_bleu']:.2f} / {q[f'{shipped}_chrf']:.2f}"
+        for name, q in certificate.shipped_quality.items()
+    }
+    if not precisions:
+        return ""
+    return f"""
+What rounding the weights costs, BLEU / chrF of the same graphs:
+
+| pairs | float32 | {shipped} |
+|---|---|---|
+{_rows(precisions)}
+"""
 
 
 def _quality(certificate: Certificate, settings: ExportSettings) -> str:

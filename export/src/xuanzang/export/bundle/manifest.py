@@ -64,22 +64,25 @@ def make_manifest(
         source_tokenizer=SOURCE_TOKENIZER_FILE,
         target_tokenizer=SOURCE_TOKENIZER_FILE if metadata.share_vocabulary else TARGET_TOKENIZER_FILE,
         generation_defaults=_generation_defaults(settings, metadata),
-        provenance=manifest_pb2.Provenance(
-            git_commit=_git_commit(),
-            data_sha256=metadata.data_sha256,
-            training_steps=checkpoint.training.get("step", 0),
-            tool_versions=tool_versions,
-        ),
+        provenance=_provenance(checkpoint, tool_versions),
         source_format=_source_format(metadata),
-        target_format=manifest_pb2.TargetFormat(
-            language_ids=metadata.target_language_ids, silent_ids=metadata.silent_ids
-        ),
+        target_format=_target_format(metadata),
     )
     manifest.source_vocabulary, manifest.target_vocabulary = _table_files(checkpoint.folder)
     if settings.shortlist:
         manifest.shortlist.CopyFrom(_shortlist(config, settings.precision))
-    manifest.provenance.create_time.GetCurrentTime()
     return manifest
+
+
+def _provenance(checkpoint: Checkpoint, tool_versions: Mapping[str, str]) -> manifest_pb2.Provenance:
+    provenance = manifest_pb2.Provenance(
+        git_commit=_git_commit(),
+        data_sha256=checkpoint.metadata.data_sha256,
+        training_steps=checkpoint.training.get("step", 0),
+        tool_versions=tool_versions,
+    )
+    provenance.create_time.GetCurrentTime()
+    return provenance
 
 
 def _special_ids(config: TransformerConfig) -> manifest_pb2.SpecialIds:
@@ -114,6 +117,10 @@ def _source_format(metadata: PreparedMetadata) -> manifest_pb2.SourceFormat:
     if metadata.source_language_place == "after_end":
         source_format.source_language_place = manifest_pb2.SOURCE_LANGUAGE_PLACE_AFTER_END
     return source_format
+
+
+def _target_format(metadata: PreparedMetadata) -> manifest_pb2.TargetFormat:
+    return manifest_pb2.TargetFormat(language_ids=metadata.target_language_ids, silent_ids=metadata.silent_ids)
 
 
 def _table_files(folder: Path) -> tuple[str, str]:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from xuanzang.export.certification.recording import Recording, record
-from xuanzang.export.certification.runner import DEAD_SCORE, Candidates, LiveHypotheses, OnnxModel
+from xuanzang.export.certification.runner import Candidates, OnnxModel
+from xuanzang.export.certification.step_inputs import DEAD_SCORE, LiveHypotheses
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.search import Beam, advance, beam_search, restrict

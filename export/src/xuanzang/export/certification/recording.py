@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xuanzang.export.certification.runner import Candidates, LiveHypotheses, OnnxModel, translate_batch
+from xuanzang.export.certification.runner import Candidates, OnnxModel, translate_batch
+from xuanzang.export.certification.step_inputs import LiveHypotheses
 from xuanzang.model.search import UNTIL_FIRST, Hypothesis, SearchRules
 
 

@@ -12,15 +12,23 @@ import onnx
 import onnxruntime
 import torch
 
+from xuanzang.export.certification.step_inputs import (
+    DEAD_SCORE,
+    LiveHypotheses,
+    Slots,
+    Tensors,
+    first_hypotheses,
+    page_inputs,
+    pages_for,
+    step_inputs,
+    tensor,
+)
 from xuanzang.export.graphs.build import GraphSet
 from xuanzang.export.graphs.shortlist import PIECES_STEP
 from xuanzang.export.tensors import PAGE_SLOTS
 from xuanzang.kernels import library
 from xuanzang.model.network.config import TransformerConfig
 from xuanzang.model.search import UNTIL_FIRST, Beam, Hypothesis, SearchRules
-
-DEAD_SCORE = -1.0e9
-"""Score of a beam position without hypothesis; its continuations never reach the score of a real one."""
 
 
 class Candidates(NamedTuple):
@@ -31,17 +39,6 @@ class Candidates(NamedTuple):
     parents: npt.NDArray[np.int64]
 
 
-class LiveHypotheses(NamedTuple):
-    """The hypotheses that one step continues, [batch, beam] each."""
-
-    token_ids: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-    parents: npt.NDArray[np.int64]
-    """Beam position of each before the last selection."""
-
-
-Tensors = dict[str, onnxruntime.OrtValue]
-"""Inputs of a graph, by name."""
 OnStep = Callable[[LiveHypotheses, Candidates], None]
 
 
@@ -80,15 +77,15 @@ class OnnxModel:
         source_ids = np.full((len(sentences), lengths.max()), self.config.pad_id, dtype=np.int64)
         for padded, ids in zip(source_ids, sentences, strict=True):
             padded[: len(ids)] = ids
-        table, owners = _page_inputs(len(sentences), pages_for(source_ids.shape[1]))
-        pages = {"source_lengths": _value(lengths), "source_page_table": _value(table)}
+        table, owners = page_inputs(len(sentences), pages_for(source_ids.shape[1]))
+        pages = {"source_lengths": tensor(lengths), "source_page_table": tensor(table)}
         past = self._empty(self.encoder, "past_cross_key_values.", pages=table.size)
-        feed = {"source_ids": _value(source_ids), **pages, **past}
+        feed = {"source_ids": tensor(source_ids), **pages, **past}
         values = self.encoder.run_with_ort_values(self._encoder_outputs, feed)
         memory = {
             name.removeprefix("present_"): value for name, value in zip(self._encoder_outputs, values, strict=True)
         }
-        return {**pages, "source_page_owners": _value(owners), **memory}
+        return {**pages, "source_page_owners": tensor(owners), **memory}
 
     def empty_pages(self, pages: int) -> Tensors:
         """Return keys and values before the first decoder step, with so many pages for all sentences."""
@@ -98,7 +95,7 @@ class OnnxModel:
         wanted = [value for value in session.get_inputs() if value.name.startswith(prefix)]
         floats = np.float16 if wanted[0].type == "tensor(float16)" else np.float32
         shape = (pages, self.config.num_heads, PAGE_SLOTS, self.config.d_head)
-        return {value.name: _value(np.zeros(shape, dtype=floats)) for value in wanted}
+        return {value.name: tensor(np.zeros(shape, dtype=floats)) for value in wanted}
 
     def step(self, feed: Tensors) -> Candidates:
         """Run one decoder step, which writes its keys and values into those that it is given."""
@@ -138,7 +135,7 @@ class ShortlistedModel(OnnxModel):
         choices = np.full((len(sentences), -(-nothing // PIECES_STEP) * PIECES_STEP), nothing)
         for padded, pieces in zip(choices, suggested, strict=True):
             padded[: pieces.sum()] = np.flatnonzero(pieces)
-        return super().encode(sentences) | {"choices": _value(choices)}
+        return super().encode(sentences) | {"choices": tensor(choices)}
 
 
 def open_graphs(graphs: GraphSet, config: TransformerConfig) -> OnnxModel:
@@ -180,14 +177,15 @@ def translate_batch(
     Returns:
         Up to beam_size hypotheses per sentence, best first.
     """
-    limits = [max_target_length] * len(sentences) if isinstance(max_target_length, int) else max_target_length
+    batch = len(sentences)
+    limits = [max_target_length] * batch if isinstance(max_target_length, int) else max_target_length
     beams = [Beam(beam_size, beam_size, length_penalty, limit, rules) for limit in limits]
-    memory, slots = model.encode(sentences), Slots(model, len(sentences), beam_size)
-    live = _first_hypotheses(len(sentences), beam_size, model.config.bos_id)
+    memory, slots = model.encode(sentences), Slots(model.empty_pages(batch), batch, beam_size)
+    live = first_hypotheses(batch, beam_size, model.config.bos_id)
     for position in range(max(limits)):
         own = slots.take(live.parents)
         feed = step_inputs(model.config, live, position, own, slots.visible)
-        candidates = model.step({name: _value(array) for name, array in feed.items()} | memory | slots.key_values)
+        candidates = model.step({name: tensor(array) for name, array in feed.items()} | memory | slots.key_values)
         if on_step:
             on_step(live, candidates)
         if prefixes and position < len(prefixes[0]):
@@ -198,111 +196,12 @@ def translate_batch(
     return [beam.hypotheses() for beam in beams]
 
 
-class Slots:
-    """Room for the keys and values of a batch; a slot that no hypothesis sees is free again."""
-
-    def __init__(self, model: OnnxModel, batch: int, beam_size: int) -> None:
-        """Begin with nothing visible.
-
-        Args:
-            model: Open graphs.
-            batch: Number of sentences.
-            beam_size: Hypotheses of each.
-        """
-        self.key_values = model.empty_pages(batch)
-        """Pages of all sentences, the inputs of the decoder."""
-        self.visible = np.zeros((batch, beam_size, PAGE_SLOTS), dtype=bool)
-        """True at the slots that each hypothesis sees, [batch, beam, slot]."""
-
-    def take(self, parents: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Let hypotheses see what their parents saw, and a free slot of their own.
-
-        Args:
-            parents: Beam position of each hypothesis before the last selection, [batch, beam].
-
-        Returns:
-            Their own slots, [batch, beam].
-        """
-        self.visible = np.take_along_axis(self.visible, parents[:, :, None], 1)
-        beam_size = parents.shape[1]
-        while (free := ~self.visible.any(axis=1)).sum(axis=1).min() < beam_size:
-            self._grow()
-        own = np.argsort(~free, axis=1, kind="stable")[:, :beam_size]
-        np.put_along_axis(self.visible, own[:, :, None], True, 2)
-        return own
-
-    def _grow(self) -> None:
-        for name, value in self.key_values.items():
-            pages = value.numpy()
-            self.key_values[name] = _value(np.concatenate([pages, np.zeros_like(pages[: len(self.visible)])]))
-        self.visible = np.pad(self.visible, ((0, 0), (0, 0), (0, PAGE_SLOTS)))
-
-
 def _forced(candidates: Candidates, token_ids: npt.NDArray[np.int64]) -> Candidates:
     """Return the candidates of a step in which each sentence has only one choice, which costs nothing."""
     scores = np.full_like(candidates.scores, DEAD_SCORE)
     scores[:, 0] = 0.0
     ids = np.broadcast_to(token_ids[:, None], candidates.ids.shape)
     return Candidates(scores, ids, np.zeros_like(candidates.parents))
-
-
-def pages_for(slots: int) -> int:
-    """Return the number of pages that hold some slots of a sentence."""
-    return -(-slots // PAGE_SLOTS)
-
-
-def step_inputs(
-    config: TransformerConfig,
-    live: LiveHypotheses,
-    position: int,
-    slots: npt.NDArray[np.int64],
-    visible: npt.NDArray[np.bool_],
-) -> dict[str, npt.NDArray[np.generic]]:
-    """Return the inputs of a step for sentences at the same position, except keys and values.
-
-    Args:
-        config: Shape of the model.
-        live: Hypotheses to continue.
-        position: Position of their last tokens.
-        slots: Slots that the hypotheses of each sentence write to, [batch, beam].
-        visible: True at the slots that each hypothesis sees, [batch, beam, slot].
-    """
-    batch, beam = live.token_ids.shape
-    table, owners = _page_inputs(batch, visible.shape[2] // PAGE_SLOTS)
-    page, head = np.take_along_axis(table, slots // PAGE_SLOTS, 1)[..., None], np.arange(config.num_heads)
-    indices = np.broadcast_arrays(page, head, slots[..., None] % PAGE_SLOTS)
-    no_edits = np.zeros((batch, beam, 0))
-    return {
-        "token_ids": live.token_ids,
-        "positions": np.full((batch, 1), position, dtype=np.int64),
-        "scores": live.scores,
-        "slot_indices": np.stack(indices, axis=-1),
-        "page_table": table,
-        "page_owners": owners,
-        "visible": visible,
-        "candidate_count": np.array([2 * beam]),
-        "edited_ids": no_edits.astype(np.int64),
-        "edit_penalties": no_edits.astype(np.float32),
-        "edit_biases": no_edits.astype(np.float32),
-        # Without kernels onnxruntime cannot reshape tensors of no rows.
-        "inspected_rows": np.zeros(1, dtype=np.int64),
-        "required_ids": np.zeros((1, 0), dtype=np.int64),
-    }
-
-
-def _page_inputs(batch: int, pages: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return page_table and page_owners of sentences that have equally many pages."""
-    # The first pages of all sentences, then the second ones, so that more can follow.
-    numbers = np.arange(batch * pages)
-    return np.ascontiguousarray(numbers.reshape(pages, batch).T), np.stack(np.divmod(numbers, batch)[::-1], axis=1)
-
-
-def _first_hypotheses(batch: int, beam_size: int, bos_id: int) -> LiveHypotheses:
-    scores = np.full((batch, beam_size), DEAD_SCORE, dtype=np.float32)
-    scores[:, 0] = 0.0
-    return LiveHypotheses(
-        np.full((batch, beam_size), bos_id, dtype=np.int64), scores, np.tile(np.arange(beam_size), (batch, 1))
-    )
 
 
 def _advance(beams: Sequence[Beam], candidates: Candidates, eos_id: int) -> LiveHypotheses:
@@ -332,7 +231,3 @@ def _session(model: onnx.ModelProto, threads: int, folder: Path | None) -> onnxr
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["SkipLayerNormFusion"],
     )
-
-
-def _value(array: npt.NDArray[np.generic]) -> onnxruntime.OrtValue:
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))

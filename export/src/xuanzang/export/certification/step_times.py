@@ -8,7 +8,8 @@ import time
 import numpy as np
 import onnxruntime
 
-from xuanzang.export.certification.runner import LiveHypotheses, OnnxModel, pages_for, step_inputs
+from xuanzang.export.certification.runner import OnnxModel
+from xuanzang.export.certification.step_inputs import LiveHypotheses, pages_for, step_inputs
 from xuanzang.export.tensors import PAGE_SLOTS
 
 _MIN_RUNS, _MAX_SECONDS = 5, 2.0

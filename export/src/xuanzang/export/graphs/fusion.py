@@ -10,7 +10,7 @@ from typing import NamedTuple
 import onnx
 from onnx import helper
 
-from xuanzang.export.builder import OWN, check
+from xuanzang.export.builder import OWN, add_functions
 from xuanzang.export.operators.add_norm_quantize import EPSILON, add_norm_quantize
 
 
@@ -41,10 +41,7 @@ def fuse_add_norm_quantize(model: onnx.ModelProto) -> onnx.ModelProto:
     if sequences:
         _replace(model.graph, sequences)
         _state_shapes(model.graph, sequences)
-        model.functions.append(add_norm_quantize())
-        if OWN not in {opset.domain for opset in model.opset_import}:
-            model.opset_import.append(helper.make_opsetid(OWN, 1))
-        check(model)
+        add_functions(model, [add_norm_quantize()])
     return model
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from xuanzang.export.builder import OWN, check
+from xuanzang.export.builder import OWN, add_functions
 from xuanzang.export.operators.products import feed_forward, quantized_product
 from xuanzang.export.operators.source_attention import source_attention
 
@@ -35,10 +35,7 @@ def fuse_products(model: onnx.ModelProto) -> onnx.ModelProto:
         fusion.fuse(node)
     if fusion.functions:
         fusion.finish()
-        model.functions.extend(fusion.functions.values())
-        if OWN not in {opset.domain for opset in model.opset_import}:
-            model.opset_import.append(helper.make_opsetid(OWN, 1))
-        check(model)
+        add_functions(model, fusion.functions.values())
     return model
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tqdm import tqdm
 
-from xuanzang.model.data.augmentation import Shares, augment
+from xuanzang.model.data.augmentation.pairs import Shares, augment
 from xuanzang.model.data.card import write_card
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
 from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from xuanzang.model.data.spans import kept_spans
+from xuanzang.model.data.augmentation.spans import kept_spans
 
 # Words or a part of one four times in a row, or one character ten times. `has_loop` appends a space, so that the last
 # word ends as the others do.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from xuanzang.model.data.dataset import Batch, PreparedMetadata, PreparedSplit, epoch_batches
 from xuanzang.model.network.config import ConfigError
-from xuanzang.model.training.processes import Processes
+from xuanzang.model.training.machine.processes import Processes
 from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.state import RunPosition
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from xuanzang.model.data.dataset import PreparedMetadata
 from xuanzang.model.network.config import PRESETS, Norm, Positions, TransformerConfig
-from xuanzang.model.training.optimizers import OptimizerName
-from xuanzang.model.training.schedule import Schedule, learning_rate
+from xuanzang.model.training.optimization.optimizers import OptimizerName
+from xuanzang.model.training.optimization.schedule import Schedule, learning_rate
 
 Preset = Literal["tiny", "small", "base", "big"]
 

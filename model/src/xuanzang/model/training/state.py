@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from xuanzang.model.checkpoint import CheckpointError, load_weights, read_tensors, save_weights
 from xuanzang.model.folders import replacing, settled
-from xuanzang.model.training.averaging import WeightAverage
-from xuanzang.model.training.optimizers import Optimizers
+from xuanzang.model.training.optimization.averaging import WeightAverage
+from xuanzang.model.training.optimization.optimizers import Optimizers
 
 STATE_FILE = "state.json"
 MODEL_FILE = "model.safetensors"

@@ -21,12 +21,12 @@ from xuanzang.model.data.dataset import Batch, PreparedSplit, read_metadata
 from xuanzang.model.network.config import ConfigError
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.threads import fastest_threads, usable_threads
-from xuanzang.model.training.averaging import WeightAverage
 from xuanzang.model.training.batches import step_batches
-from xuanzang.model.training.gpu import LENGTH_MULTIPLE, prepare_gpu
-from xuanzang.model.training.objective import Objective
-from xuanzang.model.training.optimizers import Optimizers
-from xuanzang.model.training.processes import Processes
+from xuanzang.model.training.machine.gpu import LENGTH_MULTIPLE, prepare_gpu
+from xuanzang.model.training.machine.processes import Processes
+from xuanzang.model.training.optimization.averaging import WeightAverage
+from xuanzang.model.training.optimization.objective import Objective
+from xuanzang.model.training.optimization.optimizers import Optimizers
 from xuanzang.model.training.progress import LOG_STEPS, TrainingLog, Update
 from xuanzang.model.training.resuming import changed_settings, lasting_settings
 from xuanzang.model.training.settings import TrainingSettings, model_config
@@ -62,27 +62,11 @@ class Trainer:
         self.train_split = PreparedSplit(settings.data, "train", multiple=LENGTH_MULTIPLE if on_gpu else 1)
         torch.manual_seed(settings.seed)
         self.model = Transformer(model_config(settings, self.metadata)).to(self.processes.device)
-        self.validator = Validator(
-            settings.data,
-            self.metadata,
-            batch_tokens=settings.batch_tokens,
-            sentences=settings.validate_sentences,
-            bf16=settings.bf16,
-        )
+        self.validator = self._new_validator()
         self._check_lengths()
         if settings.init_from:
             start_from(self.model, settings.init_from, settings.data)
-        self.state = TrainingState(
-            model=self.model,
-            average=WeightAverage(self.model, settings.average_decay),
-            optimizers=Optimizers(
-                self.model,
-                settings.optimizer,
-                adam_factor=settings.adam_factor,
-                weight_decay=settings.weight_decay,
-            ),
-            progress=RunPosition(),
-        )
+        self.state = self._new_state()
         self._parallel = DistributedDataParallel(self.model) if self.processes.count > 1 else None
         self._objective = Objective(
             self._parallel or self.model,
@@ -92,6 +76,26 @@ class Trainer:
         )
         if settings.compile:
             self._compile_blocks()
+
+    def _new_validator(self) -> Validator:
+        return Validator(
+            self.settings.data,
+            self.metadata,
+            batch_tokens=self.settings.batch_tokens,
+            sentences=self.settings.validate_sentences,
+            bf16=self.settings.bf16,
+        )
+
+    def _new_state(self) -> TrainingState:
+        settings = self.settings
+        return TrainingState(
+            model=self.model,
+            average=WeightAverage(self.model, settings.average_decay),
+            optimizers=Optimizers(
+                self.model, settings.optimizer, adam_factor=settings.adam_factor, weight_decay=settings.weight_decay
+            ),
+            progress=RunPosition(),
+        )
 
     @property
     def progress(self) -> RunPosition:
@@ -117,11 +121,7 @@ class Trainer:
             for batches in step_batches(self.train_split, self.metadata, settings, self.processes, self.progress):
                 update = self.update(batches)
                 log.step(self.progress.step, update)
-                if (
-                    self._is_due(LOG_STEPS)
-                    or self._is_due(settings.validate_every)
-                    or self._is_due(settings.save_every)
-                ):
+                if any(map(self._is_due, (LOG_STEPS, settings.validate_every, settings.save_every))):
                     self._check(update)
                 if self._is_due(settings.validate_every):
                     self._validate(log)
@@ -177,7 +177,7 @@ class Trainer:
         logger.info("resuming after step %d%s", self.progress.step, f" with {changes}" if changes else "")
 
     def set_threads(self, number: int = 0) -> None:
-        """Set the number of CPU threads and log it.
+        """Set the number of CPU threads, and log a number that was not given.
 
         Args:
             number: Threads of each process; 0 takes those of the run that is resumed, as a resume is exact only with
@@ -187,14 +187,17 @@ class Trainer:
         if number:
             torch.set_num_threads(number)
         elif self.processes.count == 1 and self.processes.device.type == "cpu" and usable > 1:
-            run = read_saved_run(self._last)
-            if run and run.threads and run.threads <= usable:
-                torch.set_num_threads(run.threads)
-                reason = "as this run began"
-            else:
-                reason = str(fastest_threads(self._try_step, usable))
+            reason = self._choose_threads(usable)
             threads = torch.get_num_threads()
             logger.info("training with %d of %d CPU threads: %s (--threads sets another)", threads, usable, reason)
+
+    def _choose_threads(self, usable: int) -> str:
+        """Set the number of threads of the run that is resumed, or else the fastest, and return the reason."""
+        run = read_saved_run(self._last)
+        if run and run.threads and run.threads <= usable:
+            torch.set_num_threads(run.threads)
+            return "as this run began"
+        return str(fastest_threads(self._try_step, usable))
 
     @property
     def _last(self) -> Path:

@@ -14,7 +14,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.settings import EngineSettings
-from xuanzang.server.engine.types import DecodingOptions, ModelState
+from xuanzang.server.engine.types import DecodingOptions, Hypothesis, ModelState
 from xuanzang.server.metrics import Metrics
 
 Script = Any
@@ -88,10 +88,10 @@ async def test_the_state_of_a_version_that_is_being_loaded_is_told(
     assert await states(engine) == {1: ModelState.SERVING, 2: ModelState.SERVING}
 
 
-async def test_a_version_retires_until_its_last_call_is_answered(
-    engine: Engine, script: Script, add_version: Any, options: DecodingOptions
-) -> None:
-    add_version(2)
+async def retiring_in_use(
+    engine: Engine, script: Script, options: DecodingOptions
+) -> tuple[asyncio.Task[list[list[Hypothesis]]], asyncio.Task[None]]:
+    """Unload version 1 during a call; return the call, whose sentence waits in a worker, and the unloading."""
     await engine.live.load("small", 2)
     script.allow(0)
     call = asyncio.create_task(
@@ -100,6 +100,14 @@ async def test_a_version_retires_until_its_last_call_is_answered(
     await script.until(lambda script: script.blocked)
     unloading = asyncio.create_task(engine.live.unload("small", 1))
     await until_only_newest(engine)
+    return call, unloading
+
+
+async def test_a_version_retires_until_its_last_call_is_answered(
+    engine: Engine, script: Script, add_version: Any, options: DecodingOptions
+) -> None:
+    add_version(2)
+    call, unloading = await retiring_in_use(engine, script, options)
     # An administrator who does not wait for it leaves it half done for nobody.
     unloading.cancel()
     assert (await states(engine))[1] is ModelState.RETIRING
@@ -276,14 +284,7 @@ async def test_an_end_while_a_version_retires_answers_its_calls(
     engine: Engine, script: Script, add_version: Any, options: DecodingOptions
 ) -> None:
     add_version(2)
-    await engine.live.load("small", 2)
-    script.allow(0)
-    call = asyncio.create_task(
-        engine.translate(["hello world"], model=engine.models[0], options=options, deadline=None)
-    )
-    await script.until(lambda script: script.blocked)
-    unloading = asyncio.create_task(engine.live.unload("small", 1))
-    await until_only_newest(engine)
+    call, unloading = await retiring_in_use(engine, script, options)
     engine.drain()
     script.allow(math.inf)
     assert (await call)[0][0].text == "hello world"

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from xuanzang.client._values.explanations import ExplainOptions
+
 _FLAGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "--source": {"metavar": "CODE", "help": 'language to translate from, such as "zh"'},
@@ -41,3 +43,26 @@ def add_search(group: argparse._ArgumentGroup, *, without: Collection[str] = ())
     for flag, settings in _FLAGS.items():
         if flag not in without:
             group.add_argument(flag, **settings)
+
+
+def search_options(arguments: argparse.Namespace) -> ExplainOptions:
+    """Return the options that the arguments describe, which every command takes that shows a search as a whole.
+
+    Args:
+        arguments: Parsed arguments of a command that has all of them.
+    """
+    return {
+        "source_language": arguments.source,
+        "target_language": arguments.target,
+        "model": arguments.model,
+        "beam_size": arguments.beam_size,
+        "num_hypotheses": arguments.num_hypotheses,
+        "length_penalty": arguments.length_penalty,
+        "min_target_length": arguments.min_target_length,
+        "max_target_length": arguments.max_target_length,
+        "coverage_penalty": arguments.coverage_penalty,
+        "repetition_penalty": arguments.repetition_penalty,
+        "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
+        "target_prefix": arguments.target_prefix,
+        "suppressed_texts": arguments.suppressed_texts,
+    }

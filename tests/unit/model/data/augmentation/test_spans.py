@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.model.data.spans import copied_spans, kept_spans
+from xuanzang.model.data.augmentation.spans import copied_spans, kept_spans
 
 
 @pytest.mark.parametrize(

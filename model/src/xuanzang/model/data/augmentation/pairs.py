@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from xuanzang.model.data.augmentation.random_spans import SpanMaker
+from xuanzang.model.data.augmentation.spans import copied_spans
 from xuanzang.model.data.corpus import Pair
-from xuanzang.model.data.random_spans import SpanMaker
-from xuanzang.model.data.spans import copied_spans
 from xuanzang.model.tokenizer import Normalization, normalize
 
 _WORD = re.compile(r"[A-Za-z][\w.-]*\w", re.ASCII)

@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 
 from xuanzang.client.documents.document import Document, DocumentError, Limits, ReadSettings, Unit
-from xuanzang.client.documents.formats.docx_part import part_edits
-from xuanzang.client.documents.formats.xml_tokens import decoded_xml
+from xuanzang.client.documents.formats.xml.docx_part import part_edits
+from xuanzang.client.documents.formats.xml.xml_tokens import decoded_xml
 from xuanzang.client.documents.splicing import SplicedDocument
 
 _TEXT_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")

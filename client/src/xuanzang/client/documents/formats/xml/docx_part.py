@@ -10,7 +10,7 @@ from html import unescape
 from itertools import groupby, pairwise
 
 from xuanzang.client.documents.formats.blocks import Kind, Piece, decoded, encoded, markup_text
-from xuanzang.client.documents.formats.xml_tokens import Token, escaped, tokens, unescaped
+from xuanzang.client.documents.formats.xml.xml_tokens import Token, escaped, tokens, unescaped
 from xuanzang.client.documents.splicing import Edit, flowing, parted, translatable
 
 # Between two texts of one stretch of words: whatever else comes is a reason to translate them apart.

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from xuanzang.model.data.dataset import Batch
 from xuanzang.model.tokenizer import PAD_ID
-from xuanzang.model.training.loss import label_smoothed_cross_entropy
+from xuanzang.model.training.optimization.loss import label_smoothed_cross_entropy
 
 
 class Objective(nn.Module):

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import re
 
-from xuanzang.model.data.augmentation import Augmenter, Shares, augment, shared_spans
+from xuanzang.model.data.augmentation.pairs import Augmenter, Shares, augment, shared_spans
+from xuanzang.model.data.augmentation.spans import kept_spans
 from xuanzang.model.data.corpus import Pair
-from xuanzang.model.data.spans import kept_spans
 
 PAIRS = [
     Pair("我有一只猫。", "I have a cat."),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from xuanzang.model.training.muon import Muon
+from xuanzang.model.training.optimization.muon import Muon
 
 OptimizerName = Literal["adam", "muon"]
 

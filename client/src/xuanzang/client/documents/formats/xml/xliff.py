@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
-from xuanzang.client.documents.formats.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
+from xuanzang.client.documents.formats.xml.xml_tokens import Token, decoded_xml, escaped, tokens, unescaped
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, parted, translatable
 
 _UNITS = ("trans-unit", "segment")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from xuanzang.model.network.transformer import Transformer
-from xuanzang.model.training.muon import Muon, orthogonalize
-from xuanzang.model.training.optimizers import Optimizers
+from xuanzang.model.training.optimization.muon import Muon, orthogonalize
+from xuanzang.model.training.optimization.optimizers import Optimizers
 
 MakeModel = Callable[..., Transformer]
 SHAPES = [(8, 8), (24, 8), (8, 24), (8, 8)]

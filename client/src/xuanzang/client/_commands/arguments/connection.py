@@ -1,0 +1,108 @@
+"""Arguments that say which server to call and how, and the client that they describe."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from xuanzang.client._client import TranslationClient
+from xuanzang.client._values.options import TLSConfig
+
+
+def server_options(default_address: str) -> argparse.ArgumentParser:
+    """Return a parent parser with the options that say which server to call, and how.
+
+    Args:
+        default_address: Address without the option.
+    """
+    shared = argparse.ArgumentParser(add_help=False)
+    group = shared.add_argument_group("server")
+    group.add_argument(
+        "--address",
+        default=default_address,
+        metavar="HOST:PORT",
+        help="server, or several as host:port,host:port (default: $XUANZANG_ADDRESS, else localhost:50051)",
+    )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="maximum wait for an answer, retries included (default: 60)",
+    )
+    group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
+    # No option takes the key itself: other users of the machine can read the arguments of a process.
+    group.add_argument(
+        "--api-key-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the API key (default: the key in $XUANZANG_API_KEY)",
+    )
+    group.add_argument(
+        "--allow-insecure-key", action="store_true", help="send the API key to another machine without TLS, too"
+    )
+    group.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
+    group.add_argument(
+        "--tls-ca", type=Path, metavar="PEM", help="authorities trusted to sign the server's certificate"
+    )
+    group.add_argument("--tls-cert", type=Path, metavar="PEM", help="client certificate, if the server asks for one")
+    group.add_argument("--tls-key", type=Path, metavar="PEM", help="private key of the client certificate")
+    group.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate, if not the host")
+    return shared
+
+
+class Connection(NamedTuple):
+    """Settings of a client, named as its arguments are."""
+
+    address: str | Sequence[str]
+    tls: TLSConfig | None
+    timeout: float
+    client_id: str | None
+    api_key: str | None
+    allow_insecure_key: bool
+
+
+def connection(arguments: argparse.Namespace) -> Connection:
+    """Return the address, timeout, name, key and TLS settings of the arguments.
+
+    Raises:
+        OSError: A PEM file or the file of the API key cannot be read.
+        ValueError: The file of the API key is empty.
+    """
+    addresses = arguments.address.split(",")
+    pems = [path and path.read_bytes() for path in (arguments.tls_ca, arguments.tls_cert, arguments.tls_key)]
+    tls = None
+    if arguments.tls or arguments.tls_server_name or any(pem is not None for pem in pems):
+        tls = TLSConfig(
+            root_certificates=pems[0],
+            certificate_chain=pems[1],
+            private_key=pems[2],
+            server_name=arguments.tls_server_name,
+        )
+    return Connection(
+        address=addresses if len(addresses) > 1 else arguments.address,
+        tls=tls,
+        timeout=arguments.timeout,
+        client_id=arguments.client_id,
+        api_key=arguments.api_key_file and _key_in(arguments.api_key_file),
+        allow_insecure_key=arguments.allow_insecure_key,
+    )
+
+
+def open_client(arguments: argparse.Namespace) -> TranslationClient:
+    """Open a client with the settings of the arguments.
+
+    Raises:
+        OSError: A PEM file or the file of the API key cannot be read.
+        ValueError: One of the settings is invalid, or the key would cross a network in plain text.
+    """
+    return TranslationClient(**connection(arguments)._asdict())
+
+
+def _key_in(file: Path) -> str:
+    key = file.read_text(encoding="utf-8", errors="replace").strip()
+    if not key:
+        raise ValueError(f"{file} holds no API key")
+    return key

@@ -1,0 +1,1 @@
+"""Formats made of XML: Word and XLIFF, and the tokens that both are read as."""

@@ -1,0 +1,1 @@
+"""Pairs made of pairs: what a translation must keep, and random spans of it."""

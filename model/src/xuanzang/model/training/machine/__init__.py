@@ -1,0 +1,1 @@
+"""What a run has of the machine: memory, GPU, processes, and signals that interrupt it."""
