@@ -13,7 +13,7 @@ from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import changed_files, read_limited
 from xuanzang.server.bundles.manifest import MANIFEST, MAX_MANIFEST_BYTES
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
-from xuanzang.server.engine.hardware import return_free_memory
+from xuanzang.server.engine.hardware import give_way, return_free_memory
 from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -72,7 +72,8 @@ class LiveModels:
         self._refusals: dict[VersionName, BundleError] = {}
         self._loading: VersionName | None = None
         self._changing = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading")
+        # No sooner than the workers: loading is in no hurry.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading", initializer=give_way)
         self._retirement = Retirement(
             self.usage,
             release=release,
