@@ -362,9 +362,18 @@ def test_the_quota_of_a_key_is_told_from_overload(client: Client, script: Script
         assert fault_of(caught.value.__cause__) == Fault(kind=kind, delay=30.0)
 
 
+def fault_of_reset(code: grpc.StatusCode, number: int) -> Fault:
+    """Return the fault of a stream that was reset with an error code of HTTP/2."""
+    message = f"Stream removed (RST_STREAM (Received RST_STREAM with error code {number}))"
+    return fault_of(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), message))
+
+
 def test_a_stream_that_a_crowded_server_refuses_is_overload() -> None:
-    message = "Stream removed (RST_STREAM (Received RST_STREAM with error code 7))"
-    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), message)
-    fault = fault_of(error)
+    fault = fault_of_reset(grpc.StatusCode.UNAVAILABLE, 7)
     assert (fault.kind, fault.blames_the_address) == (FaultKind.OVERLOADED, False)
     assert fault.delay > 0
+
+
+def test_a_stream_whose_server_a_proxy_has_lost_is_broken() -> None:
+    assert fault_of_reset(grpc.StatusCode.INTERNAL, 2).kind is FaultKind.BROKEN
+    assert fault_of_reset(grpc.StatusCode.INTERNAL, 5).kind is FaultKind.FINAL
