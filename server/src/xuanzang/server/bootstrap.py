@@ -21,6 +21,7 @@ from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.access_log import AccessLog
+from xuanzang.server.observation.recorder import Recorder
 from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.entry.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.rpc.health.server import HealthServer
@@ -86,9 +87,11 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
             tracing = Tracing()
         except ValueError as error:
             raise OSError(f"a setting of OpenTelemetry is not valid: {error}") from error
-    target = settings.access_log
-    access_log = None if target is None else AccessLog(target, dropped=metrics.server.access_log_dropped)
-    return Observation(tracing=tracing, access_log=access_log)
+    target, dropped = settings.access_log, metrics.server.access_log_dropped
+    access_log = None if target is None else AccessLog(target, dropped=dropped)
+    if tracing is None and access_log is None:
+        return Observation()
+    return Observation(Recorder(access_log, dropped=dropped), tracing=tracing)
 
 
 def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> HealthServer | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
-from xuanzang.server.engine.hardware import return_free_memory
+from xuanzang.server.engine.hardware import give_way, return_free_memory
 from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.catalog_metrics import CatalogMetrics
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
@@ -68,7 +68,8 @@ class LiveModels:
         self._catalog_metrics = CatalogMetrics(metrics, provider=provider)
         self._holds = holds
         self._changing = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading")
+        # No sooner than the workers: loading is in no hurry.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading", initializer=give_way)
         self._retirement = Retirement(
             self.usage,
             release=release,
