@@ -14,7 +14,7 @@ from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
 from xuanzang.server.engine.text.punctuation import Punctuation
 
-LINES = 3000
+LINES = 1000
 MARKS = [*".,:;!?()%'`\"«»„“”‘’‚´–—…，。！？（）《》", "\u00a0", "''", "nº\u00a0", '",', '."', " 1\u00a0234,5", " 20 %"]
 WORDS = ["我有一只猫", "a cat", "l", "Haus", "été", "3"]
 
