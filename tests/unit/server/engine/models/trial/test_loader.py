@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -55,6 +56,27 @@ async def test_a_remembered_bundle_is_not_tried_again(
     behave("os.abort()")
     assert not await TrialLoader(SETTINGS, known=tried(tmp_path)).refusals([directory])
     assert list(await TrialLoader(SETTINGS, known=tried(tmp_path, "cuda")).refusals([directory])) == [directory]
+
+
+async def test_what_another_process_has_replayed_is_known(directory: Path, tmp_path: Path) -> None:
+    digest = hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()
+    loader = TrialLoader(SETTINGS, known=tried(tmp_path))
+    assert not loader.has_replayed(digest)
+    await loader.refusals([directory])
+    assert loader.has_replayed(digest)
+    assert not TrialLoader(SETTINGS, known=tried(tmp_path, "another processor")).has_replayed(digest)
+    assert not TrialLoader(SETTINGS).has_replayed(digest)
+
+
+def test_a_list_that_others_may_write_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    known = tried(tmp_path)
+    known.add(["sound"])
+    assert known.entries() == ["sound"]
+    (tmp_path / "cache" / "tried").chmod(0o660)
+    assert not known.entries()
+    assert "tried bundles not read: others may write the list" in caplog.messages
+    known.add(["newer"])
+    assert known.entries() == ["newer"]
 
 
 async def test_a_refused_bundle_is_not_remembered(directory: Path, tmp_path: Path) -> None:
