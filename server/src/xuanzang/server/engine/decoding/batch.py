@@ -109,10 +109,11 @@ class Batch:
         # What has left needs no more memory, so that `bytes_needed` of those who are here bounds what is held.
         self._cache.leave(self._gaps())
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
-        for group in _groups(ordered):
+        for group in [ordered] if self._sessions.skips_padding else _groups(ordered):
             ids, lengths = _pad([s.source_ids for s in group], self._sessions.special_ids.source_pad_id)
             indices = self._free_indices(len(group))
-            tensors = self._cache.join(indices, lengths, padded=ids.shape[1])
+            padded = 0 if self._sessions.skips_padding else ids.shape[1]
+            tensors = self._cache.join(indices, lengths, padded=padded)
             self._encoder.bind({"source_ids": ids, **tensors.inputs}, tensors.outputs)
             self._encoder.run()
             self._search.join(indices, [sentence.options for sentence in group])

@@ -108,13 +108,13 @@ class KeyValueCache:
         """Slots of the target of each sentence."""
         return self._pages.width * self._page_slots
 
-    def join(self, indices: Ints, source_lengths: Ints, *, padded: int) -> GraphTensors:
+    def join(self, indices: Ints, source_lengths: Ints, *, padded: int = 0) -> GraphTensors:
         """Take in sentences.
 
         Args:
             indices: Batch indices, of sentences that have left or the next ones.
             source_lengths: Source tokens of each, [batch].
-            padded: Source positions that the encoder writes for each.
+            padded: Source positions that the encoder writes for each at least.
 
         Returns:
             Inputs and outputs of the encoder for the keys and values of these sentences.
@@ -127,9 +127,10 @@ class KeyValueCache:
         self._fit_slot_indices()
         self._pages.join(indices)
         self._source_pages.join(indices)
-        width = -(-padded // self._page_slots)
-        self._source_pages.widen(width)
-        self._source_pages.provide(np.repeat(indices, width), np.tile(np.arange(width), len(indices)))
+        widths = -(-np.maximum(source_lengths, padded) // self._page_slots)
+        self._source_pages.widen(int(widths.max()))
+        entries = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
+        self._source_pages.provide(np.repeat(indices, widths), entries)
         self._cross.resize(self._source_pages.count)
         self._expose()
         own = {"source_lengths": source_lengths, "source_page_table": self._source_pages.table[indices]}

@@ -88,6 +88,9 @@ class Sessions:
             # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
             release_pages(self._directory / manifest.weights)
         self._encoder, self._decoder, *self._shortlist = sessions
+        properties = self._encoder.get_modelmeta().custom_metadata_map
+        self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
+        """Whether the encoder computes nothing for padding, so that sentences of any lengths may go together."""
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
             for session, graph in zip(sessions, graphs, strict=True)
