@@ -61,8 +61,8 @@ def packed_source_attention(num_heads: int) -> onnx.FunctionProto:
     """Return the operator that lets all tokens of a sentence attend to each other, with a quantised result.
 
     Inputs: projected [1, token, 3 · model], queries, keys and values of all sentences one after another, side by side;
-    source_lengths [batch], whose sum is the number of tokens; places [1, token, 2], sentence and position of each, which
-    kernels do not need; num_heads [1], for kernels; scale and zero of the integers.
+    source_lengths [batch], whose sum is the number of tokens; places [1, token, 2], sentence and position of each,
+    which kernels do not need; num_heads [1], for kernels; scale and zero of the integers.
     Outputs: integers [1, token, model].
     """
     graph = FunctionBuilder(NAME)

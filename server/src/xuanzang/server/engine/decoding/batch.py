@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import Candidates
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
@@ -182,14 +182,15 @@ class Batch:
         taken = [index for index, sentence in enumerate(self._sentences) if sentence is not None]
         if len(taken) == len(self._sentences):
             return
-        order = np.arange(len(taken))
+        kept = np.arange(len(taken))
         gaps = [index for index, sentence in enumerate(self._sentences[: len(taken)]) if sentence is None]
-        order[gaps] = taken[len(taken) - len(gaps) :]
+        kept[gaps] = taken[len(taken) - len(gaps) :]
+        order = Order.of(kept)
         self._search.select(order)
         self._cache.select(order)
         if self._shortlist:
             self._shortlist.select(order)
-        self._sentences = [self._sentences[index] for index in order]
+        self._sentences = [self._sentences[index] for index in kept.tolist()]
 
     def _bind(self, inspection: Inspection) -> None:
         """Bind the arrays that are new to the decoder graph."""

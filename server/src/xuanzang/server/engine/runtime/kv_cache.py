@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots
-from xuanzang.server.engine.arrays import Ints, extended
+from xuanzang.server.engine.arrays import Ints, Order, extended
 from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
 from xuanzang.server.engine.runtime.page_table import PageTable
 
@@ -155,18 +155,16 @@ class KeyValueCache:
             pool.trim()
         self._expose()
 
-    def select(self, order: Ints) -> None:
-        """Keep only some sentences, in the order given.
-
-        Args:
-            order: Batch indices, [batch].
-        """
+    def select(self, order: Order) -> None:
+        """Keep only some sentences, in the order given."""
         moves, source_moves = self._pages.select(order), self._source_pages.select(order)
         self._past.resize(self._pages.count, moves)
         self._cross.resize(self._source_pages.count, source_moves)
-        self._source_lengths = self._source_lengths[order]
-        self._visible = np.ascontiguousarray(self._visible[order, :, : self._slots])
-        self._fit_slot_indices()
+        self._source_lengths = order.apply(self._source_lengths)
+        # Copied only if sentences have fewer slots from now on.
+        self._visible = np.ascontiguousarray(order.apply(self._visible)[:, :, : self._slots])
+        # What it holds is written in each step, but the heads, which are the same for all sentences.
+        self._slot_indices = self._slot_indices[: len(order.kept)]
         self._expose()
 
     def advance(self, parents: Ints) -> None:
