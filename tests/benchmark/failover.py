@@ -41,7 +41,6 @@ async def measure(
     share: float,
     seconds: float,
     victim: int = 0,
-    most: int = sys.maxsize,
 ) -> dict[str, Any]:
     """Kill a server in the middle of a load.
 
@@ -51,7 +50,6 @@ async def measure(
         share: Rate of the calls, as a share of the capacity.
         seconds: Duration of the load.
         victim: Place of the server that is killed.
-        most: Calls under way above which further ones wait.
 
     Returns:
         Figures of the run; times in milliseconds.
@@ -60,7 +58,7 @@ async def measure(
         expected = await answers(client)
         rate = share * await capacity(client, expected, seconds / 4)
         calls = CheckedCalls(client, expected)
-        loading = asyncio.create_task(calls.open_loop(rate, seconds, most=most))
+        loading = asyncio.create_task(calls.open_loop(rate, seconds))
         streaming = asyncio.create_task(stream_faults(client, expected, int(4 * seconds)))
         await asyncio.sleep(seconds / 3)
         killed = time.monotonic()

@@ -1,4 +1,7 @@
-"""Load a bundle as the server does, translate, and print seconds and resident memory of each part as JSON."""
+"""Load a bundle as the server does, translate, and print seconds and resident memory of each part as JSON.
+
+Then each part of the loading once more, alone.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,16 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from xuanzang.server.bundles.files import digest_of, open_regular
+from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.hardware import flush_denormals, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.replay import replay
+from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.language_detection import shared_detector
 from xuanzang.server.metrics import Metrics
 
 T = TypeVar("T")
@@ -24,25 +32,51 @@ T = TypeVar("T")
 _SENTENCES, _SOURCE_TOKENS = 8, 24
 
 
-def main() -> None:
-    """Measure the bundle of the command line."""
-    flush_denormals()
-    folder, figures = Path(sys.argv[1]), {"before": _resident()}
+class Figures:
+    """Seconds and memory by part."""
 
-    def measure(part: str, work: Callable[[], T]) -> T:
+    def __init__(self) -> None:
+        self.of: dict[str, str] = {"before": _resident()}
+
+    def measure(self, part: str, work: Callable[[], T]) -> T:
+        """Measure a part."""
         started = time.perf_counter()
         result = work()
         seconds = time.perf_counter() - started
         return_free_memory()
-        figures[part] = f"{seconds:.2f} s, {_resident()}"
+        self.of[part] = f"{seconds:.2f} s, {_resident()}"
         return result
 
-    load = partial(LoadedModel, folder, Metrics(CollectorRegistry()))
-    model = measure("digests, graphs, weights, tables and tokenisers", load)
-    measure("opening of the graphs", lambda: model.open(EngineSettings(workers=1)))
-    measure("replay of the samples", lambda: replay(model))
-    measure("8 sentences, beam 4", lambda: _translate(model))
-    print(json.dumps(figures))
+
+def main() -> None:
+    """Measure the bundle of the command line."""
+    flush_denormals()
+    folder, figures = Path(sys.argv[1]), Figures()
+    _measure_loading(folder, figures)
+    _measure_parts(folder, figures)
+    print(json.dumps(figures.of))
+
+
+def _measure_loading(folder: Path, figures: Figures) -> None:
+    load = partial(LoadedModel, folder, Metrics(CollectorRegistry()), EngineSettings(workers=1))
+    model = figures.measure("files, graphs and tokenisers beside each other", load)
+    lengths = sorted(len(sample.target_ids) for sample in model.bundle.samples)
+    figures.measure(f"replay of the samples, of {lengths} tokens", lambda: replay(model))
+    figures.measure(f"replay of the shortest of them, {lengths[0]} tokens", lambda: replay(model, only_shortest=True))
+    figures.measure("8 sentences, beam 4", lambda: _translate(model))
+
+
+def _measure_parts(folder: Path, figures: Figures) -> None:
+    bundle = figures.measure("alone: digests, manifest, graphs checked, tables", lambda: load_bundle(folder))
+    figures.measure("alone: digest of the weights", lambda: _digest(folder, bundle.manifest.weights))
+    figures.measure("alone: tokenisers and classes of pieces", lambda: TextCodec(bundle))
+    figures.measure("alone: both graphs", lambda: Sessions(bundle, provider="cpu", intra_op_threads=1))
+    figures.measure("alone: detection of languages", shared_detector().open)
+
+
+def _digest(folder: Path, name: str) -> str:
+    with open_regular(folder, name) as file:
+        return digest_of(file).sha256
 
 
 def _translate(model: LoadedModel) -> Decoder:

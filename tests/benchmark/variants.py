@@ -4,15 +4,14 @@ Every variant has a server of its own, which idles while the others are measured
 Prints sentences per second, the median of the rounds and its ratio to the first variant's, and the resident memory
 after the last round and some time later.
 
-$ PYTHONPATH=tests/benchmark python tests/benchmark/variants.py allocators --rounds 3
-$ PYTHONPATH=tests/benchmark python tests/benchmark/variants.py access --rounds 3
+$ PYTHONPATH=tests/support python tests/benchmark/variants.py allocators --rounds 3
+$ PYTHONPATH=tests/support python tests/benchmark/variants.py access --rounds 3
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from api_keys import add_key
 from load import Load
 from processes import ServerProcess, free_address
 from served import HERE, Callers, single_sentences
@@ -63,15 +63,12 @@ def allocators(folder: Path) -> list[Variant]:
 def access(folder: Path) -> list[Variant]:
     """Return a server for anonymous callers, and one for callers with a key and quotas that none reaches."""
     file = folder / "keys.json"
-    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", "benchmark", f"--keys-file={file}"]
     quotas = ("--requests-per-minute", "--characters-per-minute", "--concurrent-sentences")
-    made = subprocess.run(
-        [*command, *(f"{quota}={10**9}" for quota in quotas)], check=True, capture_output=True, text=True
-    )
+    key = add_key(file, "benchmark", *(f"{quota}={10**9}" for quota in quotas))
     keyed = (*_models(folder), "--keys-file", str(file), "--no-anonymous")
     return [
         Variant(name="anonymous", flags=_models(folder)),
-        Variant(name="with a key", flags=keyed, key=made.stdout.strip()),
+        Variant(name="with a key", flags=keyed, key=key),
     ]
 
 

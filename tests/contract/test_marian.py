@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "encoder_attention_heads": 8,
         "decoder_attention_heads": 8,
     },
-    "6 + 6 layers, two vocabularies": {"encoder_layers": 6, "decoder_layers": 6, "separate": True},
+    "two vocabularies": {"separate": True},
     "untied, not scaled, relu": {"tie_word_embeddings": False, "scale_embedding": False, "activation_function": "relu"},
     "two vocabularies, untied, renormalised": {
         "separate": True,

@@ -10,10 +10,11 @@ import pytest
 from transformers import MarianMTModel, MarianTokenizer
 
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
+from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
 from xuanzang.server.engine.text.punctuation import Punctuation
 
-LINES = 3000
+LINES = 1000
 MARKS = [*".,:;!?()%'`\"«»„“”‘’‚´–—…，。！？（）《》", "\u00a0", "''", "nº\u00a0", '",', '."', " 1\u00a0234,5", " 20 %"]
 WORDS = ["我有一只猫", "a cat", "l", "Haus", "été", "3"]
 
@@ -37,8 +38,8 @@ def directory(
     return folder
 
 
-def imported(directory: Path, output: Path, **options: str) -> Checkpoint:
-    import_model(directory, output, **options)  # type: ignore[arg-type] # one of two words
+def imported(directory: Path, output: Path, *wanted: Wanted) -> Checkpoint:
+    import_model(directory, output, *wanted)
     return load_checkpoint(output)
 
 
@@ -53,7 +54,7 @@ def test_normalised_punctuation_is_that_of_the_tokenizer_of_transformers(
     directory: Path, lines: list[str], tmp_path: Path
 ) -> None:
     theirs = MarianTokenizer.from_pretrained(directory)
-    ours = imported(directory, tmp_path / "checkpoint", punctuation="moses")
+    ours = imported(directory, tmp_path / "checkpoint", Wanted(punctuation="moses"))
     normalized = [theirs.normalize(line) for line in lines]
     assert sum(one != other for one, other in zip(lines, normalized, strict=True)) > LINES / 2
     served = Punctuation(ours.metadata.source_language)

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -122,28 +122,30 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config["applications"][0]["args"] |= {"models": str(MODELS)}
     path = tmp_path / "serve.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
-    with (tmp_path / "serve.log").open("wb") as log:
-        command = [str(BIN / "serve"), "run", str(path)]
-        process = subprocess.Popen(command, cwd=RAY, env=ENVIRONMENT, start_new_session=True, stdout=log, stderr=log)
     address = f"127.0.0.1:{config['grpc_options']['port']}"
-    try:
-        wait_until_deployed(address, process)
+    with ExitStack() as stack:
+        process = next(filter(None, (deployed(path, address, stack) for _ in range(STARTS))), None)
+        assert process is not None, (tmp_path / "serve.log").read_text(encoding="utf-8")[-2000:]
         yield address
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
 
 
-def wait_until_deployed(address: str, process: subprocess.Popen[bytes]) -> None:
+def deployed(config: Path, address: str, stack: ExitStack) -> subprocess.Popen[bytes] | None:
+    """Run Serve, and wait until the application is deployed; return None if Serve ends before."""
+    command = [str(BIN / "serve"), "run", str(config)]
+    with config.with_name("serve.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=RAY, env=ENVIRONMENT, start_new_session=True, stdout=log, stderr=log)
+    stack.callback(process.wait)
+    stack.callback(process.send_signal, signal.SIGINT)
     with TranslationClient(address, timeout=10) as client:
         for _ in range(300):
             try:
                 client.list_models()
             except TranslationError:
-                with pytest.raises(subprocess.TimeoutExpired):
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(1)
+                    return None
             else:
-                return
+                return process
     pytest.fail("the application was not deployed; serve.log has the reason")
 
 

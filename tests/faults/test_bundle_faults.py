@@ -110,7 +110,7 @@ async def test_a_graph_that_harms_its_process_is_refused_and_the_good_one_served
 def test_a_process_that_is_busy_for_ever_ends_with_its_server(repository: Path) -> None:
     directory = harmful(repository, "an endless loop")
     settings = SETTINGS.model_dump(mode="json")
-    request = {"settings": settings, "directories": [str(directory)], "gives_way": False}
+    request = {"settings": settings, "directories": [str(directory)]}
     with subprocess.Popen([sys.executable, "-m", program.__name__], stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -50,24 +49,18 @@ class CheckedCalls:
         """What is wrong with calls, in the order of their ends."""
         return [each.fault for each in self.outcomes if each.fault]
 
-    async def open_loop(self, rate: float, seconds: float, *, most: int = sys.maxsize) -> None:
+    async def open_loop(self, rate: float, seconds: float) -> None:
         """Call at times that do not depend on the answers.
 
         Args:
             rate: Mean calls per second, arrivals of a Poisson process.
             seconds: Duration of the calling; the last answers are awaited.
-            most: Calls under way above which further ones wait, as if the callers had so many threads.
         """
-        began, places = time.monotonic(), asyncio.Semaphore(most)
-
-        async def call(number: int, due: float) -> None:
-            async with places:
-                await self._call(self._texts[number % len(self._texts)], due)
-
+        began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for number, arrival in enumerate(poisson_arrivals(rate, seconds, random.Random(0))):
                 await asyncio.sleep(max(0.0, began + arrival - time.monotonic()))
-                group.create_task(call(number, began + arrival))
+                group.create_task(self._call(self._texts[number % len(self._texts)], began + arrival))
 
     async def closed_loop(self, callers: int, is_over: Callable[[], bool]) -> None:
         """Let each caller call again as soon as it has its answer.

@@ -11,17 +11,20 @@ import onnxruntime
 import pytest
 
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
-from xuanzang.export.graphs.product_fusion import fuse_products
+from xuanzang.export.graphs.product_fusion import PADDING_IS_SKIPPED, fuse_products
+from xuanzang.export.operators.source_attention import attend, padding
 from xuanzang.export.tensors import TensorSpec
 
 WIDTH, INNER, HEADS = 16, 24, 2
 INPUTS = [
-    TensorSpec("x", "uint8", ("batch", "source", WIDTH)),
+    TensorSpec("x", "uint8", (1, "token", WIDTH)),
     TensorSpec("source_lengths", "int64", ("batch",)),
+    TensorSpec("places", "int64", (1, "token", 2)),
 ]
 FEED = {
-    "x": np.random.default_rng(3).integers(0, 256, (2, 5, WIDTH), dtype=np.uint8),
+    "x": np.random.default_rng(3).integers(0, 256, (1, 8, WIDTH), dtype=np.uint8),
     "source_lengths": np.array([5, 3]),
+    "places": np.array([[(0, 0), (0, 1), (0, 2), (0, 3), (0, 4), (1, 0), (1, 1), (1, 2)]]),
 }
 
 
@@ -48,12 +51,8 @@ def encoder(
 ) -> onnx.ModelProto:
     """Return a layer of an encoder: attention, and a network whose inner state another node may take, too."""
     graph = GraphBuilder("encoder")
-    length = graph.op("Squeeze", graph.op("Shape", "x", start=1, end=2))
-    positions = graph.op("Range", graph.scalar(0), length, graph.scalar(1))
-    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
-    parts = graph.multi_op("Split", product(graph, "x", WIDTH, 3 * WIDTH, "qkv"), outputs=3, axis=-1, num_outputs=3)
-    mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
-    mixed = graph.op("MultiHeadAttention", *parts, "", mask, domain=MICROSOFT, num_heads=HEADS)
+    gaps = padding(graph, graph.ints(3 * WIDTH))
+    mixed = attend(graph, product(graph, "x", WIDTH, 3 * WIDTH, "qkv"), "places", gaps, HEADS)
     inner = product(graph, quantized(graph, mixed, "inner"), WIDTH, INNER, "inner", bias=bias)
     active = graph.op(activation, inner)
     if shared:
@@ -61,7 +60,7 @@ def encoder(
     outer = product(graph, quantized(graph, active, scale), INNER, WIDTH, "outer")
     graph.op("Identity", outer, output="y")
     outputs = [("y", WIDTH), *([("also", INNER)] if shared else [])]
-    return graph.model(INPUTS, [TensorSpec(name, "float32", ("batch", "source", width)) for name, width in outputs])
+    return graph.model(INPUTS, [TensorSpec(name, "float32", (1, "token", width)) for name, width in outputs])
 
 
 def run(model: onnx.ModelProto) -> list[np.ndarray]:
@@ -75,7 +74,8 @@ def kinds(model: onnx.ModelProto) -> Counter[str]:
 
 def test_a_fused_encoder_gives_the_same_states() -> None:
     expected, fused = run(encoder()), fuse_products(encoder())
-    assert kinds(fused) == Counter(QuantizedProduct=1, SourceAttention=1, FeedForward=1, Identity=1)
+    assert kinds(fused) == Counter(QuantizedProduct=1, PackedSourceAttention=1, FeedForward=1, Identity=1)
+    assert {each.key: each.value for each in fused.metadata_props} == PADDING_IS_SKIPPED
     for found, wanted in zip(run(fused), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -89,9 +89,9 @@ def test_operators_have_stated_shapes() -> None:
         if node.domain
     }
     assert shapes == {
-        "QuantizedProduct": ["batch", "source", 3 * WIDTH],
-        "SourceAttention": ["batch", "source", WIDTH],
-        "FeedForward": ["batch", "source", WIDTH],
+        "QuantizedProduct": [1, "token", 3 * WIDTH],
+        "PackedSourceAttention": [1, "token", WIDTH],
+        "FeedForward": [1, "token", WIDTH],
     }
 
 

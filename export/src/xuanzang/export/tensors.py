@@ -9,6 +9,9 @@ from xuanzang.model.network.config import TransformerConfig
 PAGE_SLOTS = 32
 """Slots of a page: 32 floats are two AVX-512 registers, and a translation seldom fills more than three pages."""
 
+STATE_AXES: dict[str, tuple[str | int, ...]] = {"encoder": (1, "token"), "decoder": ("batch", "beam")}
+"""Axes of the states of each graph, before that of the model."""
+
 
 class TensorSpec(NamedTuple):
     """One input or output of a graph."""
@@ -39,7 +42,7 @@ def key_values(config: TransformerConfig, prefix: str, floats: str) -> list[Tens
 def encoder_inputs(config: TransformerConfig, floats: str = "float32") -> list[TensorSpec]:
     """Return the encoder's inputs: padded sentences, their lengths without padding, and the pages to write.
 
-    source_page_table: the page that holds each logical page of a sentence, enough of them for the padding, too.
+    source_page_table: the page that holds each logical page of a sentence, enough of them for its tokens.
     """
     return [
         TensorSpec("source_ids", "int64", ("batch", "source")),

@@ -1,5 +1,5 @@
 // Attention: of the decoder, few queries of each sentence to the keys and values that lie in its pages; and of the
-// encoder, all positions of a sentence to each other.
+// encoder, all tokens of a sentence to each other.
 #pragma once
 
 #include "custom_op.h"
@@ -34,13 +34,14 @@ struct CrossAttention {
   static void compute(const Context& context);
 };
 
-// Self-attention of the encoder, whose result is quantised. What it writes for padding is 0.0.
-struct SourceAttention {
-  static constexpr const char* kName = "SourceAttention";
-  // projected [batch, source, 3 * heads * head]: queries, keys and values side by side; source_lengths [batch]; number
-  // of heads [1]; scale and zero point of the integers.
-  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtInt64, kOrtInt64, kOrtFloat, kOrtUint8};
-  static constexpr OrtElementType kOutputs[] = {kOrtUint8};  // [batch, source, heads * head].
+// Self-attention of the encoder, whose result is quantised. The tokens of all sentences lie one after another.
+struct PackedSourceAttention {
+  static constexpr const char* kName = "PackedSourceAttention";
+  // projected [1, token, 3 * heads * head]: queries, keys and values side by side; source_lengths [batch], whose sum is
+  // the number of tokens; places, which only the ONNX function needs; number of heads [1]; scale and zero point of the
+  // integers.
+  static constexpr OrtElementType kInputs[] = {kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64, kOrtFloat, kOrtUint8};
+  static constexpr OrtElementType kOutputs[] = {kOrtUint8};  // [1, token, heads * head].
   static constexpr std::array<InPlace, 0> kInPlace{};
   static void compute(const Context& context);
 };

@@ -68,7 +68,7 @@ class Operators {
   const CustomOp<BestContinuations> best_continuations_;
   const CustomOp<AddNormQuantize> add_norm_quantize_;
   const CustomOp<ChosenLogits> chosen_logits_;
-  const CustomOp<SourceAttention> source_attention_;
+  const CustomOp<PackedSourceAttention> source_attention_;
   const CustomOp<ProjectedContinuations> projected_continuations_;
   const CustomOp<QuantizedProduct> quantized_product_;
   const CustomOp<FeedForward> feed_forward_;

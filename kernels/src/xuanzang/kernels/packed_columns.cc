@@ -1,6 +1,21 @@
 #include "packed_columns.h"
 
 namespace xuanzang {
+namespace {
+
+// Copies the part of four rows that lies in a panel: `count` columns of `rows` rows, and zeros for those that are not.
+void copy_rows(const int8_t* from, size_t stride, size_t rows, size_t count, int8_t (&to)[4][kPanel]) {
+  for (size_t i = 0; i < 4; ++i) {
+    if (i < rows && count == kPanel) {
+      std::copy_n(from + i * stride, kPanel, to[i]);
+    } else {
+      std::fill_n(to[i], kPanel, int8_t{0});
+      std::copy_n(from + i * stride, i < rows ? count : 0, to[i]);
+    }
+  }
+}
+
+}  // namespace
 
 PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
   require(matrix.integers.rank == 2, "an input has the wrong dimensions");
@@ -14,19 +29,32 @@ PackedColumns::PackedColumns(const QuantizedMatrix& matrix) {
   const size_t columns = blocks() * kBlock;
   lines_.resize(columns * depth_ / sizeof(Line));
   start_.resize(columns), scale_.resize(columns), bias_.resize(columns);
-  int8_t* const packed = reinterpret_cast<int8_t*>(lines_.data());
-  for (size_t k = 0; k < width_; ++k) {
-    for (size_t column = 0; column < vocab_size_; ++column) {
-      const int8_t integer = matrix.integers.data[k * vocab_size_ + column];
-      packed[column / kPanel * kPanel * depth_ + k / 4 * 4 * kPanel + column % kPanel * 4 + k % 4] = integer;
-      // The zero point times a column is the same for all rows.
-      start_[column] -= int32_t{matrix.x_zero.data[0]} * integer;
-    }
-  }
+  for (size_t first = 0; first < vocab_size_; first += kPanel) pack_panel(matrix, first);
   for (size_t column = 0; column < vocab_size_; ++column) {
     scale_[column] = matrix.x_scale.data[0] * matrix.scale.data[column];
     bias_[column] = matrix.bias.data[column];
   }
+}
+
+void PackedColumns::pack_panel(const QuantizedMatrix& matrix, size_t first) {
+  const size_t count = std::min(kPanel, vocab_size_ - first);
+  int8_t* packed = reinterpret_cast<int8_t*>(lines_.data()) + first * depth_;
+  int32_t sums[kPanel] = {};
+  for (size_t k = 0; k < depth_; k += 4, packed += 4 * kPanel) {
+    int8_t rows[4][kPanel];
+    copy_rows(matrix.integers.data + k * vocab_size_ + first, vocab_size_, std::min<size_t>(4, width_ - k), count,
+              rows);
+    // Two loops, which compilers turn into vector instructions; one they do not.
+    for (size_t column = 0; column < kPanel; ++column) {
+      for (size_t i = 0; i < 4; ++i) packed[column * 4 + i] = rows[i][column];
+    }
+    for (size_t column = 0; column < kPanel; ++column) {
+      sums[column] += rows[0][column] + rows[1][column] + rows[2][column] + rows[3][column];
+    }
+  }
+  // The zero point times a column is the same for all rows.
+  const int32_t zero = matrix.x_zero.data[0];
+  for (size_t column = 0; column < count; ++column) start_[first + column] = -zero * sums[column];
 }
 
 PackedColumns kept_columns(const Constants& constants, size_t first) {

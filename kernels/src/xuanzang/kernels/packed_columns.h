@@ -53,6 +53,9 @@ class PackedColumns {
     int8_t integers[64];
   };
 
+  // Packs the columns of the panel that begins with column `first`.
+  void pack_panel(const QuantizedMatrix& matrix, size_t first);
+
   size_t width_ = 0, depth_ = 0, vocab_size_ = 0;
   float x_scale_ = 1, x_zero_ = 0;
   std::vector<Line> lines_;

@@ -6,32 +6,42 @@ namespace xuanzang {
 namespace {
 
 struct Inputs {
-  explicit Inputs(const Context& context) : projected(context.input<float>(0)), lengths(context.input<int64_t>(1)) {
-    const auto number = context.input<int64_t>(2);
-    const auto scale = context.input<float>(3);
-    const auto zero = context.input<uint8_t>(4);
-    require(projected.rank == 3 && lengths.rank == 1, "an input has the wrong dimensions");
+  explicit Inputs(const Context& context) : projected(context.input<float>(0)) {
+    const auto lengths = context.input<int64_t>(1);
+    const auto number = context.input<int64_t>(3);
+    const auto scale = context.input<float>(4);
+    const auto zero = context.input<uint8_t>(5);
+    require(projected.rank == 3 && projected.size(0) == 1 && lengths.rank == 1, "an input has the wrong dimensions");
     require(number.elements() == 1 && number.data[0] > 0, "the number of heads is not a positive number");
     require(scale.elements() == 1 && scale.data[0] > 0 && zero.elements() == 1, "the scale is not a positive number");
-    batch = projected.size(0), source = projected.size(1), heads = static_cast<size_t>(number.data[0]);
+    heads = static_cast<size_t>(number.data[0]);
     require(projected.size(2) % (3 * heads) == 0, "projected is not three times as wide as all heads");
-    require(lengths.size(0) == batch, "batches differ");
     d_model = projected.size(2) / 3;
-    for (size_t sentence = 0; sentence < batch; ++sentence) {
-      require(length(sentence) <= source, "a source is longer than its positions");
+    for (size_t sentence = 0; sentence < lengths.elements(); ++sentence) {
+      const int64_t length = lengths.data[sentence], left = projected.shape[1] - static_cast<int64_t>(ends.back());
+      require(length >= 0 && length <= left, "the lengths are not those of the tokens");
+      ends.push_back(ends.back() + static_cast<size_t>(length));
     }
+    require(ends.back() == projected.size(1), "the lengths are not those of the tokens");
     const float integer = static_cast<float>(zero.data[0]);
     rounding = {1.0f / scale.data[0], integer, -integer};
-    padding = zero.data[0];
   }
 
-  size_t length(size_t sentence) const { return static_cast<size_t>(lengths.data[sentence]); }
+  size_t batch() const { return ends.size() - 1; }
+  size_t first(size_t sentence) const { return ends[sentence]; }
+  size_t length(size_t sentence) const { return ends[sentence + 1] - ends[sentence]; }
+
+  // Multiplications of all sentences together.
+  size_t operations() const {
+    size_t pairs = 0;
+    for (size_t sentence = 0; sentence < batch(); ++sentence) pairs += length(sentence) * length(sentence);
+    return pairs * d_model;
+  }
 
   Tensor<const float> projected;
-  Tensor<const int64_t> lengths;
-  size_t batch, source, heads, d_model;
+  size_t heads, d_model;
+  std::vector<size_t> ends{0};  // Of the tokens of each sentence, after the beginning of the first.
   Rounding rounding;
-  uint8_t padding;
 };
 
 // Buffers that a thread keeps from one sentence to the next.
@@ -52,7 +62,7 @@ void attend_sentence(const Simd& simd, const Inputs& in, size_t sentence, Buffer
   for (size_t tile = 0; tile < tiles; ++tile) std::fill_n(buffers.bias.data() + tile * size, length * kQueries, 0.0f);
   buffers.weights.resize(tiles * size);
   buffers.mixed.resize(length * in.d_model);
-  const float* const states = in.projected.data + sentence * in.source * stride;
+  const float* const states = in.projected.data + in.first(sentence) * stride;
   const KeyValues seen{states + in.d_model,
                        states + 2 * in.d_model,
                        d_head,
@@ -69,16 +79,15 @@ void attend_sentence(const Simd& simd, const Inputs& in, size_t sentence, Buffer
 
 }  // namespace
 
-void SourceAttention::compute(const Context& context) {
+void PackedSourceAttention::compute(const Context& context) {
   const Inputs in(context);
-  const auto quantized = context.output<uint8_t>(0, {in.batch, in.source, in.d_model});
-  context.parallel(in.batch, in.batch * in.source * in.source * in.d_model, [&](size_t sentence) {
+  const auto quantized = context.output<uint8_t>(0, {1, in.projected.size(1), in.d_model});
+  context.parallel(in.batch(), in.operations(), [&](size_t sentence) {
+    if (!in.length(sentence)) return;
     thread_local Buffers buffers;
-    if (in.length(sentence)) attend_sentence(context.simd(), in, sentence, buffers);
-    const size_t size = in.length(sentence) * in.d_model, all = in.source * in.d_model;
-    uint8_t* const target = quantized.data + sentence * all;
-    context.simd().quantize(buffers.mixed.data(), size, in.rounding, target);
-    std::fill_n(target + size, all - size, in.padding);
+    attend_sentence(context.simd(), in, sentence, buffers);
+    uint8_t* const target = quantized.data + in.first(sentence) * in.d_model;
+    context.simd().quantize(buffers.mixed.data(), in.length(sentence) * in.d_model, in.rounding, target);
   });
 }
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from xuanzang.kernels.step_functions import StepFunctions, address, members, require
 
 _Ints = npt.NDArray[np.int64]
+_INT64, _FLOAT32, _BOOL = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.bool_)
 
 
 class _SlotStep(ctypes.Structure):
@@ -77,11 +78,11 @@ class AdvanceSlots:
 
     def _bind(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
         batch, beam, slots = visible.shape
-        require(parents, np.int64, (batch, beam))
-        require(visible, np.bool_, (batch, beam, slots))
-        require(page_table, np.int64, (batch, slots // self._page_slots))
+        require(parents, _INT64, (batch, beam))
+        require(visible, _BOOL, (batch, beam, slots))
+        require(page_table, _INT64, (batch, slots // self._page_slots))
         heads = slot_indices.shape[2]
-        require(slot_indices, np.int64, (batch, beam, heads, 3))
+        require(slot_indices, _INT64, (batch, beam, heads, 3))
         self.chosen = np.zeros((batch, beam), np.int64)
         self._arrays = (parents, visible, page_table, slot_indices)
         pointers = [address(array) for array in (*self._arrays, self.chosen)]
@@ -131,7 +132,7 @@ class ContinueBest:
         if candidates < beam:
             raise ValueError(f"{candidates} candidates are fewer than {beam} hypotheses")
         shapes = [(batch, candidates)] * 3 + [(batch, beam)] * 3 + [(batch, 1)]
-        dtypes = (np.float32, np.int64, np.int64, np.int64, np.float32, np.int64, np.int64)
+        dtypes = (_FLOAT32, _INT64, _INT64, _INT64, _FLOAT32, _INT64, _INT64)
         for array, dtype, shape in zip(arrays, dtypes, shapes, strict=True):
             require(array, dtype, shape)
         self._arrays = arrays

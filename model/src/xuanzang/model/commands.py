@@ -25,6 +25,7 @@ from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
 from xuanzang.model.evaluation.quality import Quality, measure
 from xuanzang.model.evaluation.test_sets import read_test_set
+from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
 from xuanzang.model.inspection.attention_maps import attention_maps
 from xuanzang.model.inspection.coverage import measure_coverage
@@ -247,13 +248,8 @@ class ImportCommand(BaseModel):
 
     def cli_cmd(self) -> None:
         """Run the command."""
-        languages = import_model(
-            self.directory,
-            self.output,
-            source_languages=self.source_language,
-            target_languages=self.target_language,
-            punctuation=self.punctuation,
-        )
+        wanted = Wanted(sources=self.source_language, targets=self.target_language, punctuation=self.punctuation)
+        languages = import_model(self.directory, self.output, wanted)
         print(f"{self.output}: translates {', '.join(languages.sources)} into {', '.join(languages.targets)}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 
 from prometheus_client import CollectorRegistry, disable_created_metrics
@@ -14,10 +15,13 @@ from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.trial.loader import TrialLoader
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.runtime.kernels import choose_kernels
+from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.access_log import AccessLog
+from xuanzang.server.observation.recorder import Recorder
 from xuanzang.server.rpc.admin_server import AdminServer
 from xuanzang.server.rpc.entry.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.rpc.health.server import HealthServer
@@ -40,6 +44,7 @@ def bootstrap(settings: Settings) -> Server:
     Raises:
         OSError: An address is taken, the access log cannot be written, or the keys file, a certificate or a setting of
             OpenTelemetry is not valid.
+        ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
     """
     # These hold the creation time of each series and would double the size of a scrape.
     disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -82,9 +87,11 @@ def _observation(settings: Settings, metrics: Metrics) -> Observation:
             tracing = Tracing()
         except ValueError as error:
             raise OSError(f"a setting of OpenTelemetry is not valid: {error}") from error
-    target = settings.access_log
-    access_log = None if target is None else AccessLog(target, dropped=metrics.server.access_log_dropped)
-    return Observation(tracing=tracing, access_log=access_log)
+    target, dropped = settings.access_log, metrics.server.access_log_dropped
+    access_log = None if target is None else AccessLog(target, dropped=dropped)
+    if tracing is None and access_log is None:
+        return Observation()
+    return Observation(Recorder(access_log, dropped=dropped), tracing=tracing)
 
 
 def _health_server(settings: Settings, rpc: RpcServer, metrics: Metrics) -> HealthServer | None:
@@ -114,7 +121,10 @@ def _admin_server(
 
 
 def _trial_loader(settings: Settings) -> TrialLoader:
-    configuration = f"{settings.provider} {settings.kernels} {settings.intra_op_threads} {settings.shortlist}"
+    provider = resolve_provider(settings.provider)
+    kernels = choose_kernels(provider, enabled=settings.kernels)
+    library = kernels.library and hashlib.sha256(kernels.library.read_bytes()).hexdigest()
+    configuration = f"{provider} {kernels.isa} {library} {settings.intra_op_threads} {settings.shortlist}"
     try:
         file = settings.tried_bundles.expanduser()
     except RuntimeError:

@@ -270,6 +270,7 @@ def test_overloaded_servers_see_few_retries_of_many_calls() -> None:
         plan = world.plan()
         [(number, _)] = plan.step().tries
         while not plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=0.0)):
+            world.now += 0.5
             [(number, _)] = plan.step().tries
             retries += 1
     assert retries < 50

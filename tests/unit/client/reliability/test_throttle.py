@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -182,6 +185,69 @@ def test_a_call_that_can_wait_is_sent_when_the_server_asked() -> None:
     assert len(plan.step().tries) == 1
 
 
+@dataclass(slots=True)
+class Crowd:
+    """What became of calls that came faster than they could be answered."""
+
+    tries: int = 0
+    failed: int = 0
+    answered_at: list[float] = field(default_factory=list)
+
+
+def crowd(world: World, *, calls: int, per_second: float, capacity: float, timeout: float) -> Crowd:
+    """Let calls come to a server that answers in turn, and refuses what it would not answer within a second."""
+    found, free_at, order = Crowd(), world.now, itertools.count()
+    # Time, order among equals, plan of the call if it has begun, number of its try if that is answered then.
+    events: list[tuple[float, int, CallPlan | None, int | None]] = []
+    for number in range(calls):
+        heapq.heappush(events, (world.now + number / per_second, next(order), None, None))
+    while events:
+        world.now, _, plan, answered = heapq.heappop(events)
+        plan = plan or world.plan(timeout=timeout)
+        if answered is not None:
+            plan.succeeded(answered)
+            found.answered_at.append(world.now)
+            continue
+        try:
+            step = plan.step()
+        except sdk.OverloadedError:
+            found.failed += 1
+            continue
+        next_at = world.now + (step.wait or 0.0)
+        for number, _ in step.tries:
+            found.tries += 1
+            if free_at <= world.now + 1.0:
+                free_at = next_at = max(free_at, world.now) + 1 / capacity
+                answered = number
+            elif plan.failed(number, Fault(kind=FaultKind.OVERLOADED, delay=free_at - world.now - 1.0)):
+                found.failed += 1
+                break
+        else:
+            heapq.heappush(events, (next_at, next(order), plan, answered))
+    return found
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32 - 1))
+def test_an_overload_that_ends_in_time_is_waited_out(seed: int) -> None:
+    world = World(seed=seed)
+    began = world.now
+    # The server needs eight seconds for them all.
+    found = crowd(world, calls=400, per_second=100, capacity=50, timeout=60.0)
+    assert (found.failed, len(found.answered_at)) == (0, 400)
+    assert max(found.answered_at) <= began + 1.5 * 8 + 2
+    assert found.tries <= 3 * 400
+
+
+@settings(max_examples=10)
+@given(st.integers(0, 2**32 - 1))
+def test_calls_that_wait_out_an_overload_that_stays_are_not_sent_all_the_time(seed: int) -> None:
+    found = crowd(World(seed=seed), calls=4000, per_second=200, capacity=20, timeout=5.0)
+    assert found.failed + len(found.answered_at) == 4000
+    assert len(found.answered_at) >= 0.8 * 20 * 20
+    assert found.tries <= 3 * len(found.answered_at) + 100
+
+
 @pytest.mark.parametrize("kind", [kind for kind in FaultKind if kind is not FaultKind.OVERLOADED])
 def test_other_failures_and_quotas_hold_nothing_back(kind: FaultKind) -> None:
     world = World(seed=1)
@@ -296,9 +362,18 @@ def test_the_quota_of_a_key_is_told_from_overload(client: Client, script: Script
         assert fault_of(caught.value.__cause__) == Fault(kind=kind, delay=30.0)
 
 
+def fault_of_reset(code: grpc.StatusCode, number: int) -> Fault:
+    """Return the fault of a stream that was reset with an error code of HTTP/2."""
+    message = f"Stream removed (RST_STREAM (Received RST_STREAM with error code {number}))"
+    return fault_of(grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), message))
+
+
 def test_a_stream_that_a_crowded_server_refuses_is_overload() -> None:
-    message = "Stream removed (RST_STREAM (Received RST_STREAM with error code 7))"
-    error = grpc.aio.AioRpcError(grpc.StatusCode.UNAVAILABLE, grpc.aio.Metadata(), grpc.aio.Metadata(), message)
-    fault = fault_of(error)
+    fault = fault_of_reset(grpc.StatusCode.UNAVAILABLE, 7)
     assert (fault.kind, fault.blames_the_address) == (FaultKind.OVERLOADED, False)
     assert fault.delay > 0
+
+
+def test_a_stream_whose_server_a_proxy_has_lost_is_broken() -> None:
+    assert fault_of_reset(grpc.StatusCode.INTERNAL, 2).kind is FaultKind.BROKEN
+    assert fault_of_reset(grpc.StatusCode.INTERNAL, 5).kind is FaultKind.FINAL

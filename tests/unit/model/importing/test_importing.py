@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import CheckpointError, load_checkpoint
 from xuanzang.model.importing.directory import DirectoryError
+from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
 from xuanzang.model.importing.language_codes import codes_of
 from xuanzang.model.translation import translate_texts
@@ -103,12 +104,11 @@ def test_languages_are_found_in_other_files_too(nllb: Path, tmp_path: Path) -> N
 
 
 def test_languages_that_are_given_are_the_only_ones(nllb: Path, tmp_path: Path) -> None:
-    languages = import_model(
-        nllb, tmp_path / "checkpoint", source_languages=["zh", "en"], target_languages=["fr-CA=fra_Latn", "zh-TW"]
-    )
+    wanted = Wanted(sources=["zh", "en"], targets=["fr-CA=fra_Latn", "zh-TW"])
+    languages = import_model(nllb, tmp_path / "checkpoint", wanted)
     assert (languages.sources, languages.targets) == (["zh", "en"], ["fr-CA", "zh-TW"])
     with pytest.raises(DirectoryError, match="the vocabulary has no language 'de'"):
-        import_model(nllb, tmp_path / "other", target_languages=["de"])
+        import_model(nllb, tmp_path / "other", Wanted(targets=["de"]))
 
 
 def test_a_forced_target_language_is_the_only_one(nllb: Path, tmp_path: Path) -> None:

@@ -18,10 +18,10 @@ from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import ORIGIN_FILE, load_checkpoint, save_checkpoint
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.tokenizer_training import copy_tokenizers
-from xuanzang.model.importing.directory import DirectoryError
+from xuanzang.model.importing.directory import DirectoryError, parse_readme
+from xuanzang.model.importing.family import Wanted
 from xuanzang.model.importing.importer import import_model
 from xuanzang.model.importing.language_codes import language_code
-from xuanzang.model.importing.readme import parse_readme
 from xuanzang.model.translation import translate_texts
 
 README = """---
@@ -254,19 +254,18 @@ def test_a_model_of_several_languages_is_told_which_to_write(write_marian: Calla
     assert load_checkpoint(tmp_path / "some").metadata.language_prefix_ids == {"yue": 4, "zh-TW": 3}
     assert load_checkpoint(tmp_path / "some").source_ids("猫")[0] == 4
     with pytest.raises(DirectoryError, match="the vocabulary has no piece >>fr<<"):
-        import_model(tmp_path / "directory", tmp_path / "wrong", target_languages=["fr"])
+        import_model(tmp_path / "directory", tmp_path / "wrong", Wanted(targets=["fr"]))
 
 
 def test_languages_that_are_given_come_first(directory: Path, tmp_path: Path) -> None:
-    languages = import_model(
-        directory, tmp_path / "checkpoint", source_languages=["zh", "yue"], target_languages=["en-GB"]
-    )
+    wanted = Wanted(sources=["zh", "yue"], targets=["en-GB"])
+    languages = import_model(directory, tmp_path / "checkpoint", wanted)
     assert languages[:3] == (["zh", "yue"], ["en-GB"], {})
     assert load_checkpoint(tmp_path / "checkpoint").metadata.other_source_languages == ["yue"]
     with pytest.raises(DirectoryError, match="there can be only one target language"):
-        import_model(directory, tmp_path / "other", target_languages=["en", "de"])
+        import_model(directory, tmp_path / "other", Wanted(targets=["en", "de"]))
     with pytest.raises(DirectoryError, match="'CHINESE' is no BCP-47 code"):
-        import_model(directory, tmp_path / "other", source_languages=["CHINESE"])
+        import_model(directory, tmp_path / "other", Wanted(sources=["CHINESE"]))
 
 
 def test_the_readme_tells_the_languages_if_the_tokeniser_does_not(directory: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xuanzang.server.engine.hardware import flush_denormals, give_way, memory_limit, usable_cores
+from xuanzang.server.engine.hardware import flush_denormals, give_way, memory_limit, processor, usable_cores
 
 AFFINITY = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -44,6 +44,16 @@ def test_a_quota_of_version_1_lowers_the_cores_as_well(tmp_path: Path, quota: st
 
 def test_without_a_quota_the_affinity_counts(tmp_path: Path) -> None:
     assert usable_cores(tmp_path / "missing") == AFFINITY
+
+
+def test_a_processor_is_its_model_and_flags_and_not_its_clock(tmp_path: Path) -> None:
+    facts = tmp_path / "cpuinfo"
+    described = set()
+    for clock, flags in (("2500", "avx2"), ("3100", "avx2"), ("3100", "avx2 avx512f")):
+        facts.write_text(f"processor: 0\nmodel name: EPYC\ncpu MHz: {clock}\nflags: {flags}\n\nprocessor: 1\n")
+        described.add(processor(facts))
+    assert described == {"model name: EPYC\nflags: avx2", "model name: EPYC\nflags: avx2 avx512f"}
+    assert platform.machine() in processor(tmp_path / "missing")
 
 
 def test_without_affinity_as_on_macos_all_cores_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

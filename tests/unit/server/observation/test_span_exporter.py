@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,7 +37,12 @@ def trace(kept: KeptSpans, *metadata: dict[str, str | bytes]) -> None:
         span = kept.tracing.begin("service", "Method", each)
         assert span is not None
         span.add_call(record)
-        span.end(("OK", "INTERNAL")[number % 2], (0, 13)[number % 2], {"xuanzang.model": "zh-en", "xuanzang.texts": 1})
+        span.end(
+            time.time_ns(),
+            ("OK", "INTERNAL")[number % 2],
+            (0, 13)[number % 2],
+            {"xuanzang.model": "zh-en", "xuanzang.texts": 1},
+        )
 
 
 def as_the_sdk_has_it(span: Span) -> ReadableSpan:

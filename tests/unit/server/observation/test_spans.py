@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -51,7 +52,7 @@ class Traced:
         assert span is not None
         for record in records:
             span.add_call(record)
-        span.end("OK", 0, {})
+        span.end(time.time_ns(), "OK", 0, {})
         return self.kept.spans
 
 

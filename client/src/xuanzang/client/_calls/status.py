@@ -27,6 +27,8 @@ _BROKEN = ("Stream removed", "Socket closed", "recvmsg:", "Too many pings", "GOA
 # A server that has no room for more calls resets their streams unread: REFUSED_STREAM of HTTP/2. It names no delay.
 _REFUSED = "RST_STREAM with error code 7"
 _REFUSED_SECONDS = 0.1
+# How a proxy ends a call whose server it has lost after the first answer: INTERNAL_ERROR of HTTP/2.
+_LOST = "RST_STREAM with error code 2"
 # A certificate does not become valid by trying again.
 _UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
 
@@ -98,6 +100,8 @@ def _kind_of(code: StatusCode, message: str) -> FaultKind:
         return FaultKind.BROKEN
     if code is StatusCode.DEADLINE_EXCEEDED:
         return FaultKind.LATE
+    if code is StatusCode.INTERNAL and message.startswith("Stream removed") and _LOST in message:
+        return FaultKind.BROKEN
     if code is not StatusCode.UNAVAILABLE or any(reason in message for reason in _UNTRUSTED):
         return FaultKind.FINAL
     if message.startswith(_BROKEN):

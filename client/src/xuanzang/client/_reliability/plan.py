@@ -20,7 +20,7 @@ class RetryRules:
     """Limits on the tries of one call."""
 
     max_overloads: int = 5
-    """Tries that may be refused with a delay."""
+    """Tries that may be refused with a delay, for want of a quota or without a throttle; else time is the limit."""
     max_breaks: int = 3
     """Tries that may break under way: a request that kills servers must not kill them all."""
     first_limit: float = 1.0
@@ -131,10 +131,11 @@ class CallPlan:
         if fault.kind is FaultKind.LATE:
             return not self._tries
         self._shared.addresses.answered(each.address)
-        if fault.kind is FaultKind.OVERLOADED and self._shared.throttles is not None:
+        is_throttled = fault.kind is FaultKind.OVERLOADED and self._shared.throttles is not None
+        if is_throttled and self._shared.throttles is not None:
             self._shared.throttles.refused(each.address, each.shape, fault.delay)
         if fault.kind in (FaultKind.OVERLOADED, FaultKind.LIMITED):
-            return not self._send_later(fault.delay) and not self._tries
+            return not self._send_later(fault.delay, is_throttled=is_throttled) and not self._tries
         return True
 
     def close(self) -> None:
@@ -170,7 +171,7 @@ class CallPlan:
             return
         address = min(waits, key=lambda each: waits[each])
         self._shared.throttles.held_back(address, shape)
-        if not self._send_later(waits[address]):
+        if not self._send_later(waits[address], is_throttled=True):
             message = "not sent: the server lately refused such calls for too much work"
             raise OverloadedError(message, code=StatusCode.RESOURCE_EXHAUSTED, retry_after=waits[address])
 
@@ -230,13 +231,22 @@ class CallPlan:
             self._backoff = min(2 * self._backoff, self._shared.rules.longest_backoff)
         return self._send_at is not None and self._send_at < self._deadline
 
-    def _send_later(self, delay: float) -> bool:
-        """Plan another try after the delay that a server asked for; return whether there is one."""
-        self._overloads += 1
-        allowed = self._shared.budget.spend() and self._overloads < self._shared.rules.max_overloads
+    def _send_later(self, delay: float, *, is_throttled: bool) -> bool:
+        """Plan another try after the delay that a server asked for; return whether there is one.
+
+        Args:
+            delay: Seconds.
+            is_throttled: Whether the client sends no more such calls than the servers accept, so that waiting costs
+                them nothing.
+        """
+        rules, self._overloads = self._shared.rules, self._overloads + 1
+        if not is_throttled and not (self._shared.budget.spend() and self._overloads < rules.max_overloads):
+            return False
+        # Estimates may be too small; a call that is refused again and again comes back less and less often.
+        least = min(rules.longest_backoff, rules.first_backoff * 2.0 ** min(self._overloads - 2, 16))
         # Never sooner than asked; spread, so that those refused together do not return together.
-        at = self._shared.clock() + delay * (1 + 0.25 * self._shared.random())
-        if not allowed or at >= self._deadline:
+        at = self._shared.clock() + max(delay, least) * (1 + 0.25 * self._shared.random())
+        if at >= self._deadline:
             return False
         self._send_at = at
         return True

@@ -8,11 +8,12 @@ import numpy as np
 from torch import Tensor, nn
 
 from xuanzang.export import tensors
-from xuanzang.export.builder import MICROSOFT, GraphBuilder
+from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.precision import FloatArray, Floats, Int8, Linear, Precision
 from xuanzang.export.operators.attention import cross_attention, paged_attention
 from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
 from xuanzang.export.operators.projected_continuations import EDITS, INSPECTION, projected_continuations
+from xuanzang.export.operators.source_attention import Padding, attend
 from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.network.attention import MultiHeadAttention
@@ -34,16 +35,18 @@ class Blocks:
             weights: Store for the weights; None to keep them in the graph.
         """
         self.graph = GraphBuilder(name, weights)
-        self._length = "source" if name == "encoder" else "beam"  # second dimension of a state
+        self._rows = tensors.STATE_AXES[name]
         self._precision, self._floats = precision, tensors.floats_of(precision.name)
         self._num_heads, self._d_head, self._d_model = model.config.num_heads, model.config.d_head, model.config.d_model
         self._num_decoder_layers = model.config.num_decoder_layers
         self._embedding_scale = np.float32(model.config.embedding_scale)
         self._names = {module: module_name for module_name, module in model.named_modules()}
 
-    def encoder_layer(self, x: str, layer: EncoderLayer, mask: str) -> str:
-        """Add an encoder layer; mask is [batch, source], 1 at real tokens."""
-        x = self.residual(x, layer.self_attention_residual, lambda h: self._encoder_attention(h, layer, mask))
+    def encoder_layer(self, x: str, layer: EncoderLayer, places: str, padding: Padding) -> str:
+        """Add an encoder layer; places are those of the tokens, [1, token, 2]."""
+        x = self.residual(
+            x, layer.self_attention_residual, lambda h: self._encoder_attention(h, layer, places, padding)
+        )
         return self.residual(x, layer.feed_forward_residual, lambda h: self.feed_forward(h, layer.feed_forward))
 
     def decoder_layer(self, x: str, layer: DecoderLayer, index: int) -> str:
@@ -125,7 +128,7 @@ class Blocks:
         return self._precision.linear(self.graph, x, Linear(self._names[layers[0]], np.ascontiguousarray(weight), bias))
 
     def embed(self, ids: str, positions: str, embedding: nn.Embedding, encoding: PositionalEncoding) -> str:
-        """Add embedding and positional encoding of ids [batch, length]."""
+        """Add embedding and positional encoding of ids [batch, beam] or [1, token]."""
         weight, scale = _array(embedding.weight), self._embedding_scale
         table = RowBlocks(weight.shape, lambda start, stop: weight[start:stop] * scale)
         rows = self._precision.embedding(self.graph, ids, "embedding", table)
@@ -133,20 +136,8 @@ class Blocks:
         encoded = Floats(self._floats).embedding(self.graph, positions, "positional", table)
         return self._known_state(self.graph.op("Add", rows, encoded))
 
-    def source_slots(self, positions: str) -> str:
-        """Return where the keys and values of all positions are written, [batch, source, heads, 3]."""
-        graph = self.graph
-        page_slots = graph.scalar(tensors.PAGE_SLOTS)
-        pages = graph.op("Gather", "source_page_table", graph.op("Div", positions, page_slots), axis=1)
-        heads = graph.constant("heads", np.arange(self._num_heads)[:, None], np.int64)
-        slots = graph.op("Unsqueeze", graph.op("Mod", positions, page_slots), graph.ints(1, 2))
-        both = graph.op("Shape", "source_ids")
-        shape = graph.op("Concat", both, graph.ints(self._num_heads, 1), axis=0)
-        parts = [graph.op("Unsqueeze", pages, graph.ints(2, 3)), heads, slots]
-        return graph.op("Concat", *(graph.op("Expand", part, shape) for part in parts), axis=-1)
-
     def cross_key_value(self, memory: str, slots: str, attention: MultiHeadAttention, index: int) -> None:
-        """Write the keys and values of a decoder layer for the memory [batch, source, model] into their slots."""
+        """Write the keys and values of a decoder layer for the memory [1, token, model] into their slots."""
         both = self.linear(memory, attention.key_projection, attention.value_projection)
         heads = self.graph.op("Reshape", both, self.graph.ints(0, 0, 2 * self._num_heads, self._d_head))
         parts = self.graph.multi_op("Split", heads, outputs=2, axis=2, num_outputs=2)
@@ -154,12 +145,10 @@ class Blocks:
             name = f"cross_key_values.{index}.{part}"
             self.graph.op("ScatterND", f"past_{name}", slots, states, output=f"present_{name}")
 
-    def _encoder_attention(self, h: str, layer: EncoderLayer, mask: str) -> str:
+    def _encoder_attention(self, h: str, layer: EncoderLayer, places: str, padding: Padding) -> str:
         attention = layer.self_attention
-        together = self._projected(h, attention)
-        parts = self.graph.multi_op("Split", together, outputs=3, axis=-1, num_outputs=3)
-        heads = self.graph.op("MultiHeadAttention", *parts, "", mask, domain=MICROSOFT, num_heads=self._num_heads)
-        return self.linear(heads, attention.output_projection)
+        mixed = attend(self.graph, self._projected(h, attention), places, padding, self._num_heads)
+        return self.linear(mixed, attention.output_projection)
 
     def _self_attention(self, h: str, layer: DecoderLayer, index: int) -> str:
         """Write the keys and values of the step into their slots, then attend to the visible slots."""
@@ -183,7 +172,7 @@ class Blocks:
         return self.linear(self._known_state(mixed), attention.output_projection)
 
     def _known_state(self, x: str) -> str:
-        return self.graph.known(x, "batch", self._length, self._d_model, dtype=self._floats)
+        return self.graph.known(x, *self._rows, self._d_model, dtype=self._floats)
 
     def _projected(self, h: str, attention: MultiHeadAttention) -> str:
         """Return queries, keys and values side by side."""

@@ -10,10 +10,14 @@ from onnx import helper, numpy_helper
 
 from xuanzang.export.builder import OWN, add_functions
 from xuanzang.export.operators.products import feed_forward, quantized_product
-from xuanzang.export.operators.source_attention import source_attention
+from xuanzang.export.operators.source_attention import NAME as ATTENTION
+from xuanzang.export.operators.source_attention import packed_source_attention
+from xuanzang.export.tensors import STATE_AXES
 
 _PRODUCT = "MatMulIntegerToFloat"
 _NUM_HEADS = "num_heads"
+PADDING_IS_SKIPPED = {"padding": "skipped"}
+"""Property of a model whose kernels compute nothing for padding, so that sentences of any lengths may go together."""
 
 
 def fuse_products(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -35,6 +39,8 @@ def fuse_products(model: onnx.ModelProto) -> onnx.ModelProto:
         fusion.fuse(node)
     if fusion.functions:
         fusion.finish()
+        if ATTENTION in fusion.functions:
+            helper.set_model_props(model, PADDING_IS_SKIPPED)
         add_functions(model, fusion.functions.values())
     return model
 
@@ -62,16 +68,17 @@ class _Fusion:
                 self._replace([node], quantized_product(), _factors(node))
 
     def _fuse_attention(self, node: onnx.NodeProto) -> None:
-        attention = self._chain(node, "MultiHeadAttention")
-        split = self._makers.get(attention[0].input[0]) if attention else None
-        if not attention or not split or split.op_type != "Split" or list(split.output) != attention[0].input[:3]:
+        chain = self._chain(node, "GatherND", "MultiHeadAttention", "Split", "ScatterND")
+        if not chain or list(chain[2].output) != chain[1].input[:3]:
             return
-        heads = helper.get_node_attr_value(attention[0], "num_heads")
+        _, attention, _, scatter = chain
+        heads = helper.get_node_attr_value(attention, "num_heads")
         if _NUM_HEADS not in self._dims:
             self._graph.initializer.append(numpy_helper.from_array(np.array([heads], np.int64), _NUM_HEADS))
             self._dims[_NUM_HEADS] = [1]
-        inputs = [split.input[0], "source_lengths", _NUM_HEADS, *node.input[1:]]
-        self._replace([node, attention[0], split], source_attention(heads), inputs)
+        _, places, projected = scatter.input
+        inputs = [projected, "source_lengths", places, _NUM_HEADS, *node.input[1:]]
+        self._replace([node, *chain], packed_source_attention(heads), inputs)
 
     def _chain(self, node: onnx.NodeProto, *kinds: str) -> list[onnx.NodeProto]:
         """Return the nodes of some kinds that lead to a node's first input and nowhere else; empty for others."""
@@ -116,8 +123,8 @@ class _Fusion:
         """Return type and shape of what an operator of this pass gives: the rows of the graph, as wide as the layer."""
         if node.op_type not in self.functions:
             return None
-        rows = [axis.dim_param for axis in self._graph.input[0].type.tensor_type.shape.dim[:2]]
-        if node.op_type != "SourceAttention":
+        rows = STATE_AXES[self._graph.name]
+        if node.op_type != ATTENTION:
             width = self._dims[node.input[-1]][0]
             return helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, [*rows, width])
         biases = self._makers[node.input[0]].input[-1]

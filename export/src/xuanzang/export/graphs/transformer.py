@@ -22,7 +22,9 @@ import onnx
 from xuanzang.export import tensors
 from xuanzang.export.graphs.blocks import Blocks
 from xuanzang.export.graphs.precision import Int8, Precision
+from xuanzang.export.graphs.source_tokens import source_slots, source_tokens
 from xuanzang.export.operators.projected_continuations import choose, edit_logits, inspect
+from xuanzang.export.operators.source_attention import padding
 from xuanzang.export.weight_store import WeightStore
 from xuanzang.model.data.shortlist import Ints
 from xuanzang.model.network.layers import DecoderLayer, EncoderLayer
@@ -32,6 +34,8 @@ from xuanzang.model.network.transformer import Transformer
 def encoder_graph(model: Transformer, precision: Precision, weights: WeightStore | None = None) -> onnx.ModelProto:
     """Build the graph from padded sentences to the keys and values that the decoder attends to.
 
+    It works on the tokens of all sentences one after another; only onnxruntime's attention needs padding.
+
     Args:
         model: Trained weights.
         precision: Number format of the weights.
@@ -39,18 +43,16 @@ def encoder_graph(model: Transformer, precision: Precision, weights: WeightStore
     """
     blocks = Blocks(model, precision, "encoder", weights)
     graph = blocks.graph
-    length = graph.op("Shape", "source_ids", start=1, end=2)
-    positions = graph.op("Range", graph.scalar(0), graph.op("Squeeze", length), graph.scalar(1))  # [source]
-    real = graph.op("Less", positions, graph.op("Unsqueeze", "source_lengths", graph.ints(1)))
-    mask = graph.op("Cast", real, to=onnx.TensorProto.INT32)
-    x = blocks.embed("source_ids", positions, model.source_embedding, model.source_positions)
+    tokens, floats = source_tokens(graph), tensors.floats_of(precision.name)
+    gaps = padding(graph, graph.ints(3 * model.config.d_model), floats)
+    positions = graph.op("Squeeze", tokens.positions, graph.ints(2))
+    x = blocks.embed(tokens.ids, positions, model.source_embedding, model.source_positions)
     x = blocks.norm(x, model.source_embedding_norm)
     for layer in model.encoder_layers:
-        x = blocks.encoder_layer(x, cast(EncoderLayer, layer), mask)
-    memory, slots = blocks.norm(x, model.encoder_norm), blocks.source_slots(positions)
+        x = blocks.encoder_layer(x, cast(EncoderLayer, layer), tokens.places, gaps)
+    memory, slots = blocks.norm(x, model.encoder_norm), source_slots(graph, tokens, model.config.num_heads)
     for index, layer in enumerate(model.decoder_layers):
         blocks.cross_key_value(memory, slots, cast(DecoderLayer, layer).cross_attention, index)
-    floats = tensors.floats_of(precision.name)
     return graph.model(tensors.encoder_inputs(model.config, floats), tensors.encoder_outputs(model.config, floats))
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from xuanzang.model.importing.readme import Readme, parse_readme
-
 SAFETENSORS, PICKLE = "model.safetensors", "pytorch_model.bin"
 
 _LFS = b"version https://git-lfs"
+_HEADER = re.compile(r"\A---\n(.*?)\n---\n", re.DOTALL)
+_LICENCE = re.compile(r"^license:[ \t]*['\"]?([^\s'\"]+)", re.MULTILINE)
+_LANGUAGES = re.compile(r"^language:[ \t]*(.*(?:\n[ \t]*-[ \t]*\S+.*)*)", re.MULTILINE)
 
 
 class DirectoryError(ValueError):
@@ -28,6 +30,17 @@ class Layout(NamedTuple):
     """SentencePiece models: of source and target, or of both."""
     vocabularies: tuple[str, ...]
     """Ids by piece, as JSON: of source and target, or of both; none where ids follow from the SentencePiece model."""
+
+
+class Readme(NamedTuple):
+    """The parts that a model card needs."""
+
+    text: str
+    """Text without the header."""
+    licence: str
+    """Licence that the header names, or empty."""
+    languages: list[str]
+    """Languages that the header names."""
 
 
 class Directory(NamedTuple):
@@ -146,3 +159,16 @@ def _is_pointer(path: Path) -> bool:
 def _readme(folder: Path) -> Readme:
     path = folder / "README.md"
     return parse_readme(path.read_text(encoding="utf-8", errors="replace") if path.is_file() else "")
+
+
+def parse_readme(text: str) -> Readme:
+    """Parse a README, which may begin with the YAML header of a model hub."""
+    text = text.replace("\r\n", "\n")
+    header = _HEADER.match(text)
+    fields = header[1] if header else ""
+    licence, languages = _LICENCE.search(fields), _LANGUAGES.search(fields)
+    return Readme(
+        text=text[header.end() :].strip() if header else text.strip(),
+        licence=licence[1] if licence else "",
+        languages=re.findall(r"[\w-]*\w", languages[1]) if languages else [],
+    )

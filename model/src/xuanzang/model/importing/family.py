@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from xuanzang.model.importing.directory import Directory, Layout
 from xuanzang.model.network.config import Norm, Positions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is wanted of a model."""
+
+    sources: Sequence[str] = ()
+    """BCP-47 codes of source languages; none takes those that the directory names. CODE=NAME gives a code to the
+    language that the vocabulary of a model of several languages calls NAME; the others are then left out."""
+    targets: Sequence[str] = ()
+    """The same for the target."""
+    punctuation: Literal["as-is", "moses"] = "as-is"
+    """"moses" to normalise that of sources, as the training data of many of these models was; the tokenisers of
+    transformers leave it as it is."""
 
 
 class Languages(NamedTuple):
@@ -44,17 +59,13 @@ class Vocabularies(NamedTuple):
 class ReadText(Protocol):
     """Reader of the vocabularies and the languages of a family."""
 
-    def __call__(
-        self, directory: Directory, faults: list[str], *, sources: Sequence[str], targets: Sequence[str]
-    ) -> tuple[Vocabularies, Languages]:
+    def __call__(self, directory: Directory, faults: list[str], wanted: Wanted) -> tuple[Vocabularies, Languages]:
         """Read them.
 
         Args:
             directory: Model directory.
             faults: List to which faults are added.
-            sources: BCP-47 codes of the wanted source languages, none for all; CODE=NAME gives a code to the language
-                that the vocabulary calls NAME.
-            targets: The same for the target.
+            wanted: Languages to take over.
         """
 
 

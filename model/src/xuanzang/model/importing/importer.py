@@ -6,10 +6,9 @@ import logging
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -24,7 +23,7 @@ from xuanzang.model.data.dataset import (
     PreparedMetadata,
 )
 from xuanzang.model.importing.directory import Directory, DirectoryError, read_config, read_directory, read_object
-from xuanzang.model.importing.family import Family, Languages, Vocabularies
+from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
 from xuanzang.model.importing.generation import ignored_settings
 from xuanzang.model.importing.m2m_100 import M2M_100
 from xuanzang.model.importing.marian import MARIAN
@@ -42,26 +41,25 @@ _REASONS = {
 }
 """Why architectures that people may ask for are not read."""
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_EVERYTHING = Wanted()
 
 
-def import_model(
-    folder: Path,
-    output: Path,
-    *,
-    source_languages: Sequence[str] = (),
-    target_languages: Sequence[str] = (),
-    punctuation: Literal["as-is", "moses"] = "as-is",
-) -> Languages:
+class _Model(NamedTuple):
+    """What a checkpoint is made of."""
+
+    config: TransformerConfig
+    weights: dict[str, Tensor]
+    vocabularies: Vocabularies
+    languages: Languages
+
+
+def import_model(folder: Path, output: Path, wanted: Wanted = _EVERYTHING) -> Languages:
     """Write a checkpoint that translates as a model directory does.
 
     Args:
         folder: Directory in the layout of Hugging Face's models, of the family that its config.json names.
         output: Checkpoint to write; must not exist yet.
-        source_languages: BCP-47 codes; none takes those that the directory names. CODE=NAME gives a code to the
-            language that the vocabulary of a model of several languages calls NAME; the others are then left out.
-        target_languages: The same.
-        punctuation: "moses" to normalise that of sources, as the training data of many of these models was; the
-            tokenisers of transformers leave it as it is.
+        wanted: What is wanted of the model.
 
     Returns:
         Languages of the checkpoint.
@@ -71,27 +69,17 @@ def import_model(
     """
     family, directory = _read(folder)
     faults = [f"{output} exists"] if output.exists() else []
-    if punctuation == "moses" and not find_spec("sacremoses"):
+    if wanted.punctuation == "moses" and not find_spec("sacremoses"):
         faults.append("--punctuation moses needs sacremoses: install xuanzang-model[moses]")
-    vocabularies, languages = family.read_text(
-        directory, faults, sources=list(source_languages), targets=list(target_languages)
-    )
-    network = _network(directory, family, vocabularies.unk_id, faults)
-    if faults or not network:
+    model = _read_model(directory, family, wanted, faults)
+    if faults or not model:
         raise DirectoryError(folder, faults)
-    config, weights = network
-    metadata = _metadata(config, languages, vocabularies, shared=len(directory.layout.models) == 1).model_copy(
-        update={
-            "forces_end": directory.generation_setting("forced_eos_token_id") == config.eos_id,
-            "source_normalization": "moses" if punctuation == "moses" else "none",
-        }
-    )
     with tempfile.TemporaryDirectory() as temporary:
-        _write_tokenizers(Path(temporary), directory, vocabularies, metadata)
-        save_checkpoint(output, weights, config, Path(temporary), {"step": 0, "imported": _origin(directory)})
+        _write_tokenizers(Path(temporary), directory, model, wanted)
+        save_checkpoint(output, model.weights, model.config, Path(temporary), _origin(directory))
     for note in ignored_settings(directory):
         logger.warning("%s", note)
-    return languages
+    return model.languages
 
 
 def _read(folder: Path) -> tuple[Family, Directory]:
@@ -119,42 +107,42 @@ def _family(folder: Path, config: dict[str, Any]) -> Family:
     raise DirectoryError(folder, [f"config.json: the architecture is {shown}, none of {listed}{reason}"])
 
 
-def _network(
-    directory: Directory, family: Family, unk_id: int, faults: list[str]
-) -> tuple[TransformerConfig, dict[str, Tensor]] | None:
-    config = network_config(directory, family, unk_id, faults)
+def _read_model(directory: Directory, family: Family, wanted: Wanted, faults: list[str]) -> _Model | None:
+    vocabularies, languages = family.read_text(directory, faults, wanted)
+    config = network_config(directory, family, vocabularies.unk_id, faults)
     tensors = read_weights(directory.weights, faults)
     if config is None or tensors is None:
         return None
-    return network_weights(
+    found = network_weights(
         tensors,
         config,
         faults,
         tied=directory.config.get("tie_word_embeddings", True),
         renormalized=bool(directory.generation_setting("renormalize_logits")),
     )
+    return _Model(*found, vocabularies, languages)
 
 
-def _write_tokenizers(folder: Path, directory: Directory, tables: Vocabularies, metadata: PreparedMetadata) -> None:
+def _write_tokenizers(folder: Path, directory: Directory, model: _Model, wanted: Wanted) -> None:
+    metadata = _metadata(directory, model, wanted)
     (folder / METADATA_FILE).write_text(metadata.model_dump_json(indent=2) + "\n", encoding="utf-8")
     models = directory.layout.models
     shutil.copyfile(directory.folder / models[0], folder / SOURCE_TOKENIZER_FILE)
     shutil.copyfile(directory.folder / models[-1], folder / TARGET_TOKENIZER_FILE)
-    write_table(folder / SOURCE_TABLE_FILE, tables.source)
-    write_table(folder / TARGET_TABLE_FILE, tables.target)
+    write_table(folder / SOURCE_TABLE_FILE, model.vocabularies.source)
+    write_table(folder / TARGET_TABLE_FILE, model.vocabularies.target)
     if directory.readme.text:
         (folder / ORIGIN_FILE).write_text(directory.readme.text + "\n", encoding="utf-8")
 
 
-def _metadata(
-    config: TransformerConfig, languages: Languages, vocabularies: Vocabularies, *, shared: bool
-) -> PreparedMetadata:
+def _metadata(directory: Directory, model: _Model, wanted: Wanted) -> PreparedMetadata:
     """Return a description of data that others have prepared."""
+    languages, config = model.languages, model.config
     return PreparedMetadata(
         source_language=languages.sources[0],
         target_language=languages.targets[0],
-        source_normalization="none",
-        share_vocabulary=shared,
+        source_normalization="moses" if wanted.punctuation == "moses" else "none",
+        share_vocabulary=len(directory.layout.models) == 1,
         source_vocab_size=config.source_vocab_size,
         target_vocab_size=config.target_vocab_size,
         other_source_languages=languages.sources[1:],
@@ -162,14 +150,14 @@ def _metadata(
         source_language_ids=dict(languages.source_ids),
         source_language_place=languages.source_place,
         target_language_ids=dict(languages.target_ids),
-        silent_ids=list(vocabularies.silent_ids),
+        silent_ids=list(model.vocabularies.silent_ids),
+        forces_end=directory.generation_setting("forced_eos_token_id") == config.eos_id,
         **UNKNOWN_PAIRS,
     )
 
 
-def _origin(directory: Directory) -> dict[str, str]:
+def _origin(directory: Directory) -> dict[str, Any]:
+    """Return what the checkpoint says of its training."""
     name = directory.config.get("_name_or_path") or ""
-    return {
-        "name": name if _HUB_NAME.fullmatch(name) else directory.folder.resolve().name,
-        "licence": directory.readme.licence,
-    }
+    shown = name if _HUB_NAME.fullmatch(name) else directory.folder.resolve().name
+    return {"step": 0, "imported": {"name": shown, "licence": directory.readme.licence}}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from xuanzang.model.importing.directory import Directory, Layout
-from xuanzang.model.importing.family import Family, Languages, Vocabularies
+from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
 from xuanzang.model.importing.multilingual import LanguageToken, choose_languages, named_on_both_sides, special_tokens
 from xuanzang.model.importing.pieces import check_models, fairseq_pieces, table_of
 
@@ -29,19 +28,12 @@ def _layout(folder: Path, tokenizer: dict[str, Any]) -> Layout:
     return Layout((SPM,), (VOCAB,) if has_table else ())
 
 
-def _read_text(
-    directory: Directory, faults: list[str], *, sources: Sequence[str], targets: Sequence[str]
-) -> tuple[Vocabularies, Languages]:
-    pieces, token = (
-        (_m2m_pieces(directory, faults), _M2M_TOKEN)
-        if directory.vocabularies
-        else (
-            fairseq_pieces(directory, faults),
-            _NLLB_TOKEN,
-        )
-    )
+def _read_text(directory: Directory, faults: list[str], wanted: Wanted) -> tuple[Vocabularies, Languages]:
+    has_table = bool(directory.vocabularies)
+    pieces = _m2m_pieces(directory, faults) if has_table else fairseq_pieces(directory, faults)
+    token = _M2M_TOKEN if has_table else _NLLB_TOKEN
     special = special_tokens(directory, pieces, token, faults)
-    ids = choose_languages(directory, special.language_ids, faults, sources=sources, targets=targets)
+    ids = choose_languages(directory, special.language_ids, faults, wanted)
     return special.vocabularies, _languages(directory, *ids)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from xuanzang.model.importing.directory import Directory, Layout
-from xuanzang.model.importing.family import Family, Languages, Vocabularies
+from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
 from xuanzang.model.importing.language_codes import language_code
 from xuanzang.model.importing.pieces import check_models, table_of
 
@@ -23,11 +23,9 @@ def _layout(folder: Path, tokenizer: dict[str, Any]) -> Layout:
     return Layout((SOURCE_SPM, TARGET_SPM), (VOCAB, TARGET_VOCAB) if separate else (VOCAB,))
 
 
-def _read_text(
-    directory: Directory, faults: list[str], *, sources: Sequence[str], targets: Sequence[str]
-) -> tuple[Vocabularies, Languages]:
+def _read_text(directory: Directory, faults: list[str], wanted: Wanted) -> tuple[Vocabularies, Languages]:
     vocabularies = _read_vocabularies(directory, faults)
-    return vocabularies, _find_languages(directory, vocabularies.source, faults, sources=sources, targets=targets)
+    return vocabularies, _find_languages(directory, vocabularies.source, faults, wanted)
 
 
 def _read_vocabularies(directory: Directory, faults: list[str]) -> Vocabularies:
@@ -56,21 +54,14 @@ def _special_ids(directory: Directory, faults: list[str]) -> int:
     return unk_id
 
 
-def _find_languages(
-    directory: Directory,
-    table: Sequence[str],
-    faults: list[str],
-    *,
-    sources: Sequence[str],
-    targets: Sequence[str],
-) -> Languages:
+def _find_languages(directory: Directory, table: Sequence[str], faults: list[str], wanted: Wanted) -> Languages:
     """Find the languages, which tokenizer_config.json, README.md or pieces such as ">>fra<<" name."""
     named = _named(directory)
     names = {found[1]: number for number, piece in enumerate(table) if (found := _TOKEN.fullmatch(piece))}
-    prefix_ids = _prefix_ids(names, targets, faults) if names else {}
+    prefix_ids = _prefix_ids(names, wanted.targets, faults) if names else {}
     languages = Languages(
-        list(sources) or named[:1],
-        list(prefix_ids) or [target.partition("=")[0] for target in targets] or named[1:],
+        list(wanted.sources) or named[:1],
+        list(prefix_ids) or [target.partition("=")[0] for target in wanted.targets] or named[1:],
         prefix_ids,
     )
     for side, codes in (("source", languages.sources), ("target", languages.targets)):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from xuanzang.model.importing.directory import Directory, Layout
-from xuanzang.model.importing.family import Family, Languages, Vocabularies
+from xuanzang.model.importing.family import Family, Languages, Vocabularies, Wanted
 from xuanzang.model.importing.multilingual import LanguageToken, choose_languages, named_on_both_sides, special_tokens
 from xuanzang.model.importing.pieces import fairseq_pieces
 
@@ -21,11 +20,9 @@ def _layout(_folder: Path, _tokenizer: dict[str, Any]) -> Layout:
     return Layout((SPM,), ())
 
 
-def _read_text(
-    directory: Directory, faults: list[str], *, sources: Sequence[str], targets: Sequence[str]
-) -> tuple[Vocabularies, Languages]:
+def _read_text(directory: Directory, faults: list[str], wanted: Wanted) -> tuple[Vocabularies, Languages]:
     special = special_tokens(directory, fairseq_pieces(directory, faults), _TOKEN, faults)
-    ids = choose_languages(directory, special.language_ids, faults, sources=sources, targets=targets)
+    ids = choose_languages(directory, special.language_ids, faults, wanted)
     return special.vocabularies, _languages(directory, *ids)
 
 

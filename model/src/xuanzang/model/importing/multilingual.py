@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from xuanzang.model.importing.directory import Directory, read_object
-from xuanzang.model.importing.family import Languages, Vocabularies
+from xuanzang.model.importing.family import Languages, Vocabularies, Wanted
 from xuanzang.model.importing.language_codes import codes_of, language_code
 
 _FILLER = "madeupword"
@@ -106,12 +106,7 @@ def _check(directory: Directory, table: Sequence[str], faults: list[str]) -> Non
 
 
 def choose_languages(
-    directory: Directory,
-    language_ids: Mapping[str, int],
-    faults: list[str],
-    *,
-    sources: Sequence[str],
-    targets: Sequence[str],
+    directory: Directory, language_ids: Mapping[str, int], faults: list[str], wanted: Wanted
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Choose the languages to offer.
 
@@ -119,8 +114,7 @@ def choose_languages(
         directory: Model directory, whose settings may force one target language.
         language_ids: Ids by the names that the vocabulary has for languages.
         faults: List to which faults are added.
-        sources: Wanted languages, as `ReadText` takes them.
-        targets: The same for the target.
+        wanted: Languages to choose.
 
     Returns:
         Ids by BCP-47 code, of the source languages and of the target languages.
@@ -131,7 +125,7 @@ def choose_languages(
     if forced is not None and only is None and language_ids:
         faults.append(f"unsupported: forced_bos_token_id is {forced}, which is no language")
     writable = {name: number for name, number in language_ids.items() if only in (None, number)}
-    return _chosen(language_ids, sources, faults), _chosen(writable, targets, faults)
+    return _chosen(language_ids, wanted.sources, faults), _chosen(writable, wanted.targets, faults)
 
 
 def _chosen(language_ids: Mapping[str, int], wanted: Sequence[str], faults: list[str]) -> dict[str, int]:

@@ -7,14 +7,17 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from xuanzang.server.bundles.errors import BundleError
 
 # A FIFO would wait for a writer, and a name may become a link after it was resolved.
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY
 _CHUNK_BYTES = 1 << 20
+# Between two chunks a thread waits for the interpreter, which others keep for a millisecond.
+_DIGEST_BYTES = 8 << 20
 
 
 class FileState(NamedTuple):
@@ -41,7 +44,7 @@ class FileError(Exception):
 
 
 @contextmanager
-def open_regular(directory: Path, name: str) -> Iterator[BinaryIO]:
+def open_regular(directory: Path, name: str) -> Iterator[FileIO]:
     """Open a regular file of a bundle.
 
     Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
@@ -117,7 +120,7 @@ def read_limited(directory: Path, name: str, limit: int) -> bytes:
     return content
 
 
-def _read(file: BinaryIO, count: int) -> bytes:
+def _read(file: FileIO, count: int) -> bytes:
     parts: list[bytes] = []
     while count > 0 and (part := file.read(min(count, _CHUNK_BYTES))):
         parts.append(part)
@@ -125,19 +128,20 @@ def _read(file: BinaryIO, count: int) -> bytes:
     return b"".join(parts)
 
 
-def state_of(file: BinaryIO) -> FileState:
+def state_of(file: FileIO) -> FileState:
     """Return the state of an open file."""
     status = os.fstat(file.fileno())
     return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def digest_of(file: BinaryIO) -> FileDigest:
+def digest_of(file: FileIO) -> FileDigest:
     """Compute the digest of an open file, over the bytes that it had when the computation began."""
     state = state_of(file)
     digest, left = hashlib.sha256(), state.size
-    while left > 0 and (part := file.read(min(left, _CHUNK_BYTES))):
-        digest.update(part)
-        left -= len(part)
+    chunk = memoryview(bytearray(min(left, _DIGEST_BYTES)))
+    while left > 0 and (count := file.readinto(chunk[:left])):
+        digest.update(chunk[:count])
+        left -= count
     return FileDigest(digest.hexdigest(), state)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from xuanzang.bundle.v1 import manifest_pb2
@@ -70,16 +72,38 @@ def load_bundle(directory: Path) -> Bundle:
     Raises:
         BundleError: The bundle must not be served; all faults that were found are named.
     """
+    with ThreadPoolExecutor(1) as beside:
+        bundle, require_weights = read_bundle(directory, beside)
+        require_weights()
+    return bundle
+
+
+def read_bundle(directory: Path, executor: Executor) -> tuple[Bundle, Callable[[], None]]:
+    """Read a bundle and check it as `load_bundle` does, but for the digest of its weights.
+
+    Graphs and tokenisers may be opened meanwhile: their digests have been compared. Nothing may be served before those
+    of the weights were, too.
+
+    Args:
+        directory: Folder of the bundle, `<root>/<model>/<version>`.
+        executor: Thread that computes the digest of the weights.
+
+    Returns:
+        The bundle, and a function that waits for the digest and raises BundleError if it is another.
+
+    Raises:
+        BundleError: The bundle must not be served; all faults that were found are named.
+    """
     directory = directory.absolute()
     manifest, digest = read_manifest(directory)
-    files = VerifiedFiles(directory, manifest)
+    files = VerifiedFiles(directory, manifest, executor)
     faults = [*manifest_faults(manifest, directory), *files.faults]
     # Graphs are parsed only if they are the ones that were exported.
     faults = faults or weights_faults(directory, manifest)
     if faults:
-        raise BundleError(directory, faults)
+        raise BundleError(directory, [*faults, *files.weights_faults()])
     source_vocabulary, target_vocabulary = _read_vocabularies(directory, manifest)
-    return Bundle(
+    bundle = Bundle(
         directory=directory,
         manifest=manifest,
         manifest_sha256=digest,
@@ -89,6 +113,12 @@ def load_bundle(directory: Path) -> Bundle:
         target_vocabulary=target_vocabulary,
         quality_head=read_quality_head(directory, manifest),
     )
+    return bundle, partial(_require_weights, directory, files)
+
+
+def _require_weights(directory: Path, files: VerifiedFiles) -> None:
+    if faults := files.weights_faults():
+        raise BundleError(directory, faults)
 
 
 def _read_vocabularies(directory: Path, manifest: manifest_pb2.Manifest) -> list[Sequence[str]]:

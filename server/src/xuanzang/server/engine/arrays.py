@@ -1,8 +1,8 @@
-"""Types of the engine's arrays, and how these grow."""
+"""Types of the engine's arrays, and how these grow and shrink."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,26 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
 _Number = TypeVar("_Number", bound=np.generic)
+
+
+class Order(NamedTuple):
+    """Sentences of a batch that stay, in the order that they have from now on."""
+
+    kept: Ints
+    """Their batch indices so far, [batch]."""
+    moved: Ints
+    """New batch indices of those that get another one."""
+
+    @classmethod
+    def of(cls, kept: Ints) -> Self:
+        """Return the order of some batch indices."""
+        return cls(kept, np.flatnonzero(kept != np.arange(len(kept))))
+
+    def apply(self, array: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        """Move what an array [batch, …] holds of these sentences to its beginning, and return that part of it."""
+        if len(self.moved):
+            array[self.moved] = array[self.kept[self.moved]]
+        return array[: len(self.kept)]
 
 
 def extended(array: npt.NDArray[_Number], more: int, *, axis: int = 0, value: int = 0) -> npt.NDArray[_Number]:

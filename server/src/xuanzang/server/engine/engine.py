@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -145,6 +146,7 @@ class Engine:
         models, refusals = await load_models(
             self._repository, self._load_model, self._threads.tokenizing, self._trial_loader
         )
+        await asyncio.to_thread(self._open_detector)
         kept = await self._state_file.read(matters=self._holds)
         require_models(self._repository, models, refusals, self._settings)
         self.live.begin(restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds), refusals)
@@ -174,14 +176,20 @@ class Engine:
                 _LOGGER.exception("the folder of the models cannot be followed")
 
     def _load_model(self, directory: Path) -> LoadedModel:
-        model = LoadedModel(directory, self._metrics)
-        model.open(self._settings)
+        model = LoadedModel(directory, self._metrics, self._settings)
         self._source_languages.update(model.bundle.manifest.source_language_codes)
-        if self._detector is not None and len(self._source_languages) > 1:
-            # Requests that name no source language are detected in the event loop, which has no time to read it.
-            self._detector.open()
+        detection = threading.Thread(target=self._open_detector)
+        detection.start()
+        # At the start it is read beside the replay.
+        if self._threads.workers:
+            detection.join()
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
+
+    def _open_detector(self) -> None:
+        """Read the detector if it is needed: requests are routed in the event loop, which has no time for it."""
+        if self._detector is not None and len(self._source_languages) > 1:
+            self._detector.open()
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.

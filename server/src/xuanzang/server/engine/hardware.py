@@ -102,6 +102,23 @@ def memory_limit(groups: Path = CONTROL_GROUPS) -> int:
     return min(limits)
 
 
+def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
+    """Describe the processor: its model and what it can do, which decide how products are computed.
+
+    Args:
+        facts: Where Linux tells them; elsewhere the system names the model only.
+
+    Returns:
+        Text that is the same as long as the processor is.
+    """
+    try:
+        first, _, _ = facts.read_text(encoding="utf-8", errors="replace").partition("\n\n")
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    kept = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
+    return "\n".join(line for line in first.splitlines() if line.startswith(kept))
+
+
 def flush_denormals() -> bool:
     """Let the calling thread, and those that it starts from now on, take denormal floats for zero.
 

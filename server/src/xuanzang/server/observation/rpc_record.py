@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from xuanzang.server.engine.scheduling.call_record import CallRecord
@@ -12,10 +14,35 @@ if TYPE_CHECKING:
     # OpenTelemetry is needed only where it is installed and wanted.
     from xuanzang.server.observation.spans import RpcSpan
 
+# Calls, and sentences of a call, whose records are kept until the RPC has ended; larger ones are summed up at once.
+_MAX_CALLS = 32
+_MAX_SENTENCES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadRpcs:
+    """RPCs that were refused together, before they were read."""
+
+    method: str
+    code: str
+    """Name of their status code."""
+    rpcs: int
+    """Number of the RPCs."""
+    ended_at: int = field(default_factory=time.time_ns)
+    """Time by the calendar, nanoseconds."""
+
+    def facts(self) -> dict[str, object]:
+        """Return the line of the access log."""
+        return {"time": _date(self.ended_at), "method": self.method, "code": self.code, "unread_rpcs": self.rpcs}
+
 
 @dataclass(slots=True, kw_only=True)
 class RpcRecord:
-    """Observer of the calls of one RPC: one call, or one for each text of a stream. Belongs to the event loop."""
+    """Observer of the calls of one RPC: one call, or one for each text of a stream.
+
+    Belongs to the event loop until the RPC has ended, and then to the thread that makes lines and spans. So that the
+    event loop has little to do, records of calls are only kept at first.
+    """
 
     request_id: str
     method: str
@@ -23,8 +50,14 @@ class RpcRecord:
     caller: CallerFacts
     span: RpcSpan | None = None
     """Span of the RPC; None unless it is traced and sampled."""
+    code: str = ""
+    """Name of the status code. It and the next three hold once the RPC has ended."""
+    code_number: int = 0
+    seconds: float = 0.0
+    ended_at: int = 0
+    """Time by the calendar, nanoseconds."""
     model: str | None = None
-    """Model of the last call; None before the first."""
+    """Model of the last call, None before the first. It and all that follow hold once the calls are summed up."""
     version: int | None = None
     texts: int = 0
     characters: int = 0
@@ -39,6 +72,7 @@ class RpcRecord:
     """Longest time from a worker's taking a sentence until it had joined the batch."""
     decode_seconds: float = 0.0
     """Longest time of a sentence in a batch, from its first step to its last."""
+    _calls: list[CallRecord] = field(default_factory=list)
 
     @property
     def exemplar(self) -> dict[str, str] | None:
@@ -46,18 +80,83 @@ class RpcRecord:
         return None if self.span is None else self.span.exemplar
 
     def call_ended(self, record: CallRecord) -> None:
-        """Add a call that has ended."""
+        """Take a call that has ended."""
+        self._calls.append(record)
+        if len(self._calls) > _MAX_CALLS or record.sentences > _MAX_SENTENCES:
+            self.sum_up()
+
+    def end(self, code: str, code_number: int, seconds: float) -> None:
+        """Take down the end of the RPC.
+
+        Args:
+            code: Name of its status code.
+            code_number: Number of the status code.
+            seconds: Its duration.
+        """
+        self.code, self.code_number, self.seconds = code, code_number, seconds
+        self.ended_at = time.time_ns()
+
+    def sum_up(self) -> None:
+        """Add the calls that are kept to the sums and to the span."""
+        for record in self._calls:
+            self._add(record)
+            if self.span is not None:
+                self.span.add_call(record)
+        self._calls.clear()
+
+    def finish(self) -> None:
+        """Sum up an RPC that has ended, and end its span."""
+        self.sum_up()
+        if self.span is not None:
+            self.span.end(self.ended_at, self.code, self.code_number, self._attributes())
+
+    def facts(self) -> dict[str, object]:
+        """Return the line of the access log of an RPC that is finished."""
+        return {
+            "time": _date(self.ended_at),
+            "request_id": self.request_id,
+            "trace_id": None if self.span is None else self.span.exemplar["trace_id"],
+            "method": self.method,
+            "code": self.code,
+            "seconds": round(self.seconds, 6),
+            "tokenize_seconds": round(self.tokenize_seconds, 6),
+            "queue_seconds": round(self.queue_seconds, 6),
+            "encode_seconds": round(self.encode_seconds, 6),
+            "decode_seconds": round(self.decode_seconds, 6),
+            "model": self.model,
+            "version": self.version,
+            "texts": self.texts,
+            "characters": self.characters,
+            "sentences": self.sentences,
+            "source_tokens": self.source_tokens,
+            "target_tokens": self.target_tokens,
+            "caller_kind": self.caller.kind,
+            "caller_key": self.caller.key,
+            "caller_address": self.caller.address,
+        }
+
+    def _attributes(self) -> dict[str, str | int | float]:
+        """Return the attributes of the span."""
+        attributes: dict[str, str | int | float] = {
+            "xuanzang.request_id": self.request_id,
+            "xuanzang.caller": self.caller.kind,
+            "xuanzang.texts": self.texts,
+            "xuanzang.characters": self.characters,
+            "xuanzang.sentences": self.sentences,
+            "xuanzang.source_tokens": self.source_tokens,
+            "xuanzang.target_tokens": self.target_tokens,
+        }
+        if self.model is not None and self.version is not None:
+            attributes |= {"xuanzang.model": self.model, "xuanzang.version": self.version}
+        return attributes
+
+    def _add(self, record: CallRecord) -> None:
         self.model, self.version = record.model, record.version
         self.texts += record.texts
         self.characters += record.characters
         self.sentences += record.sentences
         self.source_tokens += record.source_tokens
         self.target_tokens += record.target_tokens
-        self._add_times(record)
-        if self.span is not None:
-            self.span.add_call(record)
-
-    def _add_times(self, record: CallRecord) -> None:
         if record.tokenized_at is not None:
             self.tokenize_seconds = max(self.tokenize_seconds, record.tokenized_at - record.began_at)
         for search in record.searches:
@@ -65,3 +164,7 @@ class RpcRecord:
             for each in search.timelines:
                 self.encode_seconds = max(self.encode_seconds, each.encoded_at - each.taken_at)
                 self.decode_seconds = max(self.decode_seconds, each.finished_at - each.encoded_at)
+
+
+def _date(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(timespec="milliseconds")

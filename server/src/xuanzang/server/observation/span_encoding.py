@@ -9,7 +9,7 @@ from struct import Struct
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from xuanzang.server.observation.spans import Attributes, RpcSpan
+from xuanzang.server.observation.spans import RpcSpan
 
 # Kinds and flags as OTLP has them.
 _SERVER, _INTERNAL = trace_pb2.Span.SPAN_KIND_SERVER, trace_pb2.Span.SPAN_KIND_INTERNAL
@@ -19,7 +19,9 @@ _ERROR, _UNSET = trace_pb2.Status.STATUS_CODE_ERROR, trace_pb2.Status()
 _NANOSECONDS = 1e9
 # Fields as protobuf writes them: key, and length of what follows or a fixed width.
 _SPAN_IN_SCOPE = trace_pb2.ScopeSpans.SPANS_FIELD_NUMBER << 3 | 2
+_TRACE_ID = bytes((trace_pb2.Span.TRACE_ID_FIELD_NUMBER << 3 | 2, 16))
 _SPAN_ID = bytes((trace_pb2.Span.SPAN_ID_FIELD_NUMBER << 3 | 2, 8))
+_PARENT_ID = bytes((trace_pb2.Span.PARENT_SPAN_ID_FIELD_NUMBER << 3 | 2, 8))
 _START = bytes((trace_pb2.Span.START_TIME_UNIX_NANO_FIELD_NUMBER << 3 | 1,))
 _END = bytes((trace_pb2.Span.END_TIME_UNIX_NANO_FIELD_NUMBER << 3 | 1,))
 _TIMES = Struct("<cQcQ").pack
@@ -32,23 +34,27 @@ def encoded_spans(rpc: RpcSpan, new_id: Callable[[], int]) -> Iterator[bytes]:
         rpc: RPC that has ended.
         new_id: Maker of ids for the parts.
     """
-    context, parent = rpc.context, rpc.parent
-    trace_id, state = context.trace_id.to_bytes(16, "big"), context.trace_state.to_header()
-    trace = trace_pb2.Span(trace_id=trace_id, trace_state=state).SerializeToString()
-    span_id = context.span_id.to_bytes(8, "big")
-    above = b"" if parent is None else parent.span_id.to_bytes(8, "big")
-    own = trace + trace_pb2.Span(span_id=span_id, parent_span_id=above).SerializeToString()
-    kind = _kind(rpc.name, is_server=True, is_remote=parent is not None, fault=rpc.fault)
-    yield _field(own, kind, _TIMES(_START, rpc.began_at, _END, rpc.ended_at), *_encoded(rpc.attributes))
-    shared = trace + trace_pb2.Span(parent_span_id=span_id).SerializeToString() + _SPAN_ID
+    trace = _TRACE_ID + rpc.trace_id.to_bytes(16, "big")
+    if rpc.trace_state:
+        trace += trace_pb2.Span(trace_state=rpc.trace_state.to_header()).SerializeToString()
+    span_id = rpc.span_id.to_bytes(8, "big")
+    own = trace + _SPAN_ID + span_id
+    if rpc.parent_id is not None:
+        own += _PARENT_ID + rpc.parent_id.to_bytes(8, "big")
+    kind = _kind(rpc.name, is_server=True, is_remote=rpc.parent_id is not None, fault=rpc.fault)
+    attributes = b"".join([_attribute(key, value) for key, value in rpc.attributes.items()])
+    yield _field(own + kind + _TIMES(_START, rpc.began_at, _END, rpc.ended_at) + attributes)
+    shared = trace + _PARENT_ID + span_id + _SPAN_ID
     for part in rpc.parts:
-        began, ended = (round(seconds * _NANOSECONDS) + rpc.offset for seconds in (part.began_at, part.ended_at))
-        times = _TIMES(_START, began, _END, ended)
-        yield _field(shared, new_id().to_bytes(8, "big"), _kind(part.name), times, *_encoded(part.attributes))
+        began, ended = (
+            round(part.began_at * _NANOSECONDS) + rpc.offset,
+            round(part.ended_at * _NANOSECONDS) + rpc.offset,
+        )
+        times, facts = _TIMES(_START, began, _END, ended), _facts(part.name, part.attributes)
+        yield _field(shared + new_id().to_bytes(8, "big") + times + facts)
 
 
-def _field(*parts: bytes) -> bytes:
-    body = b"".join(parts)
+def _field(body: bytes) -> bytes:
     return _header(len(body)) + body
 
 
@@ -71,8 +77,10 @@ def _kind(name: str, *, is_server: bool = False, is_remote: bool = False, fault:
     return trace_pb2.Span(name=name, kind=kind, flags=flags, status=status).SerializeToString()
 
 
-def _encoded(attributes: Attributes) -> Iterator[bytes]:
-    return (_attribute(key, value) for key, value in attributes.items())
+@lru_cache(8192)
+def _facts(name: str, attributes: tuple[tuple[str, int], ...]) -> bytes:
+    """Encode the name and the attributes of a part."""
+    return _kind(name) + b"".join([_attribute(key, value) for key, value in attributes])
 
 
 @lru_cache(4096, typed=True)

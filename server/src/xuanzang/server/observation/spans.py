@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from opentelemetry.trace import SpanContext
+from opentelemetry.trace import SpanContext, TraceFlags, TraceState
 from opentelemetry.trace import format_span_id as span_hex
 from opentelemetry.trace import format_trace_id as trace_hex
 
@@ -28,17 +28,23 @@ class Part(NamedTuple):
     name: str
     began_at: float
     ended_at: float
-    attributes: Attributes
+    attributes: tuple[tuple[str, int], ...]
 
 
 class RpcSpan:
     """The span of an RPC that is sampled, and its parts."""
 
+    context: ClassVar = SpanContext(1, 1, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    """What the queue of the SDK asks for, to find that it is sampled; not its ids."""
+
     def __init__(
         self,
         name: str,
-        context: SpanContext,
-        parent: SpanContext | None,
+        *,
+        trace_id: int,
+        span_id: int,
+        trace_state: TraceState | None,
+        parent_id: int | None,
         attributes: Attributes,
         export: Callable[[RpcSpan], None],
     ) -> None:
@@ -46,15 +52,19 @@ class RpcSpan:
 
         Args:
             name: Name of the span.
-            context: Its ids.
-            parent: Span of the caller, if there is one.
+            trace_id: Id of its trace.
+            span_id: Its id.
+            trace_state: State of the trace.
+            parent_id: Id of the span of the caller; None if there is none.
             attributes: First attributes.
             export: Exporter of the RPC, to be called once it has ended.
         """
         self.name = name
-        self.context = context
-        self.parent = parent
-        self.attributes = dict(attributes)
+        self.trace_id = trace_id
+        self.span_id = span_id
+        self.trace_state = trace_state
+        self.parent_id = parent_id
+        self.attributes = attributes
         """Attributes; all of them once it has ended."""
         self.fault = ""
         """Name of the status code, if it is a fault of the server."""
@@ -65,7 +75,7 @@ class RpcSpan:
         """Nanoseconds of the clock of `time.time`, as is `began_at`."""
         self.offset = self.began_at - time.monotonic_ns()
         """Nanoseconds to add to the times of the parts."""
-        self.exemplar = {"trace_id": trace_hex(context.trace_id), "span_id": span_hex(context.span_id)}
+        self.exemplar = {"trace_id": trace_hex(trace_id), "span_id": span_hex(span_id)}
         """Labels of exemplars."""
         self._sentences_left = MAX_SENTENCES
         self._export = export
@@ -80,16 +90,17 @@ class RpcSpan:
             self.parts += _parts(record, self._sentences_left)
             self._sentences_left = max(0, self._sentences_left - max(1, record.sentences))
 
-    def end(self, code: str, number: int, attributes: Attributes) -> None:
+    def end(self, ended_at: int, code: str, number: int, attributes: Attributes) -> None:
         """End the span of the RPC, and export all.
 
         Args:
+            ended_at: Nanoseconds of the clock of `time.time`.
             code: Name of its status code.
             number: Number of the status code.
             attributes: Further attributes.
         """
-        self.ended_at = time.time_ns()
-        self.attributes |= {"rpc.grpc.status_code": number, **attributes}
+        self.ended_at = ended_at
+        self.attributes = {**self.attributes, "rpc.grpc.status_code": number, **attributes}
         # The message of the status may quote the caller.
         self.fault = code if code in _SERVER_FAULTS else ""
         self._export(self)
@@ -97,11 +108,12 @@ class RpcSpan:
 
 def _parts(record: CallRecord, max_sentences: int) -> Iterator[Part]:
     if record.tokenized_at is not None:
-        attributes = {"xuanzang.characters": record.characters, "xuanzang.sentences": record.sentences}
-        yield Part("tokenize", record.began_at, record.tokenized_at, attributes)
+        sizes = (("xuanzang.characters", record.characters), ("xuanzang.sentences", record.sentences))
+        yield Part("tokenize", record.began_at, record.tokenized_at, sizes)
     first = 0
     for search in record.searches:
-        yield Part("queue", search.submitted_at, search.queue_ended_at, {"xuanzang.sentences": search.sentences})
+        sentences = ("xuanzang.sentences", search.sentences)
+        yield Part("queue", search.submitted_at, search.queue_ended_at, (sentences,))
         yield from _sentence_parts(search, first, max_sentences)
         first += search.sentences
         max_sentences = max(0, max_sentences - search.sentences)
@@ -109,22 +121,22 @@ def _parts(record: CallRecord, max_sentences: int) -> Iterator[Part]:
 
 def _sentence_parts(search: SearchRecord, first: int, max_sentences: int) -> Iterator[Part]:
     for position, each in enumerate(search.timelines[:max_sentences], first):
-        place = {
-            "xuanzang.sentence": position,
-            "xuanzang.worker": each.worker,
-            "xuanzang.batch_size": each.batch_size,
-        }
+        place = (
+            ("xuanzang.sentence", position),
+            ("xuanzang.worker", each.worker),
+            ("xuanzang.batch_size", each.batch_size),
+        )
         yield Part("encode", each.taken_at, each.encoded_at, place)
-        yield Part("decode", each.encoded_at, each.finished_at, {**place, "xuanzang.steps": each.steps})
+        yield Part("decode", each.encoded_at, each.finished_at, (*place, ("xuanzang.steps", each.steps)))
     if others := search.timelines[max_sentences:]:
         yield _summary(others)
 
 
 def _summary(timelines: Sequence[SentenceTimeline]) -> Part:
-    attributes = {
-        "xuanzang.sentences": len(timelines),
-        "xuanzang.max_batch_size": max(each.batch_size for each in timelines),
-        "xuanzang.steps": sum(each.steps for each in timelines),
-    }
+    attributes = (
+        ("xuanzang.sentences", len(timelines)),
+        ("xuanzang.max_batch_size", max(each.batch_size for each in timelines)),
+        ("xuanzang.steps", sum(each.steps for each in timelines)),
+    )
     began_at = min(each.taken_at for each in timelines)
     return Part("other sentences", began_at, max(each.finished_at for each in timelines), attributes)

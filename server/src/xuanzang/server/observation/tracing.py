@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from importlib.metadata import version
 from typing import cast
 
+from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import NoOpTracer, SpanContext, SpanKind, TraceFlags, get_current_span
+from opentelemetry.trace import NoOpTracer, SpanContext, SpanKind, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from xuanzang.server.observation.span_exporter import SpanExporter
-from xuanzang.server.observation.spans import RpcSpan
+from xuanzang.server.observation.spans import Attributes, RpcSpan
 
 _NAME = "xuanzang-server"
 # More than W3C asks to be passed on; vendors keep their own facts there.
@@ -51,6 +53,7 @@ class Tracing:
         self._provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         scope = InstrumentationScope(_NAME, version(_NAME))
         self._is_off = isinstance(self._provider.get_tracer(_NAME), NoOpTracer)
+        self._ids, self._sampler = self._provider.id_generator, self._provider.sampler
         self._processor = BatchSpanProcessor(make_exporter(self._provider.resource, scope))
         self._propagator = TraceContextTextMapPropagator()
 
@@ -67,18 +70,26 @@ class Tracing:
         """
         if self._is_off:
             return None
-        around = self._propagator.extract(_trace_headers(metadata)) if "traceparent" in metadata else None
-        caller = None if around is None else get_current_span(around).get_span_context()
-        parent = caller if caller is not None and caller.is_valid else None
-        ids, name = self._provider.id_generator, f"{service}/{method}"
-        trace_id = ids.generate_trace_id() if parent is None else parent.trace_id
-        attributes = {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
-        sampled = self._provider.sampler.should_sample(around, trace_id, name, SpanKind.SERVER, attributes)
+        around, parent = self._caller(metadata) if "traceparent" in metadata else (None, None)
+        name, attributes = _identity(service, method)
+        trace_id = self._ids.generate_trace_id() if parent is None else parent.trace_id
+        sampled = self._sampler.should_sample(around, trace_id, name, SpanKind.SERVER, attributes)
         if sampled.decision is not Decision.RECORD_AND_SAMPLE:
             return None
-        flags, state = TraceFlags(TraceFlags.SAMPLED), sampled.trace_state
-        context = SpanContext(trace_id, ids.generate_span_id(), False, flags, state)
-        return RpcSpan(name, context, parent, {**attributes, **sampled.attributes}, self._export)
+        return RpcSpan(
+            name,
+            trace_id=trace_id,
+            span_id=self._ids.generate_span_id(),
+            trace_state=sampled.trace_state,
+            parent_id=None if parent is None else parent.span_id,
+            attributes=sampled.attributes,
+            export=self._export,
+        )
+
+    def _caller(self, metadata: Mapping[str, str | bytes]) -> tuple[Context, SpanContext | None]:
+        around = self._propagator.extract(_trace_headers(metadata))
+        caller = get_current_span(around).get_span_context()
+        return around, caller if caller.is_valid else None
 
     def flush(self) -> None:
         """Export the spans that have ended."""
@@ -94,6 +105,12 @@ class Tracing:
     def _export(self, rpc: RpcSpan) -> None:
         # The queue asks an element for its context, and hands it to the exporter as it is.
         self._processor.on_end(cast("ReadableSpan", rpc))
+
+
+@lru_cache(256)
+def _identity(service: str, method: str) -> tuple[str, Attributes]:
+    """Return the name of a method's spans, and the attributes that they begin with."""
+    return f"{service}/{method}", {"rpc.system": "grpc", "rpc.service": service, "rpc.method": method}
 
 
 def _resource() -> Resource:

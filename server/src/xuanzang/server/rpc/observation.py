@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, cast
 
 import grpc
 
 from xuanzang.server.access.callers import Caller
-from xuanzang.server.observation.access_log import AccessLog
 from xuanzang.server.observation.callers import CallerFacts, address_class
-from xuanzang.server.observation.rpc_record import RpcRecord
+from xuanzang.server.observation.recorder import Recorder
+from xuanzang.server.observation.rpc_record import RpcRecord, UnreadRpcs
 from xuanzang.server.rpc.context import CLIENT_ID, Context, IdentifiedContext
 from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
 from xuanzang.server.rpc.interceptors.base import Rpc
@@ -20,12 +19,19 @@ if TYPE_CHECKING:
     from xuanzang.server.observation.tracing import Tracing
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """What is recorded of single RPCs; without traces and access log they have only ids."""
 
-    tracing: Tracing | None = None
-    access_log: AccessLog | None = None
+    def __init__(self, recorder: Recorder | None = None, *, tracing: Tracing | None = None) -> None:
+        """Begin.
+
+        Args:
+            recorder: Receiver of the RPCs that have ended; None for none.
+            tracing: Maker of the spans, which the recorder ends; None for no traces.
+        """
+        self._recorder = recorder
+        self._tracing = tracing
+        self._has_log = recorder is not None and recorder.access_log is not None
 
     def begin(self, rpc: Rpc, context: Context) -> RpcRecord | None:
         """Give an RPC its id, and begin its record if somebody wants it.
@@ -42,25 +48,24 @@ class Observation:
         context.set_trailing_metadata(((REQUEST_ID, request_id),))
         identified = cast("IdentifiedContext", context)
         identified.request_id = request_id
-        span = None if self.tracing is None else self.tracing.begin(rpc.grpc_service, rpc.grpc_method, metadata)
-        if span is None and self.access_log is None:
+        span = None if self._tracing is None else self._tracing.begin(rpc.grpc_service, rpc.grpc_method, metadata)
+        if span is None and not self._has_log:
             return None
         caller = _caller_facts(identified, has_client_id=CLIENT_ID in metadata)
         identified.observer = record = RpcRecord(request_id=request_id, method=_method(rpc), caller=caller, span=span)
         return record
 
     def end(self, record: RpcRecord, code: grpc.StatusCode, seconds: float) -> None:
-        """Write the line of an RPC that has ended, and end its span.
+        """Record the end of an RPC.
 
         Args:
-            record: Its record.
+            record: Its record, which belongs to the recorder from now on.
             code: Its status.
             seconds: Its duration.
         """
-        if self.access_log is not None:
-            self.access_log.add(record, code=code.name, seconds=seconds)
-        if record.span is not None:
-            record.span.end(code.name, code.value[0], _attributes(record))
+        if self._recorder is not None:
+            record.end(code.name, code.value[0], seconds)
+            self._recorder.add(record)
 
     def end_unread(self, rpc: Rpc, code: grpc.StatusCode, rpcs: int) -> None:
         """Write a line for RPCs that were refused unread.
@@ -70,15 +75,15 @@ class Observation:
             code: Their status.
             rpcs: Number of the RPCs.
         """
-        if self.access_log is not None:
-            self.access_log.add_unread(_method(rpc), code=code.name, rpcs=rpcs)
+        if self._recorder is not None and self._has_log:
+            self._recorder.add(UnreadRpcs(method=_method(rpc), code=code.name, rpcs=rpcs))
 
     def close(self) -> None:
         """Send and write what waits, within a few seconds."""
-        if self.tracing is not None:
-            self.tracing.close()
-        if self.access_log is not None:
-            self.access_log.close()
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._tracing is not None:
+            self._tracing.close()
 
 
 def _method(rpc: Rpc) -> str:
@@ -94,18 +99,3 @@ def _caller_facts(context: IdentifiedContext, *, has_client_id: bool) -> CallerF
     if identity.key_id is not None:
         return CallerFacts("key", identity.key_id, address)
     return CallerFacts("client_id" if has_client_id else "address", None, address)
-
-
-def _attributes(record: RpcRecord) -> dict[str, str | int | float]:
-    attributes: dict[str, str | int | float] = {
-        "xuanzang.request_id": record.request_id,
-        "xuanzang.caller": record.caller.kind,
-        "xuanzang.texts": record.texts,
-        "xuanzang.characters": record.characters,
-        "xuanzang.sentences": record.sentences,
-        "xuanzang.source_tokens": record.source_tokens,
-        "xuanzang.target_tokens": record.target_tokens,
-    }
-    if record.model is not None and record.version is not None:
-        attributes |= {"xuanzang.model": record.model, "xuanzang.version": record.version}
-    return attributes

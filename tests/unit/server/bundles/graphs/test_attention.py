@@ -29,8 +29,9 @@ def test_queries_and_keys_become_outputs_and_all_else_stays(tmp_path: Path) -> N
     assert b"\x08\x07" in found.content
     encoder = attention_encoder(tmp_path, write(tmp_path, "MultiHeadAttention"), layers=1)
     assert (encoder.queries, encoder.keys) == (("MultiHeadAttention.in",), ("MultiHeadAttention.keys",))
-    fused = attention_encoder(tmp_path, write(tmp_path, "SourceAttention"), layers=1)
-    assert (fused.projected, fused.queries) == (("SourceAttention.in",), ())
+    for operator in ("PackedSourceAttention", "SourceAttention"):
+        fused = attention_encoder(tmp_path, write(tmp_path, operator), layers=1)
+        assert (fused.projected, fused.queries) == ((f"{operator}.in",), ())
 
 
 def test_a_graph_with_other_attention_than_its_layers_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xuanzang.server.engine.arrays import Order
 from xuanzang.server.engine.decoding.history import History
 
 BEAM = 3
@@ -47,7 +48,7 @@ def test_tokens_are_found_by_going_back_whoever_comes_and_goes(plan: list[str], 
             copies.append([[]] * BEAM)
         elif event == "leave" and len(copies) > 1:
             order = random.permutation(len(copies))[1:]
-            history.select(order)
+            history.select(Order.of(order))
             copies = [copies[row] for row in order]
         for _ in range({"step": 1, "many steps": 40}.get(event, 0)):
             copies = advance(history, copies, random)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,20 @@ def test_keys_and_values_get_what_the_weights_leave(model: LoadedModel, metrics:
     assert model.max_cache_bytes == 5000
     limit = metrics.registry.get_sample_value("nmt_model_cache_limit_bytes", {"model": "tiny", "version": "1"})
     assert limit == 5000
+
+
+def test_graphs_that_are_open_before_the_digest_of_their_weights_do_not_count(
+    tiny_bundle_repository: Path, tmp_path: Path, metrics: Metrics
+) -> None:
+    directory = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models")) / "tiny" / "1"
+    settings = EngineSettings(provider="cpu")
+    assert LoadedModel(directory, metrics, settings).sessions
+    with (directory / "weights.bin").open("r+b") as file:
+        [first] = file.read(1)
+        file.seek(0)
+        file.write(bytes([first ^ 1]))
+    with pytest.raises(BundleError, match=r"weights\.bin has SHA-256"):
+        LoadedModel(directory, metrics, settings)
 
 
 def test_a_sentence_needs_the_more_memory_the_wider_its_beam_is(model: LoadedModel) -> None:

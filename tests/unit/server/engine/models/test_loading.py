@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from xuanzang.server.engine.models.trial_loader import TrialLoader
+from xuanzang.server.engine.models.tried_bundles import TriedBundles
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.models.loading import load_model
 from xuanzang.server.engine.models.replay import replay
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
@@ -168,6 +172,19 @@ async def test_a_file_that_changes_while_its_bundle_is_loaded_is_a_reason_to_ref
     script.allow(math.inf)
     with pytest.raises(BundleError, match=r"weights\.bin was changed while the bundle was being loaded"):
         await starting
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_of_a_bundle_that_was_replayed_before_the_shortest_sample_is_replayed(
+    repository: Path, make_engine: MakeEngine, script: Script, tmp_path: Path, known: bool
+) -> None:
+    directory, tried = repository / "small" / "1", TriedBundles(tmp_path / "tried", configuration="")
+    tried.add([tried.entry(directory)] if known else [])
+    model = load_model(directory, make_engine(SETTINGS)._load_model, TrialLoader(SETTINGS, known=tried))
+    assert isinstance(model, LoadedModel)
+    lengths = sorted(len(sample.source_ids) for sample in model.bundle.samples)
+    decoded = sorted(length for batch in script.batches for length in batch)
+    assert decoded == (lengths[:1] if known else lengths)
 
 
 async def test_a_replay_that_does_not_end_in_time_is_given_up(repository: Path, make_engine: MakeEngine) -> None:

@@ -75,6 +75,12 @@ def test_the_error_for_untranslated_languages_lists_the_served_pairs(source: str
         find(source=source, target=target)
 
 
+def test_the_error_of_a_model_of_many_languages_shows_how_their_codes_are_written() -> None:
+    many = dataclasses.replace(served("nllb", "en zh", "en zh", needs_target=True), needs_source_language=True)
+    with pytest.raises(ModelNotFoundError, match="zho_Hans to eng_Latn; served pairs: 2 languages to en, zh by nllb"):
+        find(source="zho_Hans", target="eng_Latn", models=(many,))
+
+
 def test_a_named_model_must_translate_the_languages() -> None:
     with pytest.raises(ModelNotFoundError, match="no model translates en to any; served pairs: zh to en"):
         find("zh-en", source="en")

@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from xuanzang.server.engine.arrays import Order
 from xuanzang.server.engine.runtime.page_table import PageTable
 
 
@@ -50,7 +51,7 @@ class Sentences(RuleBasedStateMachine):
     @rule(data=st.data())
     def select(self, data: st.DataObject) -> None:
         order = data.draw(st.permutations(range(len(self.written))))[: data.draw(st.integers(0, len(self.written)))]
-        for page, target in self.pages.select(np.array(order, dtype=np.int64)):
+        for page, target in self.pages.select(Order.of(np.array(order, dtype=np.int64))):
             self.content[target] = self.content[page]
         self.written = [self.written[row] for row in order]
         used = int((self.pages.table >= 0).sum())

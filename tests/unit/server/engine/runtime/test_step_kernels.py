@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from xuanzang.kernels import find_kernels
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
+from xuanzang.server.engine.arrays import Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
@@ -56,7 +57,7 @@ def test_slots_are_those_of_numpy_while_sentences_join_and_leave(
 def change_sentences(rng: np.random.Generator, caches: list[KeyValueCache], count: int) -> int:
     """Let sentences leave and join now and then; return how many there are."""
     if count > 1 and rng.random() < 0.2:
-        order = np.sort(rng.permutation(count)[: count - 1])
+        order = Order.of(np.sort(rng.permutation(count)[: count - 1]))
         for cache in caches:
             cache.select(order)
         count -= 1
@@ -89,10 +90,10 @@ def test_hypotheses_go_on_as_in_numpy(functions: StepFunctions, seed: int, beam:
         for mine, oracle in zip(searches[1].beams, searches[0].beams, strict=True):
             np.testing.assert_array_equal(mine, oracle)
         left = {index for index, _ in plain}
-        order = np.array([index for index in range(len(searches[0])) if index not in left], dtype=np.int64)
+        order = Order.of(np.array([index for index in range(len(searches[0])) if index not in left], dtype=np.int64))
         for search in searches:
             search.select(order)
-        if not len(order):
+        if not len(order.kept):
             return
 
 

@@ -15,8 +15,8 @@ from xuanzang.server.bundles.graphs.weights import MAX_GRAPH_BYTES
 
 # The beginning of the name, which has the type of floats added unless it is float32.
 _CROSS, _DECODER = "CrossAttention", "PagedAttention"
-# An encoder has either: onnxruntime's, which takes queries and keys apart, or that of a bundle, side by side.
-_ENCODER, _FUSED_ENCODER = "MultiHeadAttention", "SourceAttention"
+# An encoder has either: onnxruntime's, which takes queries and keys apart, or one of a bundle, side by side.
+_ENCODER, _FUSED_ENCODERS = "MultiHeadAttention", ("PackedSourceAttention", "SourceAttention")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def attention_encoder(directory: Path, name: str, *, layers: int) -> AttentionGr
         BundleError: The graph cannot be read, or its attention is not found.
     """
     model = _read(directory, name)
-    projected = tuple(_first_inputs(model, _FUSED_ENCODER))
+    projected = tuple(_first_inputs(model, *_FUSED_ENCODERS))
     if len(projected) == layers:
         return AttentionGraph(content=_with_outputs(model, *projected), projected=projected)
     nodes = [node for node in model.graph.node if node.op_type == _ENCODER]
@@ -79,8 +79,8 @@ def _read(directory: Path, name: str) -> graph_pb2.OnnxModel:
         raise BundleError(directory, [f"{name} is not an ONNX graph"]) from error
 
 
-def _first_inputs(model: graph_pb2.OnnxModel, operator: str) -> Iterator[str]:
-    return (node.input[0] for node in model.graph.node if node.op_type.startswith(operator) and node.input)
+def _first_inputs(model: graph_pb2.OnnxModel, *operators: str) -> Iterator[str]:
+    return (node.input[0] for node in model.graph.node if node.op_type.startswith(operators) and node.input)
 
 
 def _require(directory: Path, name: str, counts: dict[str, tuple[int, int]]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def float_faults(directory: Path, weights: str, size: int, spans: Collection[Spa
         yield f"{weights} {error}"
 
 
-def _is_finite(file: BinaryIO, span: Span) -> bool:
+def _is_finite(file: FileIO, span: Span) -> bool:
     file.seek(span.offset)
     left = span.length
     while left > 0:

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import Candidates
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
@@ -109,10 +109,11 @@ class Batch:
         # What has left needs no more memory, so that `bytes_needed` of those who are here bounds what is held.
         self._cache.leave(self._gaps())
         ordered = sorted(sentences, key=lambda sentence: len(sentence.source_ids))
-        for group in _groups(ordered):
+        for group in [ordered] if self._sessions.skips_padding else _groups(ordered):
             ids, lengths = _pad([s.source_ids for s in group], self._sessions.special_ids.source_pad_id)
             indices = self._free_indices(len(group))
-            tensors = self._cache.join(indices, lengths, padded=ids.shape[1])
+            padded = 0 if self._sessions.skips_padding else ids.shape[1]
+            tensors = self._cache.join(indices, lengths, padded=padded)
             self._encoder.bind({"source_ids": ids, **tensors.inputs}, tensors.outputs)
             self._encoder.run()
             self._search.join(indices, [sentence.options for sentence in group])
@@ -181,14 +182,15 @@ class Batch:
         taken = [index for index, sentence in enumerate(self._sentences) if sentence is not None]
         if len(taken) == len(self._sentences):
             return
-        order = np.arange(len(taken))
+        kept = np.arange(len(taken))
         gaps = [index for index, sentence in enumerate(self._sentences[: len(taken)]) if sentence is None]
-        order[gaps] = taken[len(taken) - len(gaps) :]
+        kept[gaps] = taken[len(taken) - len(gaps) :]
+        order = Order.of(kept)
         self._search.select(order)
         self._cache.select(order)
         if self._shortlist:
             self._shortlist.select(order)
-        self._sentences = [self._sentences[index] for index in order]
+        self._sentences = [self._sentences[index] for index in kept.tolist()]
 
     def _bind(self, inspection: Inspection) -> None:
         """Bind the arrays that are new to the decoder graph."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.decoding.history import History
 from xuanzang.server.engine.decoding.hypotheses import (
@@ -124,13 +124,9 @@ class BeamSearch:
         if self.details:
             self.details.join(indices)
 
-    def select(self, order: Ints) -> None:
-        """Keep only some sentences, in the order given.
-
-        Args:
-            order: Batch indices, [batch].
-        """
-        self.sentences = [self.sentences[index] for index in order.tolist()]
+    def select(self, order: Order) -> None:
+        """Keep only some sentences, in the order given."""
+        self.sentences = [self.sentences[index] for index in order.kept.tolist()]
         self.beams = self.beams.selected(order)
         self._find_recorded()
         self._history.select(order)

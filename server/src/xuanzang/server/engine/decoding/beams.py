@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Floats, Ints, extended
+from xuanzang.server.engine.arrays import Floats, Ints, Order, extended
 
 DEAD_SCORE = np.float32(-1.0e9)
 """Score of a beam position without hypothesis: below any sum of log-probabilities, and finite in the graph."""
@@ -52,6 +52,11 @@ class BeamArrays(NamedTuple):
             extended(self.parents, more),
         )
 
-    def selected(self, order: Ints) -> BeamArrays:
-        """Return the arrays of some sentences, in the order given."""
-        return BeamArrays(self.token_ids[order], self.scores[order], self.positions[order], self.parents[order])
+    def selected(self, order: Order) -> BeamArrays:
+        """Return the arrays of some sentences, in the memory of these."""
+        return BeamArrays(
+            order.apply(self.token_ids),
+            order.apply(self.scores),
+            order.apply(self.positions),
+            order.apply(self.parents),
+        )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Ints, extended
+from xuanzang.server.engine.arrays import Ints, Order, extended
 
 # Room grows by this many steps.
 _STEPS_CHUNK = 32
@@ -31,9 +31,9 @@ class History:
         """Make room for sentences after the last one."""
         self._links = extended(self._links, more)
 
-    def select(self, order: Ints) -> None:
+    def select(self, order: Order) -> None:
         """Keep some sentences, in the order given."""
-        self._links = self._links[order]
+        self._links = order.apply(self._links)
 
     def add(self, token_ids: Ints, parents: Ints, positions: Ints) -> None:
         """Record a step.

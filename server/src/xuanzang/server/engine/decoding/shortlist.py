@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Ints
+from xuanzang.server.engine.arrays import Ints, Order
 from xuanzang.server.engine.decoding.logit_edits import LogitEdits
 
 # onnxruntime sums a vector in this many partial sums. With a multiple of it, filled up with pieces of probability 0,
@@ -52,13 +52,9 @@ class BatchShortlist:
             self._pieces[index] = np.flatnonzero(own)
         self._inputs, self._positions = {}, None
 
-    def select(self, order: Ints) -> None:
-        """Keep only some sentences, in the order given.
-
-        Args:
-            order: Batch indices, [batch].
-        """
-        self._pieces = [self._pieces[index] for index in order]
+    def select(self, order: Order) -> None:
+        """Keep only some sentences, in the order given."""
+        self._pieces = [self._pieces[index] for index in order.kept.tolist()]
         self._inputs, self._positions = {}, None
 
     def inputs(self) -> dict[str, Ints]:

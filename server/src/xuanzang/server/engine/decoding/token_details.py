@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Floats, Ints, extended
+from xuanzang.server.engine.arrays import Floats, Ints, Order, extended
 from xuanzang.server.engine.decoding.hypotheses import TokenDetails
 
 _TOKENS_CHUNK = 32
@@ -60,9 +60,9 @@ class TokenDetailRecorder:
         self._records = self._records.extended(int(indices.max()) + 1 - len(self._records.totals))
         self._records.coverage[indices] = 0.0
 
-    def select(self, order: Ints) -> None:
+    def select(self, order: Order) -> None:
         """Keep some sentences, in the order given."""
-        self._records = self._records.at(order)
+        self._records = self._records.at(order.kept)
 
     def observe(self, attention: Floats) -> None:
         """Record the attention of this step, [batch, beam, source]; 0 after the end of a sentence."""

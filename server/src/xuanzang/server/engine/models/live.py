@@ -10,7 +10,7 @@ from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
-from xuanzang.server.engine.hardware import return_free_memory
+from xuanzang.server.engine.hardware import give_way, return_free_memory
 from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.catalog_metrics import CatalogMetrics
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
@@ -68,7 +68,8 @@ class LiveModels:
         self._catalog_metrics = CatalogMetrics(metrics, provider=provider)
         self._holds = holds
         self._changing = asyncio.Lock()
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading")
+        # No sooner than the workers: loading is in no hurry.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading", initializer=give_way)
         self._retirement = Retirement(
             self.usage,
             release=release,
@@ -290,7 +291,9 @@ class LiveModels:
         if directory in refused:
             return refused[directory]
         self._require_open()
-        outcome = await loop.run_in_executor(self._executor, load_model, directory, self._open_model)
+        outcome = await loop.run_in_executor(
+            self._executor, load_model, directory, self._open_model, self._trial_loader
+        )
         self._require_open()
         # Digests and packed weights leave hundreds of megabytes free in the heap of that thread.
         await loop.run_in_executor(self._executor, return_free_memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.graphs.interface import inspects_rows
-from xuanzang.server.bundles.repository import load_bundle
+from xuanzang.server.bundles.repository import read_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, SearchRules, Sentence
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
@@ -46,28 +47,40 @@ UNCONSTRAINED = TargetConstraints()
 class LoadedModel:
     """One version of a model. Nothing in it changes while its graphs are open, so threads share it."""
 
-    def __init__(self, directory: Path, metrics: Metrics) -> None:
+    def __init__(self, directory: Path, metrics: Metrics, settings: EngineSettings | None = None) -> None:
         """Verify a bundle, read its tokenisers and check them against the samples.
+
+        The digest of the weights, the graphs and the tokenisers of a large model take about a second each: they share
+        the cores.
 
         Args:
             directory: Folder of the bundle.
             metrics: Metrics of the server; every series of the model exists from now on.
+            settings: Settings to open the graphs with, as `open` does; None to open them later or never.
 
         Raises:
             BundleError: The bundle must not be served.
+            ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         started = time.monotonic()
-        bundle = load_bundle(directory)
-        self.bundle = bundle
-        self.codec = TextCodec(bundle)
-        """Codec between the first of the languages."""
-        self._codecs = {("", ""): self.codec}
+        with ThreadPoolExecutor(2, thread_name_prefix="opening") as beside:
+            self.bundle, require_weights = read_bundle(directory, beside)
+            self._prepare(metrics)
+            opening = beside.submit(self.open, settings) if settings else None
+            self._read_tokenizers()
+            require_weights()
+            if opening:
+                opening.result()
+        self.metrics.model_load_duration_seconds.set(time.monotonic() - started)
+
+    def _prepare(self, metrics: Metrics) -> None:
+        """Take over what the manifest says."""
+        bundle = self.bundle
         self.name = bundle.manifest.model
         self.version = bundle.manifest.version
         self.labels = (self.name, str(self.version))
         """Values of the metrics' labels model and version."""
         self.metrics = metrics.of(self.labels)
-        self._require_source_ids()
         defaults = bundle.manifest.generation_defaults
         self.repetition_retry_ngram_size = defaults.loop_retry_ngram_size
         """N-gram limit under which a repetition is searched once more; 0 for never."""
@@ -76,15 +89,17 @@ class LoadedModel:
         )
         self.limits = UNLIMITED
         """Limits of its own, set by `open`."""
-        self._weights_bytes = (directory / bundle.manifest.weights).stat().st_size
+        self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None
         self.quality_estimator: Estimator | None = self._open_quality_head()
         """Estimator of how far to trust translations; None if the bundle has no quality head."""
         self._sessions: Sessions | None = None
-        self._load_seconds = time.monotonic() - started
 
-    def _require_source_ids(self) -> None:
-        """Refuse tokenisers that give the samples other ids than at export."""
+    def _read_tokenizers(self) -> None:
+        """Read the tokenisers; refuse those that give the samples other ids than at export."""
+        self.codec = TextCodec(self.bundle)
+        """Codec between the first of the languages."""
+        self._codecs = {("", ""): self.codec}
         reasons = [
             f"the source ids of {sample.source!r} are not those of the certificate"
             for sample in self.bundle.samples
@@ -121,7 +136,6 @@ class LoadedModel:
                 manifest.
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
-        started = time.monotonic()
         self._limit(settings)
         in_all_with_shortlist = "*" in settings.shortlists and self.bundle.has_shortlist
         self._sessions = Sessions(
@@ -132,7 +146,6 @@ class LoadedModel:
             kernels=settings.kernels,
         )
         self._cache_shape = self._sessions.cache_shape
-        self.metrics.model_load_duration_seconds.set(self._load_seconds + time.monotonic() - started)
 
     def _limit(self, settings: EngineSettings) -> None:
         """Take over the limits of the model; refuse weights that leave no memory for keys and values."""

@@ -49,7 +49,7 @@ async def load_models(
     refused = await trial_loader.refusals(directories, gives_way=False) if trial_loader else {}
     outcomes = await asyncio.gather(
         *(
-            loop.run_in_executor(executor, load_model, directory, open_model)
+            loop.run_in_executor(executor, load_model, directory, open_model, trial_loader)
             for directory in directories
             if directory not in refused
         )
@@ -58,12 +58,18 @@ async def load_models(
     return models, [*refused.values(), *(outcome for outcome in outcomes if isinstance(outcome, BundleError))]
 
 
-def load_model(directory: Path, open_model: Callable[[Path], LoadedModel]) -> LoadedModel | BundleError:
+def load_model(
+    directory: Path, open_model: Callable[[Path], LoadedModel], trial_loader: TrialLoader | None = None
+) -> LoadedModel | BundleError:
     """Load one bundle, open its graphs and replay its samples.
+
+    Of a bundle all samples of which were replayed on this machine before, one is enough to find that it computes
+    otherwise now, and to warm the graphs up.
 
     Args:
         directory: Folder of the bundle.
         open_model: Loader of one bundle, which opens its graphs, too.
+        trial_loader: What knows whether they were replayed; None to replay them all.
 
     Returns:
         The model, or the reasons for which it is refused.
@@ -74,7 +80,8 @@ def load_model(directory: Path, open_model: Callable[[Path], LoadedModel]) -> Lo
     try:
         model = open_model(directory)
         stage = "replay of the samples of certificate.json"
-        replay(model)
+        is_known = trial_loader is not None and trial_loader.has_replayed(model.bundle.manifest_sha256)
+        replay(model, only_shortest=is_known)
         if reasons := list(changed_files(directory, model.bundle.file_states)):
             return BundleError(directory, reasons)
     except BundleError as error:

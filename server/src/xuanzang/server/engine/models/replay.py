@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.decoding.decoder import Decoder
+from xuanzang.server.engine.hardware import flush_denormals, usable_cores
 from xuanzang.server.engine.models.loaded import LoadedModel
 
 # The samples of real bundles take a fraction of a second; those of a certificate that asks for 64 beams of the maximum
@@ -17,40 +19,50 @@ MAX_REPLAY_SECONDS = 120.0
 _TOGETHER = 8
 
 
-def replay(model: LoadedModel, *, max_seconds: float = MAX_REPLAY_SECONDS) -> None:
-    """Decode the samples of a certificate, some together; this also warms the graphs up.
+def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: float = MAX_REPLAY_SECONDS) -> None:
+    """Decode the samples of a certificate, some together and on all cores; this also warms the graphs up.
 
     A sentence does not depend on its batch. Where it does, by rounding that nobody has seen yet, a sample that differs
     is decoded alone, as at export, before it counts.
 
     Args:
         model: Model with open graphs.
+        only_shortest: Whether the sample with the fewest tokens is enough.
         max_seconds: Limit for all samples together, observed between two steps.
 
     Raises:
         BundleError: A sample gets other target ids than at export, or the limit is passed.
     """
     started = time.monotonic()
-    decoder = model.new_decoder()
-    reasons = list(_differences(model, decoder, started + max_seconds))
+    samples = model.bundle.samples
+    if only_shortest:
+        samples = (min(samples, key=lambda sample: len(sample.source_ids) + len(sample.target_ids)),)
+    count = min(usable_cores(), len(samples), _TOGETHER)
+    # They must compute as the workers do.
+    with ThreadPoolExecutor(count, thread_name_prefix="replay", initializer=flush_denormals) as threads:
+        shares = [samples[number::count] for number in range(count)]
+        found = threads.map(lambda share: _differences(model, share, started + max_seconds, _TOGETHER // count), shares)
+        reasons = [reason for share in found for reason in share]
     if reasons:
         raise BundleError(model.bundle.directory, reasons)
     model.metrics.warmup_duration_seconds.set(time.monotonic() - started)
 
 
-def _differences(model: LoadedModel, decoder: Decoder, deadline: float) -> Iterator[str]:
-    samples = model.bundle.samples
-    for start in range(0, len(samples), _TOGETHER):
-        together = samples[start : start + _TOGETHER]
-        found = _target_ids(model, together, decoder, deadline)
-        differing = [sample for sample in together if found.get(sample) != sample.target_ids]
-        for sample in differing:
-            alone = _target_ids(model, [sample], decoder, deadline)
-            if not alone:
-                yield f"the replay of certificate.json does not end in time; it was at {sample.source!r:.100}"
-                return
-            if alone[sample] != sample.target_ids:
-                yield f"the translation of {sample.source!r:.100} is not that of the certificate"
+def _differences(model: LoadedModel, samples: Sequence[Sample], deadline: float, together: int) -> list[str]:
+    """Return what is wrong with the translations of samples, decoded so many together."""
+    decoder = model.new_decoder()
+    batches = (samples[start : start + together] for start in range(0, len(samples), together))
+    return [reason for batch in batches for reason in _of_batch(model, batch, decoder, deadline)]
+
+
+def _of_batch(model: LoadedModel, samples: Sequence[Sample], decoder: Decoder, deadline: float) -> Iterator[str]:
+    found = _target_ids(model, samples, decoder, deadline)
+    for sample in [sample for sample in samples if found.get(sample) != sample.target_ids]:
+        alone = _target_ids(model, [sample], decoder, deadline)
+        if not alone:
+            yield f"the replay of certificate.json does not end in time; it was at {sample.source!r:.100}"
+        elif alone[sample] != sample.target_ids:
+            yield f"the translation of {sample.source!r:.100} is not that of the certificate"
 
 
 def _target_ids(

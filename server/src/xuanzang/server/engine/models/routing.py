@@ -182,7 +182,7 @@ def _matched(wanted: str, served: Iterable[str]) -> str | None:
 def _pairs(models: Iterable[ServedModel]) -> Iterator[str]:
     for served in models:
         if served.needs_source_language:  # each with each of some hundred
-            yield f"{len(served.source_languages)} languages to {len(served.target_languages)} by {served.name}"
+            yield f"{len(served.source_languages)} languages to {_listed(served.target_languages)} by {served.name}"
             continue
         for source in served.source_languages:
             yield from (f"{source} to {target}" for target in served.target_languages)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import AdvanceSlots
-from xuanzang.server.engine.arrays import Ints, extended
+from xuanzang.server.engine.arrays import Ints, Order, extended
 from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
 from xuanzang.server.engine.runtime.page_table import PageTable
 
@@ -108,13 +108,13 @@ class KeyValueCache:
         """Slots of the target of each sentence."""
         return self._pages.width * self._page_slots
 
-    def join(self, indices: Ints, source_lengths: Ints, *, padded: int) -> GraphTensors:
+    def join(self, indices: Ints, source_lengths: Ints, *, padded: int = 0) -> GraphTensors:
         """Take in sentences.
 
         Args:
             indices: Batch indices, of sentences that have left or the next ones.
             source_lengths: Source tokens of each, [batch].
-            padded: Source positions that the encoder writes for each.
+            padded: Source positions that the encoder writes for each at least.
 
         Returns:
             Inputs and outputs of the encoder for the keys and values of these sentences.
@@ -127,9 +127,10 @@ class KeyValueCache:
         self._fit_slot_indices()
         self._pages.join(indices)
         self._source_pages.join(indices)
-        width = -(-padded // self._page_slots)
-        self._source_pages.widen(width)
-        self._source_pages.provide(np.repeat(indices, width), np.tile(np.arange(width), len(indices)))
+        widths = -(-np.maximum(source_lengths, padded) // self._page_slots)
+        self._source_pages.widen(int(widths.max()))
+        entries = np.arange(widths.sum()) - np.repeat(np.cumsum(widths) - widths, widths)
+        self._source_pages.provide(np.repeat(indices, widths), entries)
         self._cross.resize(self._source_pages.count)
         self._expose()
         own = {"source_lengths": source_lengths, "source_page_table": self._source_pages.table[indices]}
@@ -154,18 +155,16 @@ class KeyValueCache:
             pool.trim()
         self._expose()
 
-    def select(self, order: Ints) -> None:
-        """Keep only some sentences, in the order given.
-
-        Args:
-            order: Batch indices, [batch].
-        """
+    def select(self, order: Order) -> None:
+        """Keep only some sentences, in the order given."""
         moves, source_moves = self._pages.select(order), self._source_pages.select(order)
         self._past.resize(self._pages.count, moves)
         self._cross.resize(self._source_pages.count, source_moves)
-        self._source_lengths = self._source_lengths[order]
-        self._visible = np.ascontiguousarray(self._visible[order, :, : self._slots])
-        self._fit_slot_indices()
+        self._source_lengths = order.apply(self._source_lengths)
+        # Copied only if sentences have fewer slots from now on.
+        self._visible = np.ascontiguousarray(order.apply(self._visible)[:, :, : self._slots])
+        # What it holds is written in each step, but the heads, which are the same for all sentences.
+        self._slot_indices = self._slot_indices[: len(order.kept)]
         self._expose()
 
     def advance(self, parents: Ints) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from xuanzang.server.engine.arrays import Ints, extended
+from xuanzang.server.engine.arrays import Ints, Order, extended
 
 # onnxruntime sums 64 floats, or 2 rows, at a time. With a multiple of this many logical pages, of 32 slots each, the
 # slots and pages of a sentence are summed in the same order for any width of the table, so that not even rounding
@@ -67,21 +67,28 @@ class PageTable:
         self.owners[left] = 0
         self._free += left.tolist()
 
-    def select(self, order: Ints) -> list[tuple[int, int]]:
+    def select(self, order: Order) -> list[tuple[int, int]]:
         """Keep only some sentences, in the order given, and give back what is not needed.
-
-        Args:
-            order: Batch indices, [batch].
 
         Returns:
             Pages whose content has to move, each with its destination.
         """
-        table = self.table[order]
-        width = 1 + int(np.flatnonzero((table >= 0).any(axis=0)).max(initial=0))
-        self.table = np.ascontiguousarray(table[:, : -(-width // _WIDTH_STEP) * _WIDTH_STEP])
-        self._index()
+        gone = np.ones(len(self.table), dtype=bool)
+        gone[order.kept] = False
+        self.release(np.flatnonzero(gone))
+        self.table = order.apply(self.table)
+        moved = self.table[order.moved]
+        sentences, entries = np.nonzero(moved >= 0)
+        self.owners[moved[sentences, entries], 0] = order.moved[sentences]
+        if self.width > _WIDTH_STEP:
+            self._narrow()
         used = self.count - len(self._free)
         return self._give_back(used) if len(self._free) > max(used, self._max_free) else []
+
+    def _narrow(self) -> None:
+        """Take away logical pages that no sentence has."""
+        width = 1 + int(np.flatnonzero((self.table >= 0).any(axis=0)).max(initial=0))
+        self.table = np.ascontiguousarray(self.table[:, : -(-width // _WIDTH_STEP) * _WIDTH_STEP])
 
     def compact(self) -> list[tuple[int, int]]:
         """Give back all free pages but the spare ones, after `select`.
@@ -116,7 +123,7 @@ class PageTable:
     def _give_back(self, used: int) -> list[tuple[int, int]]:
         count = used + used // _PAGES_PER_SPARE
         moving = self.table[self.table >= count].tolist()
-        moves = list(zip(moving, self._free, strict=False))  # free pages are in order, lowest first
+        moves = list(zip(moving, sorted(self._free), strict=False))
         for page, destination in moves:
             self.table[tuple(self.owners[page])] = destination
         self.owners = self.owners[:count]

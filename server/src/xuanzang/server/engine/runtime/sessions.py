@@ -84,6 +84,9 @@ class Sessions:
         if self._device == "cpu":
             # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
             release_pages(self._directory / manifest.weights)
+        properties = self._encoder.get_modelmeta().custom_metadata_map
+        self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
+        """Whether the encoder computes nothing for padding, so that sentences of any lengths may go together."""
 
     def _opened(self, graphs: Sequence[manifest_pb2.Graph]) -> list[onnxruntime.InferenceSession]:
         """Open graphs, and compare their inputs and outputs with those of the manifest."""

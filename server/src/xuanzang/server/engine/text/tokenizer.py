@@ -98,13 +98,13 @@ class TableTokenizer(Tokenizer):
         """Id of each piece of the model."""
         self._others: dict[str, int] = {}
         """Ids of the pieces that only the table has."""
-        meant = self._silent.union(reserved)
-        for token_id, piece in enumerate(table):
+        meant, own_unk_id = self._silent.union(reserved), processor.unk_id()
+        pieces = list(table)
+        for token_id, own_id in enumerate(processor.piece_to_id(pieces)):
             if token_id in meant:
                 continue
-            own_id = processor.piece_to_id(piece)
-            if own_id == processor.unk_id():
-                self._others[piece] = token_id
+            if own_id == own_unk_id:
+                self._others[pieces[token_id]] = token_id
             else:
                 self._from_own[own_id] = token_id
 

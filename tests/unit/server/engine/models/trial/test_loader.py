@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import os
 import shutil
@@ -57,6 +58,27 @@ async def test_a_remembered_bundle_is_not_tried_again(
     assert list(await TrialLoader(SETTINGS, known=tried(tmp_path, "cuda")).refusals([directory])) == [directory]
 
 
+async def test_what_another_process_has_replayed_is_known(directory: Path, tmp_path: Path) -> None:
+    digest = hashlib.sha256((directory / "manifest.json").read_bytes()).hexdigest()
+    loader = TrialLoader(SETTINGS, known=tried(tmp_path))
+    assert not loader.has_replayed(digest)
+    await loader.refusals([directory])
+    assert loader.has_replayed(digest)
+    assert not TrialLoader(SETTINGS, known=tried(tmp_path, "another processor")).has_replayed(digest)
+    assert not TrialLoader(SETTINGS).has_replayed(digest)
+
+
+def test_a_list_that_others_may_write_is_not_believed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    known = tried(tmp_path)
+    known.add(["sound"])
+    assert known.entries() == ["sound"]
+    (tmp_path / "cache" / "tried").chmod(0o660)
+    assert not known.entries()
+    assert "tried bundles not read: others may write the list" in caplog.messages
+    known.add(["newer"])
+    assert known.entries() == ["newer"]
+
+
 async def test_a_refused_bundle_is_not_remembered(directory: Path, tmp_path: Path) -> None:
     manifest: dict[str, Any] = json.loads((directory / "manifest.json").read_text())
     manifest["dimensions"]["num_heads"] = 1
@@ -83,17 +105,19 @@ async def test_each_bundle_that_ends_the_process_is_refused_alone(behave: Callab
 
 
 async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Callable[[str], None]) -> None:
-    behave("print(json.dumps([str(request['gives_way'])]), flush=True)\n")
+    behave("print(json.dumps([str(os.getpriority(os.PRIO_PROCESS, 0))]), flush=True)\n")
+    priorities = []
     for gives_way in (True, False):
         refusals = await TrialLoader(SETTINGS).refusals([Path("a")], gives_way=gives_way)
-        assert refusals[Path("a")].reasons == (str(gives_way),)
+        priorities += refusals[Path("a")].reasons
+    assert priorities == ["19", str(os.getpriority(os.PRIO_PROCESS, 0))]
 
 
 async def test_a_bundle_that_takes_too_long_is_refused_and_its_process_ended(
     tmp_path: Path, behave: Callable[[str], None]
 ) -> None:
     behave(f"open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
-    refusals = await TrialLoader(SETTINGS, max_seconds_per_bundle=0.5).refusals([Path("a")])
+    refusals = await TrialLoader(SETTINGS, max_seconds_per_bundle=0.5).refusals([Path("a")], gives_way=False)
     assert refusals[Path("a")].reasons == ("loading it takes more than 0.5 seconds",)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "id").read_text()), 0)

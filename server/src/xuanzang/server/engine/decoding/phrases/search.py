@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.server.engine.arrays import Floats, Ints
+from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
 
 
@@ -88,11 +88,12 @@ class RequiredPhraseSearch:
             kept = [index for index in self._places if index not in replaced]
             self._rebuild([self._places[index] for index in kept], [*kept, *new], list(new.values()))
 
-    def select(self, order: Ints) -> None:
+    def select(self, order: Order) -> None:
         """Keep the sentences at some batch indices, in the order given."""
         if not len(self):
             return
-        kept = [(self._places[index], place) for place, index in enumerate(order.tolist()) if index in self._places]
+        indices = enumerate(order.kept.tolist())
+        kept = [(self._places[index], place) for place, index in indices if index in self._places]
         self._rebuild([number for number, _ in kept], [place for _, place in kept], [])
 
     def _rebuild(self, kept: Sequence[int], places: Sequence[int], new: Sequence[PhraseAutomaton]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.models.trial.process import start_trial_process
 from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
+from xuanzang.server.engine.runtime.sessions import resolve_provider
 from xuanzang.server.engine.settings import EngineSettings
 
 _LOGGER = logging.getLogger(__name__)
@@ -21,8 +22,10 @@ _LOGGER = logging.getLogger(__name__)
 # The replay has a limit of its own, but cannot interrupt one run of a graph. The digests of 16 GB, the maximum, take
 # half a minute.
 MAX_SECONDS_PER_BUNDLE = 300.0
-# Imports take a second on an idle machine.
-_START_SECONDS = 60.0
+# Imports take half a second on an idle machine, and half a minute of what busy workers leave.
+_START_SECONDS = 300.0
+# A process that gives way to busy workers may take so many times as long.
+_PATIENCE = 3
 
 
 class TrialLoader:
@@ -40,11 +43,23 @@ class TrialLoader:
         Args:
             settings: Settings with which the engine opens graphs.
             known: Bundles that could be loaded before, which are not tried again; None to try all.
-            max_seconds_per_bundle: Time after which a bundle is refused.
+            max_seconds_per_bundle: Time after which a bundle is refused, on cores of its own.
         """
         self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
         self._known = known
         self._max_seconds = max_seconds_per_bundle
+
+    def has_replayed(self, manifest_sha256: str) -> bool:
+        """Return whether another process has replayed all samples of a bundle on a processor like this one.
+
+        What is known does not tell GPUs apart.
+
+        Args:
+            manifest_sha256: Lower-case hex SHA-256 of its manifest.
+        """
+        if self._known is None or resolve_provider(self._settings["provider"]) != "cpu":
+            return False
+        return self._known.entry_of(manifest_sha256) in self._known.entries()
 
     async def refusals(self, directories: Sequence[Path], *, gives_way: bool = True) -> dict[Path, BundleError]:
         """Find the bundles that cannot be loaded.
@@ -77,14 +92,15 @@ class TrialLoader:
         """Return the reasons of the first bundles, up to the one that ended the process; nothing if none started."""
         answers: list[list[str]] = []
         folders = [str(path) for path in directories]
-        request = {"settings": self._settings, "directories": folders, "gives_way": gives_way}
+        request = {"settings": self._settings, "directories": folders}
+        max_seconds = self._max_seconds * (_PATIENCE if gives_way else 1)
         try:
-            async with start_trial_process() as process:
+            async with start_trial_process(gives_way=gives_way) as process:
                 if await process.ask(request, seconds=_START_SECONDS):
                     while len(answers) < len(directories):
-                        answers.append(await process.answer(seconds=self._max_seconds))
+                        answers.append(await process.answer(seconds=max_seconds))
         except TimeoutError:
-            answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
+            answers.append([f"loading it takes more than {max_seconds:g} seconds"])
         except EOFError as error:
             answers.append([f"loading it ends the process that loads it: {error}"])
         except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -14,6 +15,8 @@ from typing import Any
 _MODULE = "xuanzang.server.engine.models.trial.program"
 # A line of reasons has some kilobytes.
 _MAX_LINE_BYTES = 1 << 20
+# The lowest priority: beside busy workers it gets a fiftieth of a core.
+_NICENESS = 19
 
 
 class TrialProcess:
@@ -65,8 +68,11 @@ class TrialProcess:
 
 
 @asynccontextmanager
-async def start_trial_process() -> AsyncIterator[TrialProcess]:
+async def start_trial_process(*, gives_way: bool) -> AsyncIterator[TrialProcess]:
     """Start a process; it is ended with the context.
+
+    Args:
+        gives_way: Whether it leaves the cores to this one, which may be translating.
 
     Yields:
         The process, which waits for a request.
@@ -85,6 +91,10 @@ async def start_trial_process() -> AsyncIterator[TrialProcess]:
         start_new_session=True,
     )
     try:
+        if gives_way:
+            # At once: most of its time goes into its imports.
+            with suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
         if process.stdin is None or process.stdout is None:
             raise OSError("a process was started without its pipes")
         yield TrialProcess(process, process.stdin, process.stdout)

@@ -27,8 +27,6 @@ from xuanzang.server.metrics import Metrics
 _BASE_BYTES = 1 << 30
 # Weights that are packed for matrix products exist twice for a moment, and once as read.
 _WEIGHT_COPIES = 4
-# Beside busy workers it still gets a tenth of a core.
-_NICENESS = 10
 
 
 def main() -> None:
@@ -39,8 +37,6 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     _be_killed_first()
-    if request["gives_way"]:
-        _run_last()
     threading.Thread(target=_end_with_server, daemon=True).start()
     print(json.dumps("ready"), file=answers, flush=True)
     for name in request["directories"]:
@@ -54,9 +50,7 @@ def main() -> None:
 
 
 def _open_model(directory: Path, *, settings: EngineSettings) -> LoadedModel:
-    model = LoadedModel(directory, Metrics(CollectorRegistry()))
-    model.open(settings)
-    return model
+    return LoadedModel(directory, Metrics(CollectorRegistry()), settings)
 
 
 def _be_killed_first() -> None:
@@ -64,12 +58,6 @@ def _be_killed_first() -> None:
     # Only Linux has it, and some sandboxes write-protect it.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-
-
-def _run_last() -> None:
-    """Leave the cores to the server, which may be translating."""
-    with suppress(OSError):
-        os.nice(_NICENESS)
 
 
 def _end_with_server() -> None:

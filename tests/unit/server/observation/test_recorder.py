@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from xuanzang.server.engine.scheduling.call_record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.observation import recorder as recorder_module
+from xuanzang.server.observation.access_log import AccessLog
+from xuanzang.server.observation.callers import CallerFacts
+from xuanzang.server.observation.recorder import Recorder
+from xuanzang.server.observation.rpc_record import RpcRecord, UnreadRpcs
+
+CALLER = CallerFacts("key", "nightly", "private")
+
+
+@pytest.fixture
+def dropped() -> Counter:
+    return Counter("dropped", "RPCs.", registry=CollectorRegistry())
+
+
+def count_of(counter: Counter) -> float:
+    [family] = counter.collect()
+    return family.samples[0].value
+
+
+def ended(*calls: CallRecord, request_id: str = "7") -> RpcRecord:
+    record = RpcRecord(request_id=request_id, method="TranslateText", caller=CALLER)
+    for call in calls:
+        record.call_ended(call)
+    record.end("OK", 0, 0.5)
+    return record
+
+
+def call(sentences: int, *, began_at: float = 0.0) -> CallRecord:
+    """Return the record of a call, each of whose times is a second longer than the one before."""
+    times = (began_at + 1, began_at + 3, began_at + 6, began_at + 10)
+    queued, taken, encoded, finished = times
+    timeline = SentenceTimeline(
+        queued_at=queued, taken_at=taken, encoded_at=encoded, finished_at=finished, worker=0, batch_size=1, steps=5
+    )
+    record = CallRecord(
+        model="zh-en", version=2, texts=1, characters=9, began_at=began_at, tokenized_at=queued, sentences=sentences
+    )
+    record.source_tokens, record.target_tokens = 4, 5
+    record.searches.append(SearchRecord(queued, finished, sentences, [timeline] * sentences))
+    return record
+
+
+def lines_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("calls", "sentences"), [(1, 1), (3, 2), (100, 1), (2, 100)])
+async def test_a_line_sums_up_the_calls_of_its_rpc(
+    tmp_path: Path, dropped: Counter, calls: int, sentences: int
+) -> None:
+    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    recorder.add(ended(*(call(sentences, began_at=float(number)) for number in range(calls))))
+    recorder.close()
+    [line] = lines_of(tmp_path / "log")
+    sums = [line[name] for name in ("texts", "characters", "sentences", "source_tokens", "target_tokens")]
+    assert sums == [calls, 9 * calls, sentences * calls, 4 * calls, 5 * calls]
+    times = [line[f"{name}_seconds"] for name in ("tokenize", "queue", "encode", "decode")]
+    assert times == [1, 2, 3, 4]
+    assert (line["model"], line["version"], line["code"], line["seconds"]) == ("zh-en", 2, "OK", 0.5)
+
+
+async def test_rpcs_come_in_the_order_of_their_ends(tmp_path: Path, dropped: Counter) -> None:
+    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    for number in range(100):
+        recorder.add(ended(request_id=str(number)))
+    recorder.close()
+    assert [line["request_id"] for line in lines_of(tmp_path / "log")] == [str(number) for number in range(100)]
+    assert count_of(dropped) == 0
+
+
+async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, dropped: Counter) -> None:
+    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    recorder.add(UnreadRpcs(method="TranslateText", code="RESOURCE_EXHAUSTED", rpcs=40))
+    recorder.close()
+    [line] = lines_of(tmp_path / "log")
+    assert line.pop("time")
+    assert line == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "unread_rpcs": 40}
+
+
+async def test_rpcs_that_a_slow_reader_does_not_take_are_lost_and_counted(
+    tmp_path: Path, dropped: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorder_module, "_MAX_WAITING", 3)
+    os.mkfifo(tmp_path / "log")
+    # Open before the log is, so that the log finds a reader each time it opens the pipe.
+    with os.fdopen(os.open(tmp_path / "log", os.O_RDONLY | os.O_NONBLOCK), "rb") as reader:
+        recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+        for _ in range(1000):
+            recorder.add(ended())
+        recorder.close()
+        assert len(reader.readlines()) == 3
+    assert count_of(dropped) == 997
+
+
+async def test_an_rpc_that_cannot_be_recorded_does_not_end_the_recorder(
+    tmp_path: Path, dropped: Counter, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
+    broken = ended()
+    broken.ended_at = -(10**30)
+    for each in (broken, ended()):
+        recorder.add(each)
+        recorder._hand_over()
+    recorder.close()
+    assert len(lines_of(tmp_path / "log")) == 1
+    assert [line.msg for line in caplog.records] == ["ended RPCs could not be recorded"]
