@@ -212,38 +212,35 @@ async def test_a_broken_file_keeps_the_old_keys_and_says_so(
         assert code_of(await unary(served, bearer(key))) is Code.UNAUTHENTICATED
 
 
+class CountedHmac:
+    """The functions of `hmac` that keys are proved with, and how much each call of them has had to do."""
+
+    def __init__(self) -> None:
+        self.work: list[tuple[str, int]] = []
+
+    def digest(self, salt: bytes, message: bytes, name: str) -> bytes:
+        self.work.append(("digest", len(salt)))
+        return hmac.digest(salt, message, name)
+
+    def compare_digest(self, one: bytes, other: bytes) -> bool:
+        self.work.append(("compare", len(one) + len(other)))
+        return hmac.compare_digest(one, other)
+
+
 async def test_the_work_for_a_refused_key_is_that_for_a_right_one(
     serve: Any, keys_file: KeysFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from xuanzang.server.access import keys
 
-    key, revoked = keys_file.add(), keys_file.add()
-    revoked_id = keys_file.entries()[1].id
-    change_keys(
-        keys_file.path,
-        lambda old: [entry.model_copy(update={"revoked": entry.id == revoked_id}) for entry in old],
-    )
-    work: list[tuple[str, int]] = []
-
-    digest, compare_digest = hmac.digest, hmac.compare_digest
-
-    class CountedHmac:
-        @staticmethod
-        def digest(salt: bytes, message: bytes, name: str) -> bytes:
-            work.append(("digest", len(salt)))
-            return digest(salt, message, name)
-
-        @staticmethod
-        def compare_digest(one: bytes, other: bytes) -> bool:
-            work.append(("compare", len(one) + len(other)))
-            return compare_digest(one, other)
-
+    revoked = keys_file.add()
+    keys_file.change(revoked=True)
+    key, counted = keys_file.add(), CountedHmac()
     async with serve(keys_file=keys_file.path, anonymous=False) as served:
-        monkeypatch.setattr(keys, "hmac", CountedHmac)
+        monkeypatch.setattr(keys, "hmac", counted)
         done = []
         for presented in (key, key[:-1] + "x", revoked, "xz_unknown_" + "0" * 64, "no key at all", ""):
-            work.clear()
+            counted.work = []
             await unary(served, bearer(presented))
-            done.append(tuple(work))
+            done.append(tuple(counted.work))
     # Once before the RPC is read, and once when it is.
     assert set(done) == {(("digest", 32), ("compare", 64)) * 2}

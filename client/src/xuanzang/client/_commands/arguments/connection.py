@@ -33,6 +33,12 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
         help="maximum wait for an answer, retries included (default: 60)",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
+    _add_key(group)
+    _add_tls(group)
+    return shared
+
+
+def _add_key(group: argparse._ArgumentGroup) -> None:
     # No option takes the key itself: other users of the machine can read the arguments of a process.
     group.add_argument(
         "--api-key-file",
@@ -43,6 +49,9 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
     group.add_argument(
         "--allow-insecure-key", action="store_true", help="send the API key to another machine without TLS, too"
     )
+
+
+def _add_tls(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tls", action="store_true", help="connect over TLS; implied by the --tls-… options")
     group.add_argument(
         "--tls-ca", type=Path, metavar="PEM", help="authorities trusted to sign the server's certificate"
@@ -50,7 +59,6 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
     group.add_argument("--tls-cert", type=Path, metavar="PEM", help="client certificate, if the server asks for one")
     group.add_argument("--tls-key", type=Path, metavar="PEM", help="private key of the client certificate")
     group.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate, if not the host")
-    return shared
 
 
 class Connection(NamedTuple):
