@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.data.dataset import PreparedSplit, read_metadata
+from xuanzang.model.data.dataset import PreparedSplit
+from xuanzang.model.data.metadata import read_metadata
 
 Row = dict[str, Any]
 """A line of `validations.jsonl`."""

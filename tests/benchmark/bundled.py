@@ -20,7 +20,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from xuanzang.model.checkpoint import save_checkpoint
-from xuanzang.model.data.dataset import (
+from xuanzang.model.data.metadata import (
     METADATA_FILE,
     SOURCE_TOKENIZER_FILE,
     TARGET_TOKENIZER_FILE,

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.dataset import METADATA_FILE
+from xuanzang.model.data.metadata import METADATA_FILE
 from xuanzang.model.inspection.attention_maps import attention_maps
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from xuanzang.model.data.dataset import (
+from xuanzang.model.data.metadata import (
     METADATA_FILE,
     SOURCE_TABLE_FILE,
     SOURCE_TOKENIZER_FILE,

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.data.dataset import PreparedSplit, epoch_batches, read_metadata, sequential_batches
+from xuanzang.model.data.dataset import PreparedSplit, epoch_batches, sequential_batches
+from xuanzang.model.data.metadata import read_metadata
 from xuanzang.model.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 

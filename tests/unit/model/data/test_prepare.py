@@ -8,7 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.data.dataset import PreparedSplit, read_metadata
+from xuanzang.model.data.dataset import PreparedSplit
+from xuanzang.model.data.metadata import read_metadata
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.tokenizer import Tokenizer
 

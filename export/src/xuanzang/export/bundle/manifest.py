@@ -14,7 +14,7 @@ from xuanzang.export.bundle.weights_file import WEIGHTS_FILE
 from xuanzang.export.settings import ExportSettings
 from xuanzang.export.tensors import TensorSpec
 from xuanzang.model.checkpoint import Checkpoint
-from xuanzang.model.data.dataset import (
+from xuanzang.model.data.metadata import (
     SOURCE_TABLE_FILE,
     SOURCE_TOKENIZER_FILE,
     TARGET_TABLE_FILE,

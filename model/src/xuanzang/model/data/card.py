@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from xuanzang.model.data.dataset import PreparedMetadata
+from xuanzang.model.data.metadata import PreparedMetadata
 
 CARD_FILE = "data_card.json"
 

@@ -1,103 +1,20 @@
-"""Prepared pairs, and batches of them."""
+"""Prepared pairs on disk, and batches of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.tokenizer import BOS_ID, PAD_ID, Normalization
-
-METADATA_FILE = "metadata.json"
-SOURCE_TOKENIZER_FILE = "source.spm"
-TARGET_TOKENIZER_FILE = "target.spm"
-# Only of models that were trained elsewhere, whose pieces have ids other than SentencePiece's.
-SOURCE_TABLE_FILE = "source.vocab.json"
-TARGET_TABLE_FILE = "target.vocab.json"
+from xuanzang.model.tokenizer import BOS_ID, PAD_ID
 
 BATCHES_PER_SORT = 800
 """Batches that are sorted by length together: enough for little padding, few enough to keep epochs shuffled."""
-
-# What metadata say of data that others have prepared.
-UNKNOWN_PAIRS: Mapping[str, Any] = MappingProxyType(
-    {"corpora": [], "weights": [], "train_pairs": 0, "valid_pairs": 0, "filter_counts": {}, "data_sha256": ""}
-)
-
-
-class PreparedMetadata(BaseModel):
-    """Description of prepared data, kept in metadata.json beside the ids."""
-
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
-
-    source_language: str
-    """BCP-47 code."""
-    target_language: str
-    """BCP-47 code."""
-    source_normalization: Normalization
-    """Unicode form of the sources."""
-    share_vocabulary: bool
-    """Whether both sides use one tokeniser."""
-    source_vocab_size: int
-    """Pieces of the source tokeniser."""
-    target_vocab_size: int
-    """Pieces of the target tokeniser."""
-    corpora: list[str]
-    """Names of the training files."""
-    weights: list[float]
-    """Uses of each file's pairs per epoch."""
-    train_pairs: int
-    """Pairs to train on."""
-    valid_pairs: int
-    """Pairs held out."""
-    filter_counts: dict[str, int]
-    """Pairs kept and dropped, by reason, before the limit on tokens."""
-    data_sha256: str
-    """Digest of the training ids."""
-    other_source_languages: list[str] = []
-    """BCP-47 codes that can be translated from besides source_language."""
-    language_prefix_ids: dict[str, int] = {}
-    """Target languages of a model that has several: the source id that stands before a sentence to ask for each, by
-    BCP-47 code."""
-    source_language_ids: dict[str, int] = {}
-    """Source id that names the language of a sentence, by BCP-47 code; empty if nothing does."""
-    source_language_place: Literal["before", "after_end"] = "before"
-    """Where the id of source_language_ids stands: before the sentence, or after its end token."""
-    target_language_ids: dict[str, int] = {}
-    """Target id with which a translation into each language begins, by BCP-47 code; empty if none does."""
-    forces_end: bool = False
-    """Whether a translation at its limit ends there at no cost, as with transformers' forced_eos_token_id."""
-    silent_ids: list[int] = []
-    """Ids that are no text on either side, besides those of end and padding."""
-
-    @property
-    def source_languages(self) -> list[str]:
-        """BCP-47 codes of all source languages, first that of the measurements."""
-        return [self.source_language, *self.other_source_languages]
-
-    @property
-    def target_languages(self) -> list[str]:
-        """BCP-47 codes of all target languages, first that of the measurements."""
-        return list(dict.fromkeys([self.target_language, *self.language_prefix_ids, *self.target_language_ids]))
-
-
-def read_metadata(folder: Path) -> PreparedMetadata:
-    """Read the description of a folder that `prepare` wrote.
-
-    Raises:
-        CorpusError: The folder was not written by `prepare`.
-    """
-    try:
-        return PreparedMetadata.model_validate_json((folder / METADATA_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CorpusError(f"{folder} holds no prepared data: {error}") from error
 
 
 class Batch(NamedTuple):

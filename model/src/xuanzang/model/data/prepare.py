@@ -15,10 +15,10 @@ from tqdm import tqdm
 from xuanzang.model.data.augmentation.pairs import Shares, augment
 from xuanzang.model.data.card import write_card
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
-from xuanzang.model.data.dataset import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, repeat
 from xuanzang.model.data.folding import fold_traditional
 from xuanzang.model.data.held_out import HELD_OUT_FILE, HeldOut, hold_out, write_held_out
+from xuanzang.model.data.metadata import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.data.splits import SplitWriter, digest
 from xuanzang.model.data.tokenizer_training import copy_tokenizers, train_tokenizers
 from xuanzang.model.folders import replacing

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from xuanzang.model.data.corpus import CorpusError
-from xuanzang.model.data.dataset import (
+from xuanzang.model.data.metadata import (
     SOURCE_TABLE_FILE,
     SOURCE_TOKENIZER_FILE,
     TARGET_TABLE_FILE,

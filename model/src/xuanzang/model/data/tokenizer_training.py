@@ -12,7 +12,7 @@ from typing import Any
 import sentencepiece
 
 from xuanzang.model.data.corpus import CorpusError, Pair
-from xuanzang.model.data.dataset import SOURCE_TABLE_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE
+from xuanzang.model.data.metadata import SOURCE_TABLE_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE
 from xuanzang.model.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
 
 _OPTIONS: dict[str, Any] = {

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from xuanzang.model.checkpoint import ORIGIN_FILE, save_checkpoint
-from xuanzang.model.data.dataset import (
+from xuanzang.model.data.metadata import (
     METADATA_FILE,
     SOURCE_TABLE_FILE,
     SOURCE_TOKENIZER_FILE,

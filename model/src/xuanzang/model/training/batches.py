@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xuanzang.model.data.dataset import Batch, PreparedMetadata, PreparedSplit, epoch_batches
+from xuanzang.model.data.dataset import Batch, PreparedSplit, epoch_batches
+from xuanzang.model.data.metadata import PreparedMetadata
 from xuanzang.model.network.config import ConfigError
 from xuanzang.model.training.machine.processes import Processes
 from xuanzang.model.training.settings import TrainingSettings

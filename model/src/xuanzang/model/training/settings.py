@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from xuanzang.model.data.dataset import PreparedMetadata
+from xuanzang.model.data.metadata import PreparedMetadata
 from xuanzang.model.network.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.training.optimization.optimizers import OptimizerName
 from xuanzang.model.training.optimization.schedule import Schedule, learning_rate

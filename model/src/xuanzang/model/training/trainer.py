@@ -17,7 +17,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from xuanzang.model.checkpoint import save_checkpoint, start_from
-from xuanzang.model.data.dataset import Batch, PreparedSplit, read_metadata
+from xuanzang.model.data.dataset import Batch, PreparedSplit
+from xuanzang.model.data.metadata import read_metadata
 from xuanzang.model.network.config import ConfigError
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.threads import fastest_threads, usable_threads

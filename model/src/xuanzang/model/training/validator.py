@@ -11,7 +11,8 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional as F
 
-from xuanzang.model.data.dataset import TARGET_TOKENIZER_FILE, PreparedMetadata, PreparedSplit, sequential_batches
+from xuanzang.model.data.dataset import PreparedSplit, sequential_batches
+from xuanzang.model.data.metadata import TARGET_TOKENIZER_FILE, PreparedMetadata
 from xuanzang.model.evaluation.scores import Scores, score_translations
 from xuanzang.model.network.transformer import Transformer
 from xuanzang.model.tokenizer import PAD_ID, Tokenizer

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.models.tried_bundles import TriedBundles
+from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
