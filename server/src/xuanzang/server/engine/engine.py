@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Unpack
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.arrays import take_small_blocks
 from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
@@ -154,6 +155,7 @@ class Engine:
         Raises:
             BundleError: No bundle can be served, or none of a model with a required shortlist or pin.
         """
+        take_small_blocks()
         log_kernels(self._kernels)
         self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
         self._metrics.server.memory_limit_bytes.set(memory_limit())
