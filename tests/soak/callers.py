@@ -52,6 +52,8 @@ class Record:
     """Calls by kind and status code."""
     failures: collections.Counter[str] = field(default_factory=collections.Counter)
     """Calls that ended as none may, by reason."""
+    withheld: int = 0
+    """Calls of open loops that were not made, because too many were under way."""
     compared: int = 0
     """Answers that were compared with an earlier one to the same request."""
 
@@ -83,11 +85,6 @@ class Callers:
         """Close the connections."""
         for channel in self._channels:
             await channel.close()
-
-    @property
-    def open(self) -> int:
-        """Calls of open loops that have not ended."""
-        return len(self._open)
 
     async def warm_up(self) -> None:
         """Make one call of each kind, one after another."""
@@ -125,12 +122,13 @@ class Callers:
         self.record.take()
         return sum(warm < moment < ends for moment in ended) / (ends - warm)
 
-    async def open_loop(self, rate: float, seconds: float, seed: int) -> None:
+    async def open_loop(self, rate: float, seconds: float, *, most: int, seed: int) -> None:
         """Send calls at random times, whether or not earlier ones have been answered; do not wait for the last answers.
 
         Args:
             rate: Mean calls per second.
             seconds: Length of the loop.
+            most: Calls that may be under way; beyond, calls are left out.
             seed: Seed of the times, the calls, their deadlines and cancellations.
         """
         started, chance = time.perf_counter(), random.Random(seed)
@@ -138,6 +136,9 @@ class Callers:
             job, own = self._next(chance), random.Random(chance.getrandbits(32))
             if (wait := started + due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
+            if len(self._open) >= most:
+                self.record.withheld += 1
+                continue
             call = asyncio.create_task(self._call(job, started + due, own))
             self._open.add(call)
             call.add_done_callback(self._open.discard)

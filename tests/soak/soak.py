@@ -41,9 +41,9 @@ WARM_UP_ROUNDS = ROUNDS - BLOCKS
 """Rounds at the start that no trend counts; each other one is a block of the trends."""
 SEED = 2
 MAX_OPEN_CALLS = 2 * CAPACITY_CALLERS
+"""A shared machine may become slower: while so many calls are under way, those that are due are left out, ..."""
 LOWERED = 0.9
-"""Factor of the rate after a round at whose end more calls are under way: the machine has become slower. The rate is
-never raised, because memory follows the load."""
+"""... and the next rounds have so many times the rate. It is never raised, because memory follows the load."""
 IDLE_SECONDS = 60.0
 IDLE_FACTOR = 1.2
 """Maximum of an idle server's memory, in warm sizes: that after start and a call of each kind."""
@@ -96,8 +96,9 @@ class Soak:
         observing = asyncio.create_task(self._observe(seconds))
         for _ in range(ROUNDS):
             self.rates.append(rate)
-            await self.callers.open_loop(rate, seconds / ROUNDS, SEED)
-            if self.callers.open > MAX_OPEN_CALLS:
+            withheld = self.callers.record.withheld
+            await self.callers.open_loop(rate, seconds / ROUNDS, most=MAX_OPEN_CALLS, seed=SEED)
+            if self.callers.record.withheld > withheld:
                 rate *= LOWERED
         observing.cancel()
         await self.callers.join()
@@ -219,6 +220,7 @@ async def run(soak: Soak, seconds: float) -> dict[str, Any]:
         "share_of_cpu_used_by_others": max(0.0, others),
         "rates_calls_per_second": soak.rates,
         "calls": len(soak.ended),
+        "calls_left_out": record.withheld,
         "calls_per_second": statistics.fmean(each.calls_per_second for each in soak.intervals),
         "compared_answers": record.compared,
         "codes": {f"{kind}: {code}": count for (kind, code), count in sorted(record.codes.items())},
@@ -248,6 +250,7 @@ def summary(figures: dict[str, Any]) -> str:
         f"{figures['minutes']:.1f} minutes on {figures['processor']}",
         f"CPU used by others: {figures['share_of_cpu_used_by_others']:.0%}",
         f"calls: {figures['calls']}, {figures['calls_per_second']:.1f}/s; {failed} failed",
+        f"calls left out while {MAX_OPEN_CALLS} were under way: {figures['calls_left_out']}",
         f"answers compared with an earlier one: {figures['compared_answers']}",
     ]
     for name, each in figures["latency"].items():
