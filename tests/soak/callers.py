@@ -7,7 +7,7 @@ import collections
 import hashlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -52,6 +52,8 @@ class Record:
     """Calls by kind and status code."""
     failures: collections.Counter[str] = field(default_factory=collections.Counter)
     """Calls that ended as none may, by reason."""
+    withheld: int = 0
+    """Calls of open loops that were not made, because too many were under way."""
     compared: int = 0
     """Answers that were compared with an earlier one to the same request."""
 
@@ -72,6 +74,7 @@ class Callers:
     def __init__(self, address: str, texts: Sequence[str], seed: int) -> None:
         self.record = Record()
         self._random = random.Random(seed)
+        self._open: set[asyncio.Task[None]] = set()
         self._jobs = jobs(texts, seed)
         self._shares = [each[0].kind.share for each in self._jobs]
         self._answers: dict[int, bytes] = {}
@@ -86,7 +89,19 @@ class Callers:
     async def warm_up(self) -> None:
         """Make one call of each kind, one after another."""
         for variants in self._jobs:
-            await self._call(variants[0], time.perf_counter())
+            await self._call(variants[0], time.perf_counter(), self._random)
+        self.record.take()
+
+    async def fill(self, callers: int) -> None:
+        """Make all requests of each kind, kind by kind and as many at a time as there are callers.
+
+        What a server makes of a shape of request when it first comes, and the largest batches of each, come now.
+
+        Args:
+            callers: Concurrent callers.
+        """
+        for variants in self._jobs:
+            await self._closed_loop(iter(variants * -(-callers // len(variants))), callers)
         self.record.take()
 
     async def capacity(self, seconds: float, callers: int) -> float:
@@ -98,43 +113,60 @@ class Callers:
         """
         started = time.perf_counter()
         warm, ends = started + 0.3 * seconds, started + seconds
-        done = 0
 
-        async def repeat() -> None:
-            nonlocal done
-            while (now := time.perf_counter()) < ends:
-                await self._call(self._next(), now)
-                done += warm < time.perf_counter() < ends
+        def work() -> Iterator[Job]:
+            while time.perf_counter() < ends:
+                yield self._next(self._random)
 
-        await asyncio.gather(*(repeat() for _ in range(callers)))
+        ended = await self._closed_loop(work(), callers)
         self.record.take()
-        return done / (ends - warm)
+        return sum(warm < moment < ends for moment in ended) / (ends - warm)
 
-    async def open_loop(self, rate: float, seconds: float) -> None:
-        """Send calls at random times, whether or not earlier ones have been answered; wait for all answers.
+    async def open_loop(self, rate: float, seconds: float, *, most: int, seed: int) -> None:
+        """Send calls at random times, whether or not earlier ones have been answered; do not wait for the last answers.
 
         Args:
             rate: Mean calls per second.
             seconds: Length of the loop.
+            most: Calls that may be under way; beyond, calls are left out.
+            seed: Seed of the times, the calls, their deadlines and cancellations.
         """
-        started = time.perf_counter()
-        calls = set()
-        for due in arrival_times(rate, seconds, self._random.randrange(2**31)):
+        started, chance = time.perf_counter(), random.Random(seed)
+        for due in arrival_times(rate, seconds, seed):
+            job, own = self._next(chance), random.Random(chance.getrandbits(32))
             if (wait := started + due - time.perf_counter()) > 0:
                 await asyncio.sleep(wait)
-            call = asyncio.create_task(self._call(self._next(), started + due))
-            calls.add(call)
-            call.add_done_callback(calls.discard)
-        await asyncio.gather(*calls)
+            if len(self._open) >= most:
+                self.record.withheld += 1
+                continue
+            call = asyncio.create_task(self._call(job, started + due, own))
+            self._open.add(call)
+            call.add_done_callback(self._open.discard)
 
-    def _next(self) -> Job:
-        return self._random.choice(self._random.choices(self._jobs, self._shares)[0])
+    async def join(self) -> None:
+        """Wait for the answers to all calls."""
+        await asyncio.gather(*self._open)
 
-    async def _call(self, job: Job, due: float) -> None:
+    async def _closed_loop(self, work: Iterator[Job], callers: int) -> list[float]:
+        """Make calls, each caller one after the other; return when they ended."""
+        ended = []
+
+        async def repeat() -> None:
+            for job in work:
+                await self._call(job, time.perf_counter(), self._random)
+                ended.append(time.perf_counter())
+
+        await asyncio.gather(*(repeat() for _ in range(callers)))
+        return ended
+
+    def _next(self, chance: random.Random) -> Job:
+        return chance.choice(chance.choices(self._jobs, self._shares)[0])
+
+    async def _call(self, job: Job, due: float, chance: random.Random) -> None:
         late = time.perf_counter() - due
-        seconds = TIMEOUT_SECONDS if job.kind.deadlines is None else self._random.uniform(*job.kind.deadlines)
+        seconds = TIMEOUT_SECONDS if job.kind.deadlines is None else chance.uniform(*job.kind.deadlines)
         try:
-            answers = await self._answers_to(job, seconds)
+            answers = await self._answers_to(job, seconds, chance)
         except grpc.aio.AioRpcError as error:
             code, details = error.code().name, error.details()
         except asyncio.CancelledError:
@@ -149,9 +181,9 @@ class Callers:
         spent = time.perf_counter() - due
         self.record.ended.append(Ended(kind=job.kind.name, length=job.length, code=code, seconds=spent, late=late))
 
-    async def _answers_to(self, job: Job, seconds: float) -> list[bytes]:
+    async def _answers_to(self, job: Job, seconds: float, chance: random.Random) -> list[bytes]:
         """Return the messages that answer a request."""
-        channel = self._random.choice(self._channels)
+        channel = chance.choice(self._channels)
         method = METHODS[job.kind.shape]
         if job.kind.shape == "stream":
             converse: grpc.aio.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(method)
@@ -162,7 +194,7 @@ class Callers:
         ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
         call = ask(job.messages[0], timeout=seconds)
         if job.kind.cancels:
-            asyncio.get_running_loop().call_later(self._random.uniform(0, CANCEL_SECONDS), call.cancel)
+            asyncio.get_running_loop().call_later(chance.uniform(0, CANCEL_SECONDS), call.cancel)
         return [await call]
 
     def _compare(self, job: Job, answers: Sequence[bytes]) -> None:

@@ -2,8 +2,8 @@
 
     python tests/soak/soak.py --minutes 60
 
-The load comes in rounds. Each begins with a short closed loop that measures the capacity, because a machine that is
-shared with other work does not keep its own; the rest of the round is an open loop. Afterwards the server is left idle.
+The capacity is measured once, after a warm-up that makes all requests of each kind. Then come rounds of equal length
+with the same calls at the same times, so that what differs between them is the server. Afterwards it is left idle.
 Prints a line of progress and writes JSON and a chart. The exit status is 1 if memory, files or threads grow, a call
 fails, an answer differs from an earlier one to the same request, or the idle server keeps its memory.
 """
@@ -35,9 +35,15 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 ROOT = Path(__file__).parents[2]
 LOAD_SHARE = 0.8
 CAPACITY_CALLERS = 48
-CAPACITY_SECONDS = 10.0
-WARM_UP_SHARE = 0.2
-"""Share of the soak at its start that no trend counts."""
+CAPACITY_SECONDS = 30.0
+ROUNDS = BLOCKS * 5 // 4
+WARM_UP_ROUNDS = ROUNDS - BLOCKS
+"""Rounds at the start that no trend counts; each other one is a block of the trends."""
+SEED = 2
+MAX_OPEN_CALLS = 2 * CAPACITY_CALLERS
+"""A shared machine may become slower: while so many calls are under way, those that are due are left out, ..."""
+LOWERED = 0.9
+"""... and the next rounds have so many times the rate. It is never raised, because memory follows the load."""
 IDLE_SECONDS = 60.0
 IDLE_FACTOR = 1.2
 """Maximum of an idle server's memory, in warm sizes: that after start and a call of each kind."""
@@ -75,24 +81,28 @@ class Soak:
     intervals: list[Interval] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     """All calls of the open loops."""
-    capacities: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
     """Calls per second, one of each round."""
 
-    async def load(self, seconds: float, round_seconds: float) -> None:
+    async def load(self, seconds: float) -> None:
         """Put rounds of load on the server.
 
         Args:
             seconds: Length of all rounds.
-            round_seconds: Length of one.
         """
+        await self.callers.fill(CAPACITY_CALLERS)
+        rate = LOAD_SHARE * await self.callers.capacity(CAPACITY_SECONDS, CAPACITY_CALLERS)
         self.started = time.perf_counter()
-        while (left := seconds - (time.perf_counter() - self.started)) > 2 * CAPACITY_SECONDS:
-            capacity = await self.callers.capacity(CAPACITY_SECONDS, CAPACITY_CALLERS)
-            self.capacities.append(capacity)
-            observing = asyncio.create_task(self._observe(seconds))
-            await self.callers.open_loop(LOAD_SHARE * capacity, min(round_seconds, left) - CAPACITY_SECONDS)
-            observing.cancel()
-            self.ended += self.callers.record.take()
+        observing = asyncio.create_task(self._observe(seconds))
+        for _ in range(ROUNDS):
+            self.rates.append(rate)
+            withheld = self.callers.record.withheld
+            await self.callers.open_loop(rate, seconds / ROUNDS, most=MAX_OPEN_CALLS, seed=SEED)
+            if self.callers.record.withheld > withheld:
+                rate *= LOWERED
+        observing.cancel()
+        await self.callers.join()
+        self.ended += self.callers.record.take()
 
     async def idle(self) -> list[ProcessSample]:
         """Leave the server alone and return a sample of each interval."""
@@ -127,7 +137,7 @@ class Soak:
             self.intervals.append(interval)
             progress(
                 f"{interval.seconds:.0f}/{seconds:.0f} s: {interval.calls_per_second:.0f} calls/s of "
-                f"{self.capacities[-1]:.0f}, p50 {interval.p50_ms or 0:.0f} p99 {interval.p99_ms or 0:.0f} ms, RSS "
+                f"{self.rates[-1]:.0f}, p50 {interval.p50_ms or 0:.0f} p99 {interval.p99_ms or 0:.0f} ms, RSS "
                 f"{process.rss_mb:.0f} MB, cache {process.cache_mb:.0f} MB, {process.fds} files, {process.threads} "
                 f"threads, {interval.failures} failures {list(self.callers.record.failures)[:1] or ''}"
             )
@@ -162,7 +172,7 @@ def faults_of(figures: dict[str, Any]) -> list[str]:
 
 def trends_of(intervals: Sequence[Interval]) -> dict[str, dict[str, Any]]:
     """Return the trends of what a server holds and of its latency, after the warm-up."""
-    counted = intervals[round(WARM_UP_SHARE * len(intervals)) :]
+    counted = intervals[len(intervals) * WARM_UP_ROUNDS // ROUNDS :]
     series = {name: [float(getattr(each.process, name)) for each in counted] for name in HELD}
     series["rss_without_cache_mb"] = [each.process.rss_mb - each.process.cache_mb for each in counted]
     trends = {name: trend([each.seconds for each in counted], values) for name, values in series.items()}
@@ -192,12 +202,12 @@ def latencies_of(ended: Sequence[Ended]) -> dict[str, dict[str, float]]:
     return figures
 
 
-async def run(soak: Soak, seconds: float, round_seconds: float) -> dict[str, Any]:
+async def run(soak: Soak, seconds: float) -> dict[str, Any]:
     """Carry out a soak and return its figures."""
     await soak.callers.warm_up()
     warm = await soak.sample()
     before, own = cpu_times(), time.process_time()
-    await soak.load(seconds, round_seconds)
+    await soak.load(seconds)
     elapsed, after, own = time.perf_counter() - soak.started, cpu_times(), time.process_time() - own
     server = (await soak.sample()).cpu_seconds - warm.cpu_seconds
     idle = await soak.idle()
@@ -208,8 +218,9 @@ async def run(soak: Soak, seconds: float, round_seconds: float) -> dict[str, Any
         "processor": processor(),
         "minutes": elapsed / 60,
         "share_of_cpu_used_by_others": max(0.0, others),
-        "capacities_calls_per_second": soak.capacities,
+        "rates_calls_per_second": soak.rates,
         "calls": len(soak.ended),
+        "calls_left_out": record.withheld,
         "calls_per_second": statistics.fmean(each.calls_per_second for each in soak.intervals),
         "compared_answers": record.compared,
         "codes": {f"{kind}: {code}": count for (kind, code), count in sorted(record.codes.items())},
@@ -239,6 +250,7 @@ def summary(figures: dict[str, Any]) -> str:
         f"{figures['minutes']:.1f} minutes on {figures['processor']}",
         f"CPU used by others: {figures['share_of_cpu_used_by_others']:.0%}",
         f"calls: {figures['calls']}, {figures['calls_per_second']:.1f}/s; {failed} failed",
+        f"calls left out while {MAX_OPEN_CALLS} were under way: {figures['calls_left_out']}",
         f"answers compared with an earlier one: {figures['compared_answers']}",
     ]
     for name, each in figures["latency"].items():
@@ -273,7 +285,7 @@ async def soaked(arguments: argparse.Namespace) -> dict[str, Any]:
         callers = Callers(address, texts, seed=1)
         soak = Soak(callers=callers, pid=server.pid, metrics_address=metrics_address, every=arguments.every)
         try:
-            return await run(soak, 3600 * arguments.hours + 60 * arguments.minutes, arguments.round_seconds)
+            return await run(soak, 3600 * arguments.hours + 60 * arguments.minutes)
         finally:
             await callers.close()
 
@@ -284,13 +296,11 @@ def main() -> int:
     parser.add_argument("--models", type=Path, default=ROOT / "server" / "models", help="models directory")
     parser.add_argument("--hours", type=float, default=0.0)
     parser.add_argument("--minutes", type=float, default=0.0, help="added to the hours")
-    parser.add_argument("--round-seconds", type=float, default=120.0, help="time between measurements of the capacity")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between samples")
     parser.add_argument("--output", type=Path, default=Path("soak"), help="file to write, without .json and .svg")
     arguments = parser.parse_args()
-    # A quarter more than a trend needs, because the warm-up and the closed loops take their part.
-    if 3600 * arguments.hours + 60 * arguments.minutes < 2 * BLOCKS * arguments.every:
-        parser.error(f"give at least {2 * BLOCKS * arguments.every:.0f} seconds, by --hours or --minutes")
+    if 3600 * arguments.hours + 60 * arguments.minutes < 2 * ROUNDS * arguments.every:
+        parser.error(f"give at least {2 * ROUNDS * arguments.every:.0f} seconds, by --hours or --minutes")
     figures = asyncio.run(soaked(arguments))
     figures["faults"] = faults_of(figures)
     arguments.output.with_suffix(".json").write_text(json.dumps(figures, indent=2, ensure_ascii=False) + "\n")

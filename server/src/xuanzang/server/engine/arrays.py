@@ -12,6 +12,9 @@ Array = npt.NDArray[np.generic]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float32]
 
+# numpy keeps so many freed blocks of each size below this one, in bytes, for the next array of that size.
+_KEPT_BLOCKS, _KEPT_BYTES = 7, 1024
+
 _Number = TypeVar("_Number", bound=np.generic)
 
 
@@ -49,3 +52,14 @@ def extended(array: npt.NDArray[_Number], more: int, *, axis: int = 0, value: in
     shape = list(array.shape)
     shape[axis] = more
     return np.concatenate([array, np.full(shape, value, dtype=array.dtype)], axis=axis)
+
+
+def take_small_blocks() -> None:
+    """Let numpy take all the blocks that it will ever keep for small arrays, side by side: 3.7 MB.
+
+    Batches change their sizes with every sentence, so it would go on to take blocks of new sizes for hours, each
+    between other things, which then cannot be given back around it.
+    """
+    for size in range(1, _KEPT_BYTES):
+        # All exist before the first is freed.
+        _ = [np.empty(size, np.uint8) for _ in range(_KEPT_BLOCKS)]

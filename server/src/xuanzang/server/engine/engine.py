@@ -15,6 +15,7 @@ from typing import Unpack
 
 from xuanzang.kernels import Kernels
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.arrays import take_small_blocks
 from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
@@ -140,6 +141,7 @@ class Engine:
         Raises:
             BundleError: No bundle can be served, or none of a model with a required shortlist or pin.
         """
+        take_small_blocks()
         self._report_machine()
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from xuanzang.server.engine.models.trial.loader import TrialLoader
-from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.repository import load_bundle
@@ -21,6 +19,8 @@ from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_model
 from xuanzang.server.engine.models.replay import replay
+from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.models.trial.tried_bundles import TriedBundles
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.types import DecodingOptions

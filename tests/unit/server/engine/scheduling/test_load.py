@@ -123,3 +123,14 @@ def test_after_a_request_runs_out_of_time_one_like_it_is_not_safe(estimate: floa
     for _ in range(5000):
         calibration.observe(estimate, 0.0, submitted_at=11.0)
     assert calibration.safe(estimate) == pytest.approx(estimate + 0.05)
+
+
+@pytest.mark.parametrize("slowness", [0.5, 1.0, 3.0])
+def test_the_wait_follows_how_long_most_requests_take_and_not_the_slowest(slowness: float) -> None:
+    calibration = Calibration()
+    # One request in twenty takes four times as long as the others.
+    for number in range(2000):
+        calibration.observe(1.0, slowness * (4 if number % 20 == 0 else 1))
+    estimate = calibration.estimate(2.0)
+    assert calibration.wait(estimate, 2.0) == 0
+    assert calibration.wait(estimate + 5, 2.0) == pytest.approx(5 * slowness, rel=0.1)

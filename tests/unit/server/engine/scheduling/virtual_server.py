@@ -31,6 +31,7 @@ from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 
+ASKING_SECONDS = 0.02
 GREEDY = DecodingOptions(beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None)
 
 
@@ -64,6 +65,8 @@ class Tally:
     refused: int = 0
     told: list[float] = field(default_factory=list)
     """Seconds that refused ones were asked to wait."""
+    told_by_true: list[float] = field(default_factory=list)
+    """The same for some that come at the end, by the seconds until the server would have admitted them."""
 
     @property
     def expired_share(self) -> float:
@@ -106,6 +109,8 @@ class VirtualServer:
         while (due := due + draw.expovariate(rate)) < start + seconds:
             seconds_left = draw.choice(deadlines)
             self.at(due, partial(self._arrive, [tokens] * sentences, seconds_left))
+        for seconds_left in deadlines:
+            self.at(start + seconds, partial(self._ask, [tokens] * sentences, seconds_left))
         while self._events:
             self.now, _, event = heapq.heappop(self._events)
             event()
@@ -116,10 +121,7 @@ class VirtualServer:
 
     def _arrive(self, lengths: Sequence[int], seconds: float) -> None:
         counts = self.now >= self._counts_from
-        context = CallContext(model=self._model, deadline=self.now + seconds)
-        renderer = SentenceRenderer(codec=self._model.codec)
-        searches = [PlannedSearch(self._model.sentence((5,) * length, GREEDY), renderer) for length in lengths]
-        request = Request(context, searches)
+        request = self._request(lengths, seconds)
         try:
             self.scheduler.submit(request)
         except OverloadedError as refusal:
@@ -130,7 +132,27 @@ class VirtualServer:
         self._left[request] = len(lengths)
         # The error of one that is given up has no reader.
         request.done.add_done_callback(asyncio.Future.exception)
-        self.at(context.deadline, lambda: self._close(request, "deadline"))
+        self.at(request.context.deadline, lambda: self._close(request, "deadline"))
+
+    def _ask(self, lengths: Sequence[int], seconds: float, first: tuple[float, float] | None = None) -> None:
+        """Ask again and again for a request; note how long that took, and how long the first answer said."""
+        request = self._request(lengths, seconds)
+        try:
+            self.scheduler.submit(request)
+        except OverloadedError as refusal:
+            first = first or (self.now, refusal.retry_after_seconds)
+            self.at(self.now + ASKING_SECONDS, partial(self._ask, lengths, seconds, first))
+            return
+        self.scheduler.close(request, "cancelled")
+        if first:
+            asked_at, told = first
+            self.tally.told_by_true.append(told / (self.now - asked_at))
+
+    def _request(self, lengths: Sequence[int], seconds: float) -> Request:
+        context = CallContext(model=self._model, deadline=self.now + seconds)
+        renderer = SentenceRenderer(codec=self._model.codec)
+        searches = [PlannedSearch(self._model.sentence((5,) * length, GREEDY), renderer) for length in lengths]
+        return Request(context, searches)
 
     def _close(self, request: Request, reason: AbandonReason | None) -> None:
         if self._left.pop(request, None) is None:

@@ -108,3 +108,17 @@ async def test_after_a_refusal_rpcs_without_a_deadline_are_refused_unread_too(
         await _refused(_call(served, "large", None))
         assert (await _refused(_call(served, "small", None))).details() == "the queue is full"
         assert len(served.engine.asked_for("deadline")) == 1
+
+
+async def test_an_rpc_with_less_time_than_a_refused_one_is_told_to_wait_longer(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "_REFUSING_SECONDS", 1000.0)
+    async with serve() as served:
+        served.engine.needed_seconds = 1000.0
+        told = [
+            int(dict(error.trailing_metadata() or ())["grpc-retry-pushback-ms"]) / 1000
+            for error in [await _refused(_call(served, "a", timeout)) for timeout in (500, 500, 60, 60)]
+        ]
+        assert told[0] == told[1] == pytest.approx(500, abs=30)
+        assert told[2] == told[3] == pytest.approx(940, abs=30)

@@ -110,7 +110,7 @@ class Admission:
             typical = self.request_sizes.typical if self.request_sizes else RequestSize(cost, 0)
             cost, longest = max(cost, typical.cost), typical.longest
         estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows) or 0.0
-        return max(estimate - self.calibration.estimate(seconds), _MIN_RETRY_SECONDS)
+        return max(self.calibration.wait(estimate, seconds), _MIN_RETRY_SECONDS)
 
     def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int, rows: float) -> float | None:
         """Estimate when a request would be done if it were submitted now.

@@ -38,6 +38,7 @@ _SCARCE_SECONDS = 1.0
 _READ_PER_ANSWER = 2
 _MAX_PERMITS = 32
 _MAX_CALLERS = 1024
+_MAX_REFUSALS = 64
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -52,6 +53,8 @@ class _Scarcity:
     refused_at: float
     permits: int = 0
     """RPCs that may be read."""
+    refusals: dict[float, Refusal] = dataclasses.field(default_factory=dict)
+    """Refusals of RPCs with less time, which have to wait longer, by their time in tenths of a second."""
 
     def holds(self, connection: str, seconds: float, now: float) -> bool:
         """Return whether the refusal stands for another RPC, so that the queue need not be asked."""
@@ -134,16 +137,30 @@ class Screen:
         now, connection = time.monotonic(), context.peer()
         scarcity = self._scarcities.get(caller)
         if scarcity is not None and scarcity.holds(connection, seconds, now):
-            return scarcity.refusal
+            return self._repeated(scarcity, context, caller, seconds)
         try:
             self._require_time(self._gate.share(context), caller, seconds)
         except OverloadedError as error:
             return self._keep(caller, error, connection=connection, seconds=seconds)
-        return None if scarcity is None or scarcity.allows(seconds, now) else scarcity.refusal
+        if scarcity is None or scarcity.allows(seconds, now):
+            return None
+        return self._repeated(scarcity, context, caller, seconds)
+
+    def _repeated(self, scarcity: _Scarcity, context: Context, caller: str, seconds: float) -> Refusal:
+        """Return the refusal of an RPC that has as much time as a refused one, or less and a longer wait before it."""
+        refusals, tenths = scarcity.refusals, round(seconds, 1)
+        if _SAME_TIME * seconds >= scarcity.seconds or (tenths not in refusals and len(refusals) >= _MAX_REFUSALS):
+            return scarcity.refusal
+        if tenths not in refusals:
+            refusals[tenths] = scarcity.refusal
+            try:
+                self._require_time(self._gate.share(context), caller, seconds)
+            except OverloadedError as error:
+                refusals[tenths] = _refusal_of(error)
+        return refusals[tenths]
 
     def _keep(self, caller: str, error: OverloadedError, *, connection: str, seconds: float) -> Refusal:
-        status = errors.status_of(error)
-        refusal = Refusal(errors.code_of(status), status.message, errors.trailers_of(status))
+        refusal = _refusal_of(error)
         known = self._scarcities.pop(caller, None)
         if len(self._scarcities) >= _MAX_CALLERS:
             del self._scarcities[next(iter(self._scarcities))]
@@ -168,7 +185,26 @@ class Screen:
                 f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
                 "of the time until the deadline"
             )
-            raise OverloadedError(message, retry_after_seconds=error.retry_after_seconds) from None
+            wait = min(error.retry_after_seconds, self._seconds_until_room(share, caller, seconds))
+            raise OverloadedError(message, retry_after_seconds=wait) from None
+
+    def _seconds_until_room(self, share: float, caller: str, seconds: float) -> float:
+        """Estimate when there are as many places as in quiet times: they become free as what waits is done."""
+        until_done, until_time = self._wait(caller, 0.0), self._wait(caller, seconds)
+        return max(until_time, (1 - _BUSY_SHARE / share) * until_done)
+
+    def _wait(self, caller: str, seconds: float) -> float:
+        """Return the time after which a request would be admitted that has so many seconds then."""
+        try:
+            self._engine.require_time(caller, seconds)
+        except OverloadedError as error:
+            return error.retry_after_seconds
+        return 0.0
+
+
+def _refusal_of(error: OverloadedError) -> Refusal:
+    status = errors.status_of(error)
+    return Refusal(errors.code_of(status), status.message, errors.trailers_of(status))
 
 
 def _seconds_left(context: Context) -> float:
