@@ -15,6 +15,7 @@ import grpc
 import pytest
 from administration import Administration, administered, version_when
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from version_callers import VersionCallers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
@@ -138,43 +139,21 @@ async def refused(call: Awaitable[object], code: grpc.StatusCode) -> str:
 async def test_a_swap_under_load_fails_no_call_and_mixes_no_versions(start: Start, repository: Path) -> None:
     add_version(repository, 2)
     async with start(workers=2) as running:
-        expected = {
-            version: [each.text for each in await running.client.translate(SENTENCES, model=f"tiny/{version}", **FIXED)]
-            for version in ("1", "2")
-        }
-        assert expected["1"] != expected["2"]
+        callers = VersionCallers(running.client, SENTENCES, FIXED)
+        await callers.learn("1", "2")
         await running.unload(2)
-        answers: list[tuple[str, list[str]]] = []
-        swapped = asyncio.Event()
-
-        async def call_again_and_again() -> None:
-            after = 0
-            while after < 5:
-                found = await running.client.translate(SENTENCES, timeout=60, **FIXED)
-                answers.append((found[0].model_version, [each.text for each in found]))
-                after += swapped.is_set()
-
-        async def stream_again_and_again() -> None:
-            while not swapped.is_set():
-                streamed = [each async for each in running.client.translate_stream(SENTENCES, **FIXED)]
-                assert len(streamed) == len(SENTENCES)
-                for each in streamed:
-                    version = each.translation.model_version
-                    assert each.translation.text == expected[version][each.index]
-
         async with asyncio.TaskGroup() as group:
             for _ in range(4):
-                group.create_task(call_again_and_again())
-            group.create_task(stream_again_and_again())
+                group.create_task(callers.call())
+            group.create_task(callers.stream())
             for _ in range(3):
                 await running.load(2)
                 await running.unload(1)
                 await running.load(1)
                 await running.unload(2)
             await running.load(2)
-            swapped.set()
-        assert {version for version, _ in answers} == {"1", "2"}
-        assert all(texts == expected[version] for version, texts in answers)
+            callers.end()
+        assert set(callers.versions) == {"1", "2"}
         assert await running.default() == "2"
 
 

@@ -14,6 +14,7 @@ import grpc
 import pytest
 from administration import administered, version_when
 from bundle_versions import add_good_version
+from version_callers import VersionCallers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.client import AsyncTranslationClient
@@ -165,34 +166,18 @@ async def test_a_rollback_under_load_fails_no_call_and_mixes_no_versions(
 ) -> None:
     shutil.copytree(damaged_bundle, repository / "tiny" / "2")
     async with start(workers=2) as running:
-        expected = {
-            version: [
-                each.text for each in await running.client.translate(SENTENCES, model=f"tiny/{version}", **LIMITS)
-            ]
-            for version in ("1", "2")
-        }
-        assert expected["1"] != expected["2"]
+        callers = VersionCallers(running.client, SENTENCES, LIMITS)
+        await callers.learn("1", "2")
         status, _ = await running.models("promote", "tiny/1", "--force", "begin with the sound one")
         assert status == 0
         assert (await running.models("promote", "tiny/2", "--force", "a mistake"))[0] == 0
-        answers: list[str] = []
-        back = asyncio.Event()
-
-        async def call_again_and_again() -> None:
-            after = 0
-            while after < 5:
-                found = await running.client.translate(SENTENCES, timeout=60, **LIMITS)
-                assert [each.text for each in found] == expected[found[0].model_version]
-                answers.append(found[0].model_version)
-                after += back.is_set()
-
         async with asyncio.TaskGroup() as group:
             for _ in range(4):
-                group.create_task(call_again_and_again())
+                group.create_task(callers.call())
             status, _ = await running.models("rollback", "tiny")
-            back.set()
+            callers.end()
         assert status == 0
-        assert answers[-4:] == ["1"] * 4
+        assert callers.versions[-4:] == ["1"] * 4
 
 
 async def test_a_shadow_shows_in_the_metrics_that_a_damaged_model_diverges(
