@@ -17,7 +17,8 @@ import grpc
 
 START_SECONDS = 120.0
 STOP_SECONDS = 30.0
-RETRY_SECONDS = 0.01
+# A server that loads refuses a call in some milliseconds, which it would lack.
+RETRY_SECONDS = 0.05
 METHOD = "/xuanzang.translation.v1.TranslationService/TranslateText"
 
 

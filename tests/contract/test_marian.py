@@ -13,7 +13,7 @@ from transformers import MarianMTModel
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.dataset import pad_sentences
 from xuanzang.model.importing.importer import import_model
-from xuanzang.server.engine.decoding.hypotheses import SearchRules
+from xuanzang.server.engine.decoding.hypotheses import SearchRules, TargetHypothesis
 from xuanzang.server.engine.runtime.sessions import Sessions
 
 LIMIT = 40
@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "encoder_attention_heads": 8,
         "decoder_attention_heads": 8,
     },
-    "two vocabularies": {"separate": True},
+    "6 + 6 layers, two vocabularies": {"encoder_layers": 6, "decoder_layers": 6, "separate": True},
     "untied, not scaled, relu": {"tie_word_embeddings": False, "scale_embedding": False, "activation_function": "relu"},
     "two vocabularies, untied, renormalised": {
         "separate": True,
@@ -91,31 +91,40 @@ def difference(peers: Peers, source_ids: list[int], found: list[int], expected: 
     return abs(mean_log_prob(peers, source_ids, found) - mean_log_prob(peers, source_ids, expected))
 
 
+@pytest.mark.parametrize(("beam_size", "penalty"), [(1, 1.0), (4, 1.0), (4, 0.6)])
+def test_translations_are_those_of_transformers_token_for_token(
+    peers: Peers, runtime: Sessions, beam_size: int, penalty: float
+) -> None:
+    found = compared(peers, runtime, 200, beam_size=beam_size, length_penalty=penalty)
+    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > 50
+    assert 50 <= sum(hypothesis.finished for hypothesis in found) < 200
+
+
 @pytest.mark.parametrize(
     ("beam_size", "penalty", "rules"),
     [
-        (1, 1.0, SearchRules()),
-        (4, 1.0, SearchRules()),
-        (4, 0.6, SearchRules()),
         (1, 1.0, SearchRules(forces_end=True)),
         (4, 1.0, SearchRules(none_better=True)),
         (4, 0.0, SearchRules(none_better=True)),
         (4, 0.6, SearchRules(none_better=True, forces_end=True)),
     ],
 )
-def test_translations_are_those_of_transformers_token_for_token(
+@pytest.mark.parametrize("peers", ["untied, not scaled, relu", "two vocabularies, untied, renormalised"], indirect=True)
+def test_translations_under_other_rules_are_those_of_transformers(
     peers: Peers, runtime: Sessions, beam_size: int, penalty: float, rules: SearchRules
 ) -> None:
-    sentences = peers.sentences(200 if rules == SearchRules() else 80)
-    search: dict[str, Any] = {"limit": LIMIT, "beam_size": beam_size, "length_penalty": penalty, "rules": rules}
-    found, expected = peers.decoded(runtime, sentences, **search), peers.generated(sentences, **search)
-    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > (50 if rules == SearchRules() else 12)
-    assert (
-        len(sentences) / 4
-        <= sum(hypothesis.finished for hypothesis in found)
-        < len(sentences) + (rules != SearchRules())
-    )
+    found = compared(peers, runtime, 80, beam_size=beam_size, length_penalty=penalty, rules=rules)
+    assert len({tuple(hypothesis.target_ids) for hypothesis in found}) > 12
+    assert sum(hypothesis.finished for hypothesis in found) >= 20
+
+
+def compared(peers: Peers, runtime: Sessions, count: int, **search: Any) -> list[TargetHypothesis]:
+    """Return the translations of random sentences, after a comparison of their tokens with those of transformers."""
+    sentences = peers.sentences(count)
+    found = peers.decoded(runtime, sentences, limit=LIMIT, **search)
+    expected = peers.generated(sentences, limit=LIMIT, **search)
     trios = zip(sentences, found, expected, strict=True)
     others = [(ids, mine.target_ids, theirs) for ids, mine, theirs in trios if mine.target_ids != theirs]
     assert len(others) <= 2
-    assert all(difference(peers, *other, beam_size) < 1e-4 for other in others)
+    assert all(difference(peers, *other, search["beam_size"]) < 1e-4 for other in others)
+    return found
