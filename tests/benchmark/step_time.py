@@ -40,6 +40,10 @@ class Measured(NamedTuple):
     """The encoder's graph, for a sentence."""
     sentence: float
     """All that is done for a sentence."""
+    going_on: float
+    """A step outside onnxruntime in which nobody is done and before which nobody has left."""
+    after_leaving: float
+    """A step outside onnxruntime before which somebody has left or joined."""
     translations: list[list[int]]
 
 
@@ -51,20 +55,26 @@ def measure(sessions: Sessions, sources: list[list[int]], beam: int, batch: int)
         ),
         max_target_length=100,
     )
-    decoder, found, steps = Decoder(sessions), dict[Sentence, list[int]](), 0
+    decoder, found, outside = Decoder(sessions), dict[Sentence, list[int]](), list[tuple[bool, bool, float]]()
     sentences = [Sentence(source_ids=ids, options=options) for ids in sources]
     start = time.thread_time()
     with timed_runs() as (encoder, decoding):
         for first in range(0, len(sentences), batch):
             decoder.admit(sentences[first : first + batch])
+            left = True
             while len(decoder):
-                found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in decoder.step()}
-                steps += 1
+                began = time.thread_time()
+                done = decoder.step()
+                outside.append((left, bool(done), time.thread_time() - began - decoding[-1]))
+                found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in done}
+                left = bool(done)
     seconds = time.thread_time() - start
     return Measured(
-        step=1e6 * sum(decoding) / steps,
+        step=1e6 * sum(decoding) / len(outside),
         encoder=1e6 * sum(encoder) / len(sources),
         sentence=1e6 * seconds / len(sources),
+        going_on=1e6 * statistics.fmean(took for left, done, took in outside if not left and not done),
+        after_leaving=1e6 * statistics.fmean(took for left, _, took in outside if left),
         translations=[found[sentence] for sentence in sentences],
     )
 
