@@ -38,6 +38,8 @@ AT_ONCE = 64
 class BusyEngine:
     """An engine that is too busy for every request."""
 
+    glossaries = None
+
     def require_time(self, _caller: str, seconds: float) -> NoReturn:
         """Refuse a request."""
         message = f"the deadline is in {seconds:.2f} s, and the request would be done in about 60.00 s"
