@@ -175,13 +175,12 @@ class RequestSizes:
             size: Its size.
         """
         forgotten = self._sizes[0].cost if len(self._sizes) == _RECENT_REQUESTS else math.inf
-        is_first = not self._sizes
+        is_smallest = not self._sizes or size.cost <= self.smallest
         self._sizes.append(size)
-        # Asked for at each request, and seldom forgotten.
-        if forgotten == self.smallest or is_first:
+        if is_smallest:
+            self.smallest = size.cost
+        elif forgotten == self.smallest:
             self.smallest = min(each.cost for each in self._sizes)
-        else:
-            self.smallest = min(self.smallest, size.cost)
 
     @property
     def typical(self) -> RequestSize:

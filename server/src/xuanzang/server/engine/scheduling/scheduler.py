@@ -160,9 +160,10 @@ class Scheduler:
             if request.in_background:
                 self._background.remove(request)
                 return
-            count_removed(self._queue.remove(request.sentences))
-            # Others may have waited behind them for memory.
-            self._changed.notify_all()
+            if removed := self._queue.remove(request.sentences):
+                count_removed(removed)
+                # Others may have waited behind them for memory.
+                self._changed.notify_all()
             count_closed(request)
             self._deadlines.calibrate(request, abandoned)
 
