@@ -22,9 +22,6 @@ Option = tuple[str, Any]
 # RPCs of a method that gRPC's core may hand over at a time. With one, as grpc.aio asks, a busy loop sees one in each of
 # its turns, while the others wait unseen.
 _REQUESTED_RPCS = 32
-# After a refusal the next RPC is taken up so much later, so that under overload the loop answers many in one turn, and
-# the workers have the interpreter to themselves in between.
-_REST_SECONDS = 0.005
 
 
 class Refusal(NamedTuple):
@@ -104,7 +101,6 @@ class _GuardedServer(cygrpc.AioServer):  # type: ignore[misc]  # compiled, witho
                 self._start(cygrpc._schedule_rpc_coro(handling, call, self._loop, name))  # noqa: SLF001
             else:
                 self._start(self._send(call, refusal))
-                await asyncio.sleep(_REST_SECONDS)
 
     async def _send(self, call: object, refusal: Refusal) -> None:
         """Send a refusal and wait for the end of the RPC, in one operation."""
