@@ -84,7 +84,7 @@ async def test_each_bundle_that_ends_the_process_is_refused_alone(behave: Callab
 
 async def test_the_process_gives_way_unless_nothing_is_translated_yet(behave: Callable[[str], None]) -> None:
     behave("print(json.dumps([str(os.getpriority(os.PRIO_PROCESS, 0))]), flush=True)\n")
-    priorities = []
+    priorities: list[str] = []
     for gives_way in (True, False):
         refusals = await TrialLoader(SETTINGS).refusals([Path("a")], gives_way=gives_way)
         priorities += refusals[Path("a")].reasons
