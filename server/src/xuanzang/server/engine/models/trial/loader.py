@@ -22,10 +22,8 @@ _LOGGER = logging.getLogger(__name__)
 # The replay has a limit of its own, but cannot interrupt one run of a graph. The digests of 16 GB, the maximum, take
 # half a minute.
 MAX_SECONDS_PER_BUNDLE = 300.0
-# Imports take half a second on an idle machine, and half a minute of what busy workers leave.
+# Imports take half a second on an idle machine, and many times as long of what a busy one leaves.
 _START_SECONDS = 300.0
-# A process that gives way to busy workers may take so many times as long.
-_PATIENCE = 3
 
 
 class TrialLoader:
@@ -43,7 +41,7 @@ class TrialLoader:
         Args:
             settings: Settings with which the engine opens graphs.
             known: Bundles that could be loaded before, which are not tried again; None to try all.
-            max_seconds_per_bundle: Time after which a bundle is refused, on cores of its own.
+            max_seconds_per_bundle: Time after which a bundle is refused.
         """
         self._settings = settings.model_dump(mode="json", include=set(EngineSettings.model_fields))
         self._known = known
@@ -93,14 +91,13 @@ class TrialLoader:
         answers: list[list[str]] = []
         folders = [str(path) for path in directories]
         request = {"settings": self._settings, "directories": folders}
-        max_seconds = self._max_seconds * (_PATIENCE if gives_way else 1)
         try:
             async with start_trial_process(gives_way=gives_way) as process:
                 if await process.ask(request, seconds=_START_SECONDS):
                     while len(answers) < len(directories):
-                        answers.append(await process.answer(seconds=max_seconds))
+                        answers.append(await process.answer(seconds=self._max_seconds))
         except TimeoutError:
-            answers.append([f"loading it takes more than {max_seconds:g} seconds"])
+            answers.append([f"loading it takes more than {self._max_seconds:g} seconds"])
         except EOFError as error:
             answers.append([f"loading it ends the process that loads it: {error}"])
         except OSError as error:

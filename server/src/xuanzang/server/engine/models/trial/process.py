@@ -15,8 +15,8 @@ from typing import Any
 _MODULE = "xuanzang.server.engine.models.trial.program"
 # A line of reasons has some kilobytes.
 _MAX_LINE_BYTES = 1 << 20
-# The lowest priority: beside busy workers it gets a fiftieth of a core.
-_NICENESS = 19
+# Beside busy workers it still gets a tenth of a core: at the lowest priority of all it might not get its imports done.
+_NICENESS = 10
 
 
 class TrialProcess:
@@ -94,7 +94,7 @@ async def start_trial_process(*, gives_way: bool) -> AsyncIterator[TrialProcess]
         if gives_way:
             # At once: most of its time goes into its imports.
             with suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
+                os.setpriority(os.PRIO_PROCESS, process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICENESS)
         if process.stdin is None or process.stdout is None:
             raise OSError("a process was started without its pipes")
         yield TrialProcess(process, process.stdin, process.stdout)
