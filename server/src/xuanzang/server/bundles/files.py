@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -43,7 +44,7 @@ class FileError(Exception):
 
 
 @contextmanager
-def open_regular(directory: Path, name: str) -> Iterator[BinaryIO]:
+def open_regular(directory: Path, name: str) -> Iterator[FileIO]:
     """Open a regular file of a bundle.
 
     Symbolic links are followed within the bundle's folder and within the repository, two folders above it: mounted
@@ -133,7 +134,7 @@ def state_of(file: BinaryIO) -> FileState:
     return FileState(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def digest_of(file: BinaryIO) -> FileDigest:
+def digest_of(file: FileIO) -> FileDigest:
     """Compute the digest of an open file, over the bytes that it had when the computation began."""
     state = state_of(file)
     digest, left = hashlib.sha256(), state.size
