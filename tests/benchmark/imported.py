@@ -15,29 +15,23 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import torch
 from ctranslate2_spec import save_as_ctranslate2
+from imported_start import measure_starts
 from measurement import EngineProcess
-from processes import ServerProcess, free_address
 from random_directory import LANGUAGES, SHAPES, SPECIAL, Shape, write_random_directory
 from workload import Workload
 
-from xuanzang.client import TranslationClient
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.translation.v1.translation_pb2 import DecodingOptions, TranslateTextRequest
 
 PARTS = ("import", "export", "load", "serve", "engine")
 TARGET_TOKENS = 32
 """Of every translation by both engines; weights that are random never end one."""
 SOURCE_TOKENS = 24
 BATCHES = (1, 8, 32)
-SHORT_TOKENS = 10
-"""About as many as a trained model gives for the sentence with which starts are measured."""
-STAGES = ("settings", "listening", "serving")
 
 
 class Cost(NamedTuple):
@@ -81,7 +75,7 @@ def measure(folder: Path, shape: Shape, parts: Sequence[str], rounds: int) -> It
         for name, figure in found.items():
             yield f"| {name} | {figure} |"
     if "serve" in parts:
-        yield from measure_server(folder)
+        yield from measure_starts(folder)
     if "engine" in parts:
         yield from compare_engines(folder, shape, rounds)
 
@@ -98,46 +92,6 @@ def run_export(folder: Path) -> Cost:
     return _cost(
         ["-m", "xuanzang.export", *(f"--{name}={value}" for name, value in flags.items()), "--min-agreement=0"]
     )
-
-
-def measure_server(folder: Path) -> Iterator[str]:
-    """Start a server with one worker, first with the bundle unknown, so that another process tries it, then known.
-
-    The first translation goes on to the limit, as random weights never end one; a third start is measured with one of
-    the length that trained models give such a sentence.
-
-    Yields:
-        A row for each start with the seconds of its stages, and one for the memory after eight lines.
-    """
-    lines = [f"I have {number} cats." for number in ("two", "three", "four", "five", "six", "seven", "nine", "ten")]
-    (folder / "tried").unlink(missing_ok=True)
-    for state, tokens in (("unknown", None), ("known", None), ("known", SHORT_TOKENS)):
-        address = free_address()
-        flags: dict[str, object] = {"models": folder / "models", "workers": 1, "address": address}
-        flags |= {"metrics-address": "127.0.0.1:0", "tried-bundles": folder / "tried", "log-format": "json"}
-        command = ["-m", "xuanzang.server", *(f"--{name}={value}" for name, value in flags.items())]
-        message = TranslateTextRequest(contents=lines[:1], source_language_code="en", target_language_code="zh")
-        message.options.MergeFrom(DecodingOptions(max_target_length=tokens))
-        request, started = message.SerializeToString(), datetime.now(UTC)
-        with (
-            tempfile.TemporaryFile("w+") as log,
-            ServerProcess(*command, address=address, request=request, errors=log) as server,
-        ):
-            start, memory = server.start_seconds, server.resident_megabytes() / 1e3
-            stages = "".join(f"{name} {seconds:.1f} s, " for name, seconds in _stages(log, started))
-            yield f"| server, bundle {state} | {stages}{tokens or 'all'} tokens {start:.1f} s | {memory:.2f} GB |"
-            with TranslationClient(address) as client:
-                client.translate(lines, source_language="en", target_language="zh", timeout=300)
-            yield f"| after eight lines | {server.resident_megabytes() / 1e3:.2f} GB |"
-
-
-def _stages(log: IO[str], started: datetime) -> Iterator[tuple[str, float]]:
-    """Yield what a server has logged of its start, and the seconds since it was started."""
-    log.seek(0)
-    for line in log:
-        entry = json.loads(line)
-        if entry["event"] in STAGES:
-            yield entry["event"], (datetime.fromisoformat(entry["timestamp"]) - started).total_seconds()
 
 
 def compare_engines(folder: Path, shape: Shape, rounds: int) -> Iterator[str]:
