@@ -92,6 +92,7 @@ class ServerProcess(AskedProcess):
         request: bytes,
         key: str = "",
         variables: Mapping[str, str] = NO_VARIABLES,
+        python: Path = Path(sys.executable),
     ) -> None:
         """Start the process.
 
@@ -99,6 +100,7 @@ class ServerProcess(AskedProcess):
             command: Arguments of the Python interpreter.
             key: API key that the server asks for; empty for none.
             variables: Environment variables beside those of this process.
+            python: Interpreter.
             address: Host and port that the server will listen on.
             request: Serialised TranslateTextRequest that the server can answer.
         """
@@ -108,7 +110,7 @@ class ServerProcess(AskedProcess):
         self._request = request
         self._metadata = metadata(key)
         self._started = time.perf_counter()
-        super().__init__(*command, variables=variables)
+        super().__init__(*command, variables=variables, python=python)
 
     def __enter__(self) -> Self:
         """Wait for the first translation.
