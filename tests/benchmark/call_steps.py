@@ -21,10 +21,12 @@ from xuanzang.server.engine.calls.call import Call
 from xuanzang.server.engine.calls.preparation import PreparedTexts
 from xuanzang.server.engine.scheduling.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
-from xuanzang.server.rpc.context import Context
+from xuanzang.server.rpc.context import Context, caller_of
 from xuanzang.server.rpc.entry.listener import Listener
-from xuanzang.server.rpc.services import translation
-from xuanzang.server.rpc.services.translation import TranslationService
+from xuanzang.server.rpc.messages import requests
+from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.services.translation import TranslationService, _asked
+from xuanzang.server.rpc.usage import Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 ANSWER: Final = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="Good")])])
@@ -77,12 +79,12 @@ async def read_and_answer(
     self: TranslationService, request: pb.TranslateTextRequest, context: Context
 ) -> pb.TranslateTextResponse:
     """Read, check and charge a request, and answer."""
-    caller = translation.caller_of(context)
-    checked = translation.requests.read_unary_request(request, self._resolve(caller), self._engine.glossaries)
-    translation.ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
-    usage = translation.Usage(caller)
+    caller = caller_of(context)
+    checked = requests.read_unary_request(request, self._resolve(caller), self._engine.glossaries)
+    ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
+    usage = Usage(caller)
     with usage.charged(checked.texts) as used:
-        translation._asked(checked, context, used)
+        _asked(checked, context, used)
     usage.send(context)
     return ANSWER
 
