@@ -5,7 +5,14 @@
 The calls are of one sentence of one token, and the answers of one token, so what is left is what a call costs. Prints
 the microseconds of the event loop, of all other threads, and of the process, for each call: medians of the rounds, in
 which the servers are asked in turn, and the ratio of the event loop's to that of the first. `bare` is grpc.aio alone,
-with one method that answers at once; `--before` adds a server of another checkout.
+with one method that answers at once; `--before` adds a server of another checkout, `--python` one of another
+interpreter of the same version, `--steps` servers that answer before all is done:
+
+- `stream`: grpc.aio alone, where the message is received as a stream is, with a time limit;
+- `listener`: our listener without interceptors and screen;
+- `rpc`: with them; the method answers at once;
+- `messages`: the request is read, checked and charged, and its model found;
+- `engine`: its texts are split, tokenised and made a request of the scheduler, which does not get it.
 """
 
 from __future__ import annotations
@@ -16,18 +23,20 @@ import os
 import random
 import statistics
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest import mock
 
-import grpc
+from call_steps import STEPS
 from light_calls import LightConnection, body_of, headers_of
 from observation import ROOMS, ROOT
-from processes import METHOD, ServerProcess, free_address
-from served import ServedModel, our_server
+from processes import METHOD, ServerProcess
+from served import HERE, ServedModel, our_server
 
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -45,24 +54,15 @@ class Figures(NamedTuple):
     calls_per_second: float
 
 
-async def serve_bare(address: str) -> None:
-    """Serve with grpc.aio alone until the process ends."""
-    answer = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="Good")])])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A server to measure."""
 
-    async def translate(_request: pb.TranslateTextRequest, _context: object) -> pb.TranslateTextResponse:
-        return answer
-
-    handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
-        translate,
-        request_deserializer=pb.TranslateTextRequest.FromString,
-        response_serializer=pb.TranslateTextResponse.SerializeToString,
-    )
-    _, service, method = METHOD.split("/")
-    server = grpc.aio.server()
-    server.add_registered_method_handlers(service, {method: handler})
-    server.add_insecure_port(address)
-    await server.start()
-    await server.wait_for_termination()
+    name: str
+    checkout: Path = ROOT
+    python: Path = Path(sys.executable)
+    step: str | None = None
+    """Last step of a call that it does; None for all."""
 
 
 def measure(server: ServerProcess, request: pb.TranslateTextRequest, seconds: float) -> Figures:
@@ -100,17 +100,25 @@ def cpu_seconds(process: int) -> dict[int, float]:
 
 
 @contextmanager
-def started(name: str, checkout: Path | None, model: ServedModel) -> Iterator[tuple[str, ServerProcess]]:
-    """Run the server of a checkout, or of grpc.aio alone."""
-    if checkout is None:
-        address = free_address()
-        server = ServerProcess(__file__, "--serve", address, address=address, request=model.request)
-    else:
-        rooms = os.pathsep.join(str(checkout / room / "src") for room in ROOMS)
-        with mock.patch.dict(os.environ, {"PYTHONPATH": rooms}):
-            server = our_server(model)
+def started(run: Run, model: ServedModel) -> Iterator[tuple[str, ServerProcess]]:
+    """Run a server."""
+    folders = [str(run.checkout / room / "src") for room in ROOMS]
+    program = ("-m", "xuanzang.server") if run.step is None else (str(HERE / "call_steps.py"), run.step)
+    with mock.patch.dict(os.environ, {"PYTHONPATH": os.pathsep.join((*folders, sysconfig.get_path("purelib")))}):
+        server = our_server(model, program=program, python=run.python)
     with server:
-        yield name, server
+        yield run.name, server
+
+
+def runs(arguments: argparse.Namespace) -> Iterator[Run]:
+    """Yield the servers to compare, ours first."""
+    yield Run(name="here")
+    if arguments.before:
+        yield Run(name="before", checkout=arguments.before)
+    if arguments.python:
+        yield Run(name="python", python=arguments.python)
+    for step in STEPS if arguments.steps else ("bare",):
+        yield Run(name=step, step=step)
 
 
 def lines(found: Mapping[str, Sequence[Figures]]) -> Iterator[str]:
@@ -130,17 +138,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a load")
     parser.add_argument("--before", type=Path, help="root of another checkout, with its kernels built")
     parser.add_argument("--defaults", action="store_true", help="leave the options to the model: the engine works more")
-    parser.add_argument("--serve", metavar="ADDRESS", help="be the server of grpc.aio alone")
+    parser.add_argument("--python", type=Path, help="another interpreter of the same version")
+    parser.add_argument("--steps", action="store_true", help="add servers that answer before all is done")
     arguments = parser.parse_args()
-    if arguments.serve:
-        asyncio.run(serve_bare(arguments.serve))
-        return
     bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
     model = ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=["好"])
     request = pb.TranslateTextRequest(contents=model.texts, options=None if arguments.defaults else SMALLEST)
-    checkouts = {"here": ROOT, **({"before": arguments.before} if arguments.before else {}), "bare": None}
     with ExitStack() as stack:
-        servers = dict(stack.enter_context(started(name, checkout, model)) for name, checkout in checkouts.items())
+        servers = dict(stack.enter_context(started(run, model)) for run in runs(arguments))
         found: dict[str, list[Figures]] = {name: [] for name in servers}
         for server in servers.values():
             measure(server, request, 1.0)

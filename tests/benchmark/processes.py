@@ -94,6 +94,7 @@ class ServerProcess(AskedProcess):
         key: str = "",
         variables: Mapping[str, str] = NO_VARIABLES,
         errors: IO[str] | None = None,
+        python: Path = Path(sys.executable),
     ) -> None:
         """Start the process.
 
@@ -102,6 +103,7 @@ class ServerProcess(AskedProcess):
             key: API key that the server asks for; empty for none.
             variables: Environment variables beside those of this process.
             errors: File for standard error, where the server logs; None shares that of this process.
+            python: Interpreter.
             address: Host and port that the server will listen on.
             request: Serialised TranslateTextRequest that the server can answer.
         """
@@ -111,7 +113,7 @@ class ServerProcess(AskedProcess):
         self._request = request
         self._metadata = metadata(key)
         self._started = time.perf_counter()
-        super().__init__(*command, variables=variables, errors=errors)
+        super().__init__(*command, variables=variables, errors=errors, python=python)
 
     def __enter__(self) -> Self:
         """Wait for the first translation.

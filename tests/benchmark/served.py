@@ -154,12 +154,17 @@ def single_sentences(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if len(split_sentences(text)) == 1]
 
 
-def our_server(model: ServedModel, *flags: str, program: Sequence[str] = ("-m", "xuanzang.server")) -> ServerProcess:
+def our_server(
+    model: ServedModel,
+    *flags: str,
+    program: Sequence[str] = ("-m", "xuanzang.server"),
+    python: Path = Path(sys.executable),
+) -> ServerProcess:
     """Start our server with its default settings, apart from `flags`."""
     address = free_address()
     command = [*program, "--models", str(model.bundle.parent.parent), "--address", address, "--log-level", "warning"]
     command += ["--metrics-address", "127.0.0.1:0", *flags]
-    return ServerProcess(*command, address=address, request=model.request)
+    return ServerProcess(*command, address=address, request=model.request, python=python)
 
 
 def ctranslate2_server(model: ServedModel, batching: Batching) -> ServerProcess:
