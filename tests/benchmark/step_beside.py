@@ -1,8 +1,8 @@
 """Processor time of a sentence in two checkouts, processes in turn, one thread each and batches that empty.
 
 Prints, in microseconds, the best of the rounds of each and the median of the ratios within a round: all of a sentence,
-its share of the encoder's runs, and a step outside onnxruntime if nobody was done in it or had left or joined before it,
-and if somebody had. Last, whether all translations are the same.
+its share of the encoder's runs, and a step outside onnxruntime if nobody was done in it or had left or joined before
+it, and if somebody had. Last, whether all translations are the same.
 
 $ PYTHONPATH=tests/benchmark taskset -c 0 python tests/benchmark/step_beside.py ../other --rounds 5
 """
