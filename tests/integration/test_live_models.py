@@ -248,8 +248,8 @@ async def test_unloading_lets_go_of_the_graphs_and_of_the_series(start: Start, r
         await running.unload(1)
         assert gone() is None
         assert kept() is not None
-        assert [list(worker._runners) for worker in engine._workers if worker._runners]
-        assert all(model.version == 2 for worker in engine._workers for model in worker._runners)
+        assert [list(worker._runners) for worker in engine._threads.workers if worker._runners]
+        assert all(model.version == 2 for worker in engine._threads.workers for model in worker._runners)
         scrape = await running.scrape()
         assert scrape.value("nmt_model_ready", model="tiny") == 1
         with pytest.raises(AssertionError, match="no series"):

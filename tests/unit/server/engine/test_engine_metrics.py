@@ -38,7 +38,7 @@ async def test_a_worker_that_ends_by_an_error_is_counted(
     def fail(*args: object, **named: object) -> None:
         raise RuntimeError("a fault of the scheduler")
 
-    monkeypatch.setattr(engine._scheduler, "record", fail)
+    monkeypatch.setattr(engine._threads.scheduler, "record", fail)
     await engine.translate(["hello"], model=engine.models[0], options=options, deadline=None)
     while value(metrics, "workers_stopped") == 0:  # noqa: ASYNC110 - a thread that dies has no event
         await asyncio.sleep(0)

@@ -7,27 +7,27 @@ import logging
 import math
 import time
 from collections.abc import AsyncGenerator, Sequence
-from collections.abc import Set as AbstractSet
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
+from xuanzang.kernels import Kernels
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.calls.background import BackgroundCalls
-from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
+from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
-from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
-from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError
+from xuanzang.server.engine.calls.running import RunningCalls
+from xuanzang.server.engine.errors import ModelNotFoundError
 from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
-from xuanzang.server.engine.hardware import default_workers, memory_limit
+from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
+from xuanzang.server.engine.models.requirements import require_models
 from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.promotion.kept_state import KeptState, restored_catalog
+from xuanzang.server.engine.promotion.kept_state import restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.shadow import Shadow
@@ -35,28 +35,17 @@ from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
-from xuanzang.server.engine.scheduling.call_record import CallRecord
 from xuanzang.server.engine.scheduling.request import CallArguments, CallContext, ContextArguments
-from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text import language_detection
-from xuanzang.server.engine.types import (
-    DecodingOptions,
-    Hypothesis,
-    Runtime,
-    ServedModel,
-)
+from xuanzang.server.engine.threads import EngineThreads
+from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import Metrics
 
 __all__ = ["Engine", "ServedModel"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# Splitting and tokenising take some thousandths of the time of decoding.
-_TOKENIZING_THREADS = 2
-# A worker checks after each step, which takes milliseconds; far more is a fault, and no reason to hang.
-_STOP_SECONDS = 5.0
 # A partial answer is sent this long before the deadline, so that the caller has it in time.
 _MIN_MARGIN_SECONDS = 0.02
 _MARGIN_SHARE = 0.05
@@ -91,57 +80,53 @@ class Engine:
             ProviderUnavailableError: The provider is cuda, and onnxruntime comes without.
         """
         promotion = promotion or PromotionSettings()
-        self._repository = models
-        self._settings = settings
-        self._metrics = metrics
+        self._repository, self._settings, self._metrics = models, settings, metrics
         self._trial_loader = trial_loader
-        self._provider = resolve_provider(settings.provider)
-        self._kernels = choose_kernels(self._provider, enabled=settings.kernels)
-        self.runtime = Runtime(
-            execution_provider=self._provider,
-            kernels=self._kernels.isa,
-            kernels_reason=self._kernels.reason,
-            onnxruntime_version=ONNXRUNTIME_VERSION,
-        )
+        provider = resolve_provider(settings.provider)
+        self._kernels = choose_kernels(provider, enabled=settings.kernels)
+        self.runtime = _runtime(provider, self._kernels)
         """What runs the graphs."""
-        self._worker_count = settings.workers or default_workers(self._provider, settings.intra_op_threads)
-        self._scheduler = Scheduler(settings, workers=self._worker_count)
-        self._tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
-        self._shared = SharedResources(scheduler=self._scheduler, tokenizing=self._tokenizing, settings=settings)
-        self._workers: list[Worker] = []
+        self._threads = EngineThreads(settings, provider=provider)
         self._source_languages: set[str] = set()
         self._holds = promotion.promotion != "direct"
-        self.live = LiveModels(
-            models,
-            open_model=self._load_model,
-            trial_loader=trial_loader,
-            release=self._release,
-            metrics=metrics,
-            provider=self._provider,
-            holds=self._holds,
-        )
+        self.live = self._new_live_models()
         """The models, and their changes while others are served."""
-        translate = BackgroundCalls(self._shared, self.live)
-        self._state_file = StateFile(models, promotion.promotion_state)
-        self.promoter = Promoter(
-            self.live,
-            translate=translate,
-            settings=promotion,
-            pins=settings.pins,
-            state_file=self._state_file,
-            metrics=metrics,
+        shared = SharedResources(
+            scheduler=self._threads.scheduler, tokenizing=self._threads.tokenizing, settings=settings
         )
+        translate = BackgroundCalls(shared, self.live)
+        self._state_file = StateFile(models, promotion.promotion_state)
+        self.promoter = self._new_promoter(translate, promotion)
         """Which versions go live, and which have a share of the requests beside them."""
-        self.router = RequestRouter(self.live, self._tokenizing)
-        """Which model and languages a request means."""
         self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
+        self._detector = language_detection.available_detector() if settings.detection else None
+        self._calls = RunningCalls(replace(shared, detector=self._detector), answered=self._shadow.follow)
+        self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector)
+        """Which model and languages a request means."""
         self.glossaries = GlossaryFolder(models / FOLDER)
         """Glossaries that requests may name."""
         self._watching: list[asyncio.Task[None]] = []
-        self._draining = False
-        self._active = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+
+    def _new_live_models(self) -> LiveModels:
+        return LiveModels(
+            self._repository,
+            open_model=self._load_model,
+            trial_loader=self._trial_loader,
+            release=self._threads.drop,
+            metrics=self._metrics,
+            provider=self.runtime.execution_provider,
+            holds=self._holds,
+        )
+
+    def _new_promoter(self, translate: BackgroundCalls, settings: PromotionSettings) -> Promoter:
+        return Promoter(
+            self.live,
+            translate=translate,
+            settings=settings,
+            pins=self._settings.pins,
+            state_file=self._state_file,
+            metrics=self._metrics,
+        )
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
@@ -154,26 +139,28 @@ class Engine:
         Raises:
             BundleError: No bundle can be served, or none of a model with a required shortlist or pin.
         """
-        log_kernels(self._kernels)
-        self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
-        self._metrics.server.memory_limit_bytes.set(memory_limit())
-        self._metrics.server.cache_limit_bytes.set(self._scheduler.max_cache_bytes)
-        if self._settings.detection and language_detection.is_installed():
-            self.router.detector = language_detection.shared_detector()
-            self._shared = replace(self._shared, detector=self.router.detector)
+        self._report_machine()
         # What is copied into the folder from now on is found by the watch.
         watch = await asyncio.to_thread(FolderWatch, self._repository)
-        models, refusals = await load_models(self._repository, self._load_model, self._tokenizing, self._trial_loader)
+        models, refusals = await load_models(
+            self._repository, self._load_model, self._threads.tokenizing, self._trial_loader
+        )
         kept = await self._state_file.read(matters=self._holds)
-        self._serve(models, refusals, kept)
-        self._workers = [Worker(number, scheduler=self._scheduler) for number in range(self._worker_count)]
-        self._metrics.server.workers.set(self._worker_count)
-        self._metrics.server.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self._workers))
+        require_models(self._repository, models, refusals, self._settings)
+        self.live.begin(restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds), refusals)
+        self._threads.start(self._metrics.server)
         self.promoter.start(kept)
         if self._settings.watch_models:
             self._watching.append(asyncio.create_task(self._watch(watch)))
         await self.glossaries.reload_if_changed()
         self._watching.append(asyncio.create_task(self.glossaries.follow()))
+
+    def _report_machine(self) -> None:
+        """Log and measure what the engine runs on."""
+        log_kernels(self._kernels)
+        self._metrics.set_build_info(kernels=self._kernels.isa, reason=self._kernels.reason)
+        self._metrics.server.memory_limit_bytes.set(memory_limit())
+        self._metrics.server.cache_limit_bytes.set(self._threads.scheduler.max_cache_bytes)
 
     async def _watch(self, watch: FolderWatch) -> None:
         """Follow the folder of the models until the drain."""
@@ -190,41 +177,11 @@ class Engine:
         model = LoadedModel(directory, self._metrics)
         model.open(self._settings)
         self._source_languages.update(model.bundle.manifest.source_language_codes)
-        if self.router.detector is not None and len(self._source_languages) > 1:
+        if self._detector is not None and len(self._source_languages) > 1:
             # Requests that name no source language are detected in the event loop, which has no time to read it.
-            self.router.detector.open()
-        model.metrics.estimated_queue_wait_seconds.set_function(self._scheduler.estimated_wait)
+            self._detector.open()
+        model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
-
-    def _serve(self, models: Sequence[LoadedModel], refusals: Sequence[BundleError], kept: KeptState) -> None:
-        for refusal in refusals:
-            _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
-        if not models:
-            raise BundleError(self._repository, [str(refusal) for refusal in refusals])
-        self._require_shortlisted({model.name for model in models})
-        self._require_pinned(models)
-        if unserved := self._settings.limited_models - {model.name for model in models}:
-            _LOGGER.warning("limits of models that are not served", extra={"models": sorted(unserved)})
-        catalog = restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds)
-        self.live.begin(catalog, refusals)
-
-    def _require_shortlisted(self, served: AbstractSet[str]) -> None:
-        """Refuse to start with a shortlist setting that applies to no model."""
-        missing = self._settings.shortlists - {"*"} - served
-        if missing:
-            wanted, names = ", ".join(sorted(missing)), ", ".join(sorted(served))
-            reason = f"shortlists are wanted of {wanted}, which are not served; served: {names}"
-            raise BundleError(self._repository, [reason])
-
-    def _require_pinned(self, models: Sequence[LoadedModel]) -> None:
-        missing = self._settings.pins.items() - {(model.name, model.version) for model in models}
-        if missing:
-            reasons = [f"{name}/{version} is pinned and not served" for name, version in sorted(missing)]
-            raise BundleError(self._repository, reasons)
-
-    async def _release(self, model: LoadedModel) -> None:
-        """Let the workers drop a model that no call uses."""
-        await asyncio.gather(*(asyncio.wrap_future(worker.drop(model)) for worker in self._workers))
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
@@ -236,7 +193,7 @@ class Engine:
         Raises:
             OverloadedError: The queue is full, or too full for the time.
         """
-        self._scheduler.require_time(caller, seconds)
+        self._threads.scheduler.require_time(caller, seconds)
 
     async def translate(
         self,
@@ -264,7 +221,7 @@ class Engine:
         """
         context = self._context(**asked)
         with self.live.usage.of(context.model):
-            return await self._run(texts, context, asked["options"], journal=journal)
+            return await self._calls.run(texts, context, asked["options"], journal=journal)
 
     async def translate_progressively(
         self,
@@ -293,32 +250,10 @@ class Engine:
         """
         context = self._context(**asked)
         with self.live.usage.of(context.model):
-            async with aclosing(self._emitted(text, context, asked["options"], journal)) as parts:
+            translated = self._calls.run_progressively(text, context, asked["options"], journal=journal)
+            async with aclosing(translated) as parts:
                 async for part in parts:
                     yield part
-
-    async def _emitted(
-        self, text: str, context: CallContext, options: DecodingOptions, journal: Journal | None
-    ) -> AsyncGenerator[str | list[Hypothesis], None]:
-        started: float | None = time.monotonic()
-        emitted: asyncio.Queue[str | None] = asyncio.Queue()
-        translating = self._run([text], context, options, emit=emitted.put_nowait, journal=journal)
-        running = asyncio.ensure_future(translating)
-        running.add_done_callback(lambda _: emitted.put_nowait(None))
-        try:
-            while (more := await emitted.get()) is not None:
-                if started is not None:
-                    context.model.metrics.first_text_duration_seconds.observe(
-                        time.monotonic() - started, context.exemplar
-                    )
-                    started = None
-                yield more
-            [hypotheses] = await running
-            yield hypotheses
-        finally:
-            running.cancel()
-            # Nothing else would retrieve its error if the caller has gone.
-            await asyncio.gather(running, return_exceptions=True)
 
     def _context(
         self,
@@ -339,42 +274,9 @@ class Engine:
             cutoff = deadline - max(_MIN_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
         return CallContext(model=loaded, deadline=deadline, cutoff=cutoff, **shared)
 
-    async def _run(
-        self,
-        texts: Sequence[str],
-        context: CallContext,
-        options: DecodingOptions,
-        *,
-        emit: Emit | None = None,
-        journal: Journal | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Translate, and count the call from its beginning to its end."""
-        metrics, observer = context.model.metrics, context.observer
-        record = None if observer is None else _new_record(context.model, texts)
-        with count_outcome(metrics, exemplar=context.exemplar):
-            if self._draining:
-                raise DrainingError("the server is stopping")
-            self._active += 1
-            self._idle.clear()
-            try:
-                call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
-                answer = await call.run(texts)
-                target_tokens = count_answer(metrics, answer)
-                if record is not None:
-                    record.target_tokens = target_tokens
-            finally:
-                self._active -= 1
-                if not self._active:
-                    self._idle.set()
-                if observer is not None and record is not None:
-                    record.ended_at = time.monotonic()
-                    observer.call_ended(record)
-        self._shadow.follow(texts, answer, context=context, options=options)
-        return answer
-
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
-        self._draining = True
+        self._calls.close()
         self.promoter.close()
         self._shadow.close()
         for task in self._watching:
@@ -391,21 +293,16 @@ class Engine:
             Whether all of it was done and all threads have ended.
         """
         self.drain()
-        try:
-            async with asyncio.timeout(timeout):
-                await self._idle.wait()
-        except TimeoutError:
-            _LOGGER.warning("requests cut off", extra={"requests": self._active})
-        done = self._active == 0
-        for request in self._shared.requests:
-            request.fail(DrainingError("the server stopped before the translation was done"))
-        self._scheduler.stop()
-        # Requests that are being tokenised go on to find the scheduler stopped.
-        self._tokenizing.shutdown(wait=False)
+        done = await self._calls.end(timeout)
+        stopped = await self._threads.stop()
         await self.promoter.settle()
-        ended = await asyncio.gather(*(asyncio.to_thread(worker.join, _STOP_SECONDS) for worker in self._workers))
-        return done and all(ended)
+        return done and stopped
 
 
-def _new_record(model: LoadedModel, texts: Sequence[str]) -> CallRecord:
-    return CallRecord(model=model.name, version=model.version, texts=len(texts), characters=sum(map(len, texts)))
+def _runtime(provider: str, kernels: Kernels) -> Runtime:
+    return Runtime(
+        execution_provider=provider,
+        kernels=kernels.isa,
+        kernels_reason=kernels.reason,
+        onnxruntime_version=ONNXRUNTIME_VERSION,
+    )

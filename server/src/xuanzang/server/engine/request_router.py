@@ -22,15 +22,15 @@ _ROUTING_CHARACTERS = 300
 class RequestRouter:
     """Finds the model and the languages that requests mean. Belongs to the event loop."""
 
-    def __init__(self, live: LiveModels, threads: Executor) -> None:
+    def __init__(self, live: LiveModels, threads: Executor, detector: LanguageDetector | None) -> None:
         """Choose among the models of a server, none of which is loaded yet.
 
         Args:
             live: Models.
             threads: Threads that detect the languages of texts.
+            detector: Detector of languages; None if the server has none.
         """
-        self.detector: LanguageDetector | None = None
-        """Detector of languages, once there is one."""
+        self._detector = detector
         self._live = live
         self._canary = Canary(live)
         self._threads = threads
@@ -64,14 +64,14 @@ class RequestRouter:
 
     def _detected(self, texts: Sequence[str], *, model: str, target_language: str) -> str:
         """Return the language of texts; empty if no two models are in question, or none can be detected."""
-        if self.detector is None:
+        if self._detector is None:
             return ""
         choices = routing.undecided_languages(self._models, model=model, target_language=target_language)
         beginning = " ".join(texts)[:_ROUTING_CHARACTERS] if choices else ""
         if not beginning:
             return ""
         known = {code.partition("-")[0] for code in choices}
-        return routing.detected_language(self.detector.detect(beginning, known), choices)
+        return routing.detected_language(self._detector.detect(beginning, known), choices)
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -85,7 +85,7 @@ class RequestRouter:
         Raises:
             DetectionUnavailableError: The engine has no detector.
         """
-        detector = self.detector
+        detector = self._detector
         if detector is None:
             raise DetectionUnavailableError(
                 "languages are not detected: the server lacks the extra `detection`, or its setting is off"

@@ -23,7 +23,6 @@ from xuanzang.server.rpc.faces.face import Face
 from xuanzang.server.rpc.faces.opening import open_faces
 from xuanzang.server.rpc.health.service import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
-from xuanzang.server.rpc.interceptors.base import Interceptor
 from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
 from xuanzang.server.rpc.interceptors.gate import GateInterceptor
 from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
@@ -95,25 +94,11 @@ class RpcServer:
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
         self._reloading: asyncio.Task[None] | None = None
-        service = TranslationService(
-            engine,
-            self._gate,
-            max_stream_texts=limits.max_stream_texts,
-            explainer=Explainer(engine, limits_of(limits)),
-            writers=writers,
-        )
+        service = _service(engine, self._gate, limits, writers)
         opened = open_faces(faces, service, self._gate, lambda: engine.models)
         rpcs = TranslationRpcs(opened)
         telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)
-        identities = Identities(authenticator)
-        screen = Screen(self._gate, engine, identities, rpcs, count=telemetry.count_unread)
-        gate = GateInterceptor(self._gate, screen, rpcs)
-        self._listener = Listener(
-            interceptors=_interceptors(limits, identities, rpcs, telemetry, gate),
-            options=(*LISTENER_OPTIONS, *_options(limits)),
-            screened=screen.methods,
-            screen=screen.refusal,
-        )
+        self._listener = _listener(engine, self._gate, Identities(authenticator), rpcs, telemetry, limits=limits)
         # A grpc.aio.Server, too, which the type stubs do not know.
         self._server = cast("grpc.aio.Server", self._listener)
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
@@ -191,21 +176,40 @@ class RpcServer:
                 return
 
 
-def _interceptors(
-    limits: RpcLimits,
+def _service(engine: Engine, gate: RpcGate, limits: RpcLimits, writers: GlossaryWriters | None) -> TranslationService:
+    return TranslationService(
+        engine,
+        gate,
+        max_stream_texts=limits.max_stream_texts,
+        explainer=Explainer(engine, limits_of(limits)),
+        writers=writers,
+    )
+
+
+def _listener(
+    engine: Engine,
+    gate: RpcGate,
     identities: Identities,
     rpcs: TranslationRpcs,
     telemetry: TelemetryInterceptor,
-    gate: GateInterceptor,
-) -> tuple[Interceptor, ...]:
-    """Return the interceptors, outermost first."""
-    return (
+    *,
+    limits: RpcLimits,
+) -> Listener:
+    """Return a listener that refuses what need not be read, and takes the rest through the interceptors."""
+    screen = Screen(gate, engine, identities, rpcs, count=telemetry.count_unread)
+    interceptors = (
         IdentityInterceptor(identities, rpcs),
         ReceptionInterceptor(limits.stream_idle_seconds),
         telemetry,
         ErrorInterceptor(),
         AccessInterceptor(rpcs),
-        gate,
+        GateInterceptor(gate, screen, rpcs),
+    )  # the outermost first
+    return Listener(
+        interceptors=interceptors,
+        options=(*LISTENER_OPTIONS, *_options(limits)),
+        screened=screen.methods,
+        screen=screen.refusal,
     )
 
 

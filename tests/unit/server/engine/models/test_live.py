@@ -107,7 +107,7 @@ async def test_a_version_retires_until_its_last_call_is_answered(
     script.allow(math.inf)
     assert (await call)[0][0].text == "hello world"
     await retiring
-    assert not any(worker._runners for worker in engine._workers)
+    assert not any(worker._runners for worker in engine._threads.workers)
 
 
 async def test_the_calls_of_progressive_translations_keep_their_model(

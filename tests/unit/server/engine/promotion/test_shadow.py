@@ -198,7 +198,7 @@ async def test_a_shadow_makes_few_steps_while_callers_wait_for_theirs(
     await script.until(lambda script: script.blocked)
     script.steps.clear()
     call = asyncio.create_task(translate(engine, text, options=options))
-    while not engine._scheduler._queue.count:  # noqa: ASYNC110 - the queue has no event
+    while not engine._threads.scheduler._queue.count:  # noqa: ASYNC110 - the queue has no event
         await asyncio.sleep(0)
     script.allow(math.inf)
     assert await asyncio.gather(call, copy)

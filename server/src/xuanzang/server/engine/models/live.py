@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import changed_files, read_limited
-from xuanzang.server.bundles.manifest import MANIFEST, MAX_MANIFEST_BYTES
 from xuanzang.server.engine.errors import DrainingError, ModelNotFoundError, ModelStateError
 from xuanzang.server.engine.hardware import return_free_memory
 from xuanzang.server.engine.models.catalog import Catalog
+from xuanzang.server.engine.models.catalog_metrics import CatalogMetrics
 from xuanzang.server.engine.models.folder import FolderWatch, VersionName, version_name, versions_in
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.loading import load_model
+from xuanzang.server.engine.models.loading import is_unchanged, load_model
 from xuanzang.server.engine.models.retirement import ModelUsage, Release, Retirement
-from xuanzang.server.engine.models.traffic import Traffic
 from xuanzang.server.engine.models.trial_loader import TrialLoader
-from xuanzang.server.engine.types import ModelState, ModelStatus
+from xuanzang.server.engine.models.version_states import VersionStates
+from xuanzang.server.engine.types import ModelStatus
 from xuanzang.server.metrics import Metrics
 
 _LOGGER = logging.getLogger(__name__)
@@ -67,10 +65,8 @@ class LiveModels:
         self._open_model = open_model
         self._trial_loader = trial_loader
         self._metrics = metrics
-        self._provider = provider
+        self._catalog_metrics = CatalogMetrics(metrics, provider=provider)
         self._holds = holds
-        self._refusals: dict[VersionName, BundleError] = {}
-        self._loading: VersionName | None = None
         self._changing = asyncio.Lock()
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="loading")
         self._retirement = Retirement(
@@ -80,6 +76,7 @@ class LiveModels:
             executor=self._executor,
             metrics=metrics,
         )
+        self._states = VersionStates(usage=self.usage, retirement=self._retirement, metrics=metrics)
         self._listeners: list[Listener] = []
         self._observers: list[Callable[[], None]] = []
         self._closed = False
@@ -91,9 +88,8 @@ class LiveModels:
             catalog: Loaded models, and which of them are live.
             refusals: Bundles that are refused.
         """
-        self._keep_refusals({version_name(refusal.directory): refusal for refusal in refusals})
+        self._states.begin({version_name(refusal.directory): refusal for refusal in refusals})
         self._metrics.server.model_changes["loaded"].inc(len(catalog.models))
-        self._metrics.server.model_changes["refused"].inc(len(refusals))
         self._publish(catalog)
 
     def close(self) -> None:
@@ -128,7 +124,8 @@ class LiveModels:
         """
         found = await asyncio.to_thread(versions_in, self._root)
         loaded = {VersionName(model.name, model.version) for model in self.catalog.models}
-        return [self._status(version) for version in sorted({*found, *loaded, *self._retirement.versions})]
+        versions = sorted({*found, *loaded, *self._retirement.versions})
+        return [self._states.status(version, self.catalog) for version in versions]
 
     async def status(self, name: str, version: int) -> ModelStatus:
         """Return the state of a version.
@@ -168,7 +165,7 @@ class LiveModels:
                 raise ModelNotFoundError(f"{which} is not in the folder of the models")
             if refusal := await self._take_over(wanted, found[wanted]):
                 raise ModelStateError(f"{wanted.name}/{wanted.version} is refused: " + "; ".join(refusal.reasons))
-            return self._status(wanted)
+            return self._states.status(wanted, self.catalog)
 
     async def unload(self, name: str, version: int) -> None:
         """Serve a version no more, and wait until its memory is free.
@@ -233,7 +230,7 @@ class LiveModels:
             self._publish(self.catalog.with_pins(pins))
             [default] = [each for each in self.catalog.served if each.name == name and each.is_default]
             _LOGGER.info("default version", extra={"model": name, "version": default.version, "pinned": name in pins})
-            return self._status(VersionName(name, default.version))
+            return self._states.status(VersionName(name, default.version), self.catalog)
 
     def switch(self, catalog: Catalog) -> None:
         """Serve the same models in other shares, from the next request on.
@@ -266,21 +263,18 @@ class LiveModels:
         """Load a bundle and serve it, unless it is served already; return why it is refused."""
         self._require_open()
         served = self.catalog.find(*version)
-        if served is not None and await asyncio.to_thread(_is_unchanged, served, directory):
+        if served is not None and await asyncio.to_thread(is_unchanged, served, directory):
             return None
         if served is not None and self._holds and served is self.catalog.live(version.name):
             reason = "it has changed while it is live: give a bundle that is to be promoted a version of its own"
-            self._refuse(version, refusal := BundleError(directory, [reason]))
+            self._states.refuse(version, refusal := BundleError(directory, [reason]), is_served=True)
             return refusal
-        self._loading = version
-        try:
+        with self._states.loading(version):
             outcome = await self._load(directory)
-        finally:
-            self._loading = None
         if isinstance(outcome, BundleError):
-            self._refuse(version, outcome)
+            self._states.refuse(version, outcome, is_served=self.catalog.find(*version) is not None)
             return outcome
-        self._keep_refusals({refused: each for refused, each in self._refusals.items() if refused != version})
+        self._states.forget_refusals(lambda refused: refused == version)
         # No wait between the two: a caller who goes away would leave half of the change.
         self._publish(self.catalog.with_model(outcome))
         if served:
@@ -302,20 +296,9 @@ class LiveModels:
         await loop.run_in_executor(self._executor, return_free_memory)
         return outcome
 
-    def _refuse(self, version: VersionName, refusal: BundleError) -> None:
-        _LOGGER.error("bundle refused", extra={"bundle": str(refusal.directory), "reasons": refusal.reasons})
-        self._keep_refusals(self._refusals | {version: refusal})
-        self._metrics.server.model_changes["refused"].inc()
-        if self.catalog.find(*version) is None:
-            self._metrics.forget((version.name, str(version.version)))
-
-    def _keep_refusals(self, refusals: dict[VersionName, BundleError]) -> None:
-        self._refusals = refusals
-        self._metrics.server.bundles_refused.set(len(refusals))
-
     async def _remove_gone(self, is_gone: Callable[[VersionName], bool]) -> None:
         """Unload the versions that are not in the folder any more, but for pinned ones; forget such refusals."""
-        self._keep_refusals({version: each for version, each in self._refusals.items() if not is_gone(version)})
+        self._states.forget_refusals(is_gone)
         for model in self.catalog.models:
             is_pinned = self.catalog.pins.get(model.name) == model.version
             if is_gone(VersionName(model.name, model.version)) and not (is_pinned or self._is_held(model, is_gone)):
@@ -340,51 +323,12 @@ class LiveModels:
             raise ModelNotFoundError(f"{name}/{version} is not loaded")
         return model
 
-    def _status(self, version: VersionName) -> ModelStatus:
-        model = self.catalog.find(*version)
-        refusal = self._refusals.get(version)
-        described = {served: loaded for served, loaded in self.catalog.served.items() if loaded is model}
-        traffic = self.catalog.traffic.get(version.name, Traffic())
-        return ModelStatus(
-            name=version.name,
-            version=version.version,
-            state=self._state(version),
-            served=next(iter(described), None),
-            is_pinned=model is not None and self.catalog.pins.get(version.name) == version.version,
-            running_requests=self.usage.calls(model) if model else 0,
-            refusal_reasons=refusal.reasons if refusal else (),
-            is_previous=traffic.previous == version.version,
-            canary_weight=traffic.canary_weight(version.version),
-            shadow_share=traffic.shadow_share(version.version),
-        )
-
-    def _state(self, version: VersionName) -> ModelState:
-        if self.catalog.find(*version):
-            return ModelState.SERVING
-        if version == self._loading:
-            return ModelState.LOADING
-        if version in self._retirement.versions:
-            return ModelState.RETIRING
-        return ModelState.REFUSED if version in self._refusals else ModelState.UNLOADED
-
     def _publish(self, catalog: Catalog) -> None:
         """Serve a catalog from now on; between two steps of the event loop, so no call sees half of the change."""
         before, self.catalog = self.catalog, catalog
-        for model in set(before.models) - set(catalog.models):
-            model.metrics.model_ready.set(0)
-            for gauge in model.metrics.traffic_share.values():
-                gauge.set(0)
-            self._metrics.model_info.remove(*self._facts(model))
-        for model in catalog.models:
-            self._metrics.model_info.labels(*self._facts(model)).set(1)
-            model.metrics.model_ready.set(1)
-            for role, share in catalog.shares(model).items():
-                model.metrics.traffic_share[role].set(share)
+        self._catalog_metrics.show(before, catalog)
         for observe in self._observers:
             observe()
-
-    def _facts(self, model: LoadedModel) -> tuple[str, ...]:
-        return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)
 
     async def _report(self) -> None:
         for listener in self._listeners:
@@ -393,13 +337,3 @@ class LiveModels:
     def _require_open(self) -> None:
         if self._closed:
             raise DrainingError("the server is stopping")
-
-
-def _is_unchanged(model: LoadedModel, directory: Path) -> bool:
-    """Whether the bundle in the folder is the one that was loaded."""
-    try:
-        manifest = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
-    except BundleError:
-        return False
-    same = hashlib.sha256(manifest).hexdigest() == model.bundle.manifest_sha256
-    return same and not any(changed_files(directory, model.bundle.file_states))

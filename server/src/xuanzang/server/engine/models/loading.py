@@ -1,15 +1,17 @@
-"""Loading of all bundles of a repository, side by side."""
+"""Loading of bundles: all of a repository side by side, or one."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import changed_files
+from xuanzang.server.bundles.files import changed_files, read_limited
+from xuanzang.server.bundles.manifest import MANIFEST, MAX_MANIFEST_BYTES
 from xuanzang.server.bundles.repository import scan
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -81,3 +83,18 @@ def load_model(directory: Path, open_model: Callable[[Path], LoadedModel]) -> Lo
         _LOGGER.debug("bundle cannot be loaded", exc_info=True, extra={"bundle": str(directory)})
         return BundleError(directory, [f"cannot be loaded: {type(error).__name__} in the {stage}: {error}"])
     return model
+
+
+def is_unchanged(model: LoadedModel, directory: Path) -> bool:
+    """Return whether the bundle in a folder is the one that was loaded.
+
+    Args:
+        model: Loaded model.
+        directory: Folder of its version.
+    """
+    try:
+        manifest = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
+    except BundleError:
+        return False
+    same = hashlib.sha256(manifest).hexdigest() == model.bundle.manifest_sha256
+    return same and not any(changed_files(directory, model.bundle.file_states))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnxruntime
 from onnxruntime import OrtValue
 
+from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.errors import BundleError
@@ -69,28 +70,27 @@ class Sessions:
                 lacks the shortlist.
         """
         self._device = resolve_provider(provider)
+        self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
+        self._library = choose_kernels(self._device, enabled=kernels).library
+        self.step_functions = StepFunctions(self._library) if self._library else None
+        """Functions of the kernels for the time between two steps; None without kernels."""
         manifest = bundle.manifest
         self.dimensions, self.special_ids = manifest.dimensions, manifest.special_ids
         self.has_shortlist = shortlist
         self.inspects_rows = inspects_rows(manifest)
         """Whether the decoder scores continuations of single hypotheses."""
-        if shortlist and not bundle.has_shortlist:
-            raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
-        decoder = manifest.shortlist.decoder if shortlist else manifest.decoder
-        extra = [manifest.shortlist.suggestions] if shortlist else []
-        graphs = [manifest.encoder, decoder, *extra]
-        self._directory, self._intra_op_threads = bundle.directory, intra_op_threads
-        self._library = choose_kernels(self._device, enabled=kernels).library
-        self.step_functions = StepFunctions(self._library) if self._library else None
-        """Functions of the kernels for the time between two steps; None without kernels."""
-        sessions = [self.open(graph.file) for graph in graphs]
-        if self._device == "cpu":
-            # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
-            release_pages(self._directory / manifest.weights)
-        self._encoder, self._decoder, *self._shortlist = sessions
+        self.cache_shape = _cache_shape(manifest, self._device)
+        self._encoder, self._decoder, *self._shortlist = self._opened(_graphs(bundle, shortlist=shortlist))
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """Whether the encoder computes nothing for padding, so that sentences of any lengths may go together."""
+        if self._device == "cpu":
+            # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
+            release_pages(self._directory / manifest.weights)
+
+    def _opened(self, graphs: Sequence[manifest_pb2.Graph]) -> list[onnxruntime.InferenceSession]:
+        """Open graphs, and compare their inputs and outputs with those of the manifest."""
+        sessions = [self.open(graph.file) for graph in graphs]
         faults = [
             f"{graph.file} has other inputs or outputs than the manifest says"
             for session, graph in zip(sessions, graphs, strict=True)
@@ -98,16 +98,8 @@ class Sessions:
             != [tensor.name for tensor in (*graph.inputs, *graph.outputs)]
         ]
         if faults:
-            raise BundleError(bundle.directory, faults)
-        heads = self.dimensions.num_heads
-        caches = {t.name: t.dtype for t in manifest.decoder.inputs if "key_values." in t.name}
-        self.cache_shape = CacheShape(
-            past_names=tuple(name for name in caches if name.startswith("past_")),
-            cross_names=tuple(name for name in caches if name.startswith("cross_")),
-            page=PageShape(heads, page_slots(manifest), self.dimensions.d_model // heads),
-            dtype=np.dtype(next(iter(caches.values()))),
-            device=self._device,
-        )
+            raise BundleError(self._directory, faults)
+        return sessions
 
     def open(self, name: str, content: bytes | None = None) -> onnxruntime.InferenceSession:
         """Open a graph of the bundle.
@@ -210,6 +202,28 @@ class Binding:
         for name, array in self._copied.items():
             self._binding.bind_cpu_input(name, array)
         self._session.run_with_iobinding(self._binding, self._options)
+
+
+def _graphs(bundle: Bundle, *, shortlist: bool) -> list[manifest_pb2.Graph]:
+    """Return encoder and decoder, and the graph that suggests pieces if there is to be a shortlist."""
+    manifest = bundle.manifest
+    if not shortlist:
+        return [manifest.encoder, manifest.decoder]
+    if not bundle.has_shortlist:
+        raise BundleError(bundle.directory, ["a shortlist is wanted and the bundle has none"])
+    return [manifest.encoder, manifest.shortlist.decoder, manifest.shortlist.suggestions]
+
+
+def _cache_shape(manifest: manifest_pb2.Manifest, device: str) -> CacheShape:
+    caches = {t.name: t.dtype for t in manifest.decoder.inputs if "key_values." in t.name}
+    heads = manifest.dimensions.num_heads
+    return CacheShape(
+        past_names=tuple(name for name in caches if name.startswith("past_")),
+        cross_names=tuple(name for name in caches if name.startswith("cross_")),
+        page=PageShape(heads, page_slots(manifest), manifest.dimensions.d_model // heads),
+        dtype=np.dtype(next(iter(caches.values()))),
+        device=device,
+    )
 
 
 def _open(

@@ -109,6 +109,11 @@ def is_installed() -> bool:
     return all(importlib.util.find_spec(name) for name in ("py3langid", "hanzidentifier"))
 
 
+def available_detector() -> LanguageDetector | None:
+    """Return the detector of the process, or None without the libraries of the extra `detection`."""
+    return shared_detector() if is_installed() else None
+
+
 @cache
 def shared_detector() -> LanguageDetector:
     """Return the detector of the process; it reads its classifier, half a second and 75 MB, when it is first needed."""

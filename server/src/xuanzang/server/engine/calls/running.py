@@ -1,0 +1,179 @@
+"""The calls that callers wait for: run, counted, recorded, and waited for at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
+from xuanzang.server.engine.calls.journal import Journal
+from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
+from xuanzang.server.engine.errors import DrainingError
+from xuanzang.server.engine.scheduling.call_record import CallRecord
+from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.types import DecodingOptions, Hypothesis
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class AnswerListener(Protocol):
+    """Receives each call that is answered; it does not wait."""
+
+    def __call__(
+        self,
+        texts: Sequence[str],
+        answer: Sequence[Sequence[Hypothesis]],
+        *,
+        context: CallContext,
+        options: DecodingOptions,
+    ) -> None:
+        """Take note of an answer.
+
+        Args:
+            texts: Texts of the call.
+            answer: Hypotheses of each text, best first.
+            context: Context of the call.
+            options: Options of the call.
+        """
+
+
+class RunningCalls:
+    """Runs calls, and knows how many are in progress. Belongs to one event loop."""
+
+    def __init__(self, shared: SharedResources, *, answered: AnswerListener) -> None:
+        """Run nothing yet.
+
+        Args:
+            shared: Parts of the engine that calls share.
+            answered: Receiver of the answers.
+        """
+        self._shared = shared
+        self._answered = answered
+        self._refuses = False
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    async def run(
+        self,
+        texts: Sequence[str],
+        context: CallContext,
+        options: DecodingOptions,
+        *,
+        emit: Emit | None = None,
+        journal: Journal | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Translate texts, and count the call from its beginning to its end.
+
+        Args:
+            texts: Texts in the source language.
+            context: Model, caller and deadline.
+            options: Options within the ranges of the API.
+            emit: Receiver of the translation bit by bit, for a call with one text.
+            journal: Receiver of records of the searches.
+
+        Returns:
+            Hypotheses of each text, best first.
+
+        Raises:
+            EngineError: The texts are not translated, as `Engine.translate` says.
+        """
+        metrics = context.model.metrics
+        timed = count_outcome(metrics, exemplar=context.exemplar)
+        with timed, self._in_progress(), _recorded(context, texts) as record:
+            call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
+            answer = await call.run(texts)
+            target_tokens = count_answer(metrics, answer)
+            if record is not None:
+                record.target_tokens = target_tokens
+        self._answered(texts, answer, context=context, options=options)
+        return answer
+
+    async def run_progressively(
+        self, text: str, context: CallContext, options: DecodingOptions, *, journal: Journal | None = None
+    ) -> AsyncGenerator[str | list[Hypothesis], None]:
+        """Translate a text and yield its beginning as soon as it is certain; closing the generator cancels the work.
+
+        Args:
+            text: Text in the source language.
+            context: Model, caller and deadline.
+            options: Options within the ranges of the API.
+            journal: Receiver of records of the searches.
+
+        Yields:
+            Next part of the best translation, and at the end all hypotheses, best first.
+
+        Raises:
+            EngineError: The text is not translated, as `Engine.translate_progressively` says.
+        """
+        started: float | None = time.monotonic()
+        emitted: asyncio.Queue[str | None] = asyncio.Queue()
+        running = asyncio.ensure_future(self.run([text], context, options, emit=emitted.put_nowait, journal=journal))
+        running.add_done_callback(lambda _: emitted.put_nowait(None))
+        try:
+            while (more := await emitted.get()) is not None:
+                if started is not None:
+                    seconds, started = time.monotonic() - started, None
+                    context.model.metrics.first_text_duration_seconds.observe(seconds, context.exemplar)
+                yield more
+            [hypotheses] = await running
+            yield hypotheses
+        finally:
+            running.cancel()
+            # Nothing else would retrieve its error if the caller has gone.
+            await asyncio.gather(running, return_exceptions=True)
+
+    def close(self) -> None:
+        """Refuse new calls from now on; those in progress go on."""
+        self._refuses = True
+
+    async def end(self, timeout: float) -> bool:  # noqa: ASYNC109 - calls left by then are answered with an error
+        """Wait for the calls in progress; what is left after the time fails.
+
+        Args:
+            timeout: Maximum wait, seconds.
+
+        Returns:
+            Whether all have ended by themselves.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._idle.wait()
+        except TimeoutError:
+            _LOGGER.warning("requests cut off", extra={"requests": self._active})
+        done = self._active == 0
+        for request in self._shared.requests:
+            request.fail(DrainingError("the server stopped before the translation was done"))
+        return done
+
+    @contextmanager
+    def _in_progress(self) -> Iterator[None]:
+        if self._refuses:
+            raise DrainingError("the server is stopping")
+        self._active += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+
+
+@contextmanager
+def _recorded(context: CallContext, texts: Sequence[str]) -> Iterator[CallRecord | None]:
+    """Yield a record for the observer of a call, if it has one, who gets it when the call has ended."""
+    model, observer = context.model, context.observer
+    if observer is None:
+        yield None
+        return
+    record = CallRecord(model=model.name, version=model.version, texts=len(texts), characters=sum(map(len, texts)))
+    try:
+        yield record
+    finally:
+        record.ended_at = time.monotonic()
+        observer.call_ended(record)
