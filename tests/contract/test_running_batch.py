@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
-from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.runtime.page_pool import Tensor
+from xuanzang.server.engine.runtime.sessions import Binding, Sessions
 from xuanzang.server.engine.types import SamplingOptions
 from xuanzang.server.engine.variants import CONTINUES, OPENS, Variant
 
@@ -130,6 +131,22 @@ def test_a_translation_of_many_pages_is_the_same_in_any_batch_and_alone(
     found = decode(Decoder(runtime), list(zip(steps, sentences, strict=True)))
     for sentence, hypotheses in zip(sentences, expected, strict=False):
         assert found[sentence] == hypotheses
+
+
+def test_newcomers_of_any_lengths_are_encoded_at_once_where_padding_is_skipped(
+    runtime: Sessions, texts: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs: list[set[str]] = []
+    bind = Binding.bind
+
+    def recorded(binding: Binding, bound: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+        inputs.append(set(bound))
+        bind(binding, bound, outputs)
+
+    monkeypatch.setattr(Binding, "bind", recorded)
+    sentences = [Sentence(source_ids=ids, options=KINDS[0]) for ids in texts]
+    Decoder(runtime).admit(sentences)
+    assert (len(inputs) == 1) == runtime.skips_padding
 
 
 def test_sentences_reuse_the_memory_of_those_that_have_left(runtime: Sessions, texts: list[list[int]]) -> None:

@@ -132,7 +132,7 @@ class ContinueBest:
         if candidates < beam:
             raise ValueError(f"{candidates} candidates are fewer than {beam} hypotheses")
         shapes = [(batch, candidates)] * 3 + [(batch, beam)] * 3 + [(batch, 1)]
-        dtypes: list[npt.DTypeLike] = [_FLOAT32, _INT64, _INT64, _INT64, _FLOAT32, _INT64, _INT64]
+        dtypes: tuple[np.dtype[Any], ...] = (_FLOAT32, _INT64, _INT64, _INT64, _FLOAT32, _INT64, _INT64)
         for array, dtype, shape in zip(arrays, dtypes, shapes, strict=True):
             require(array, dtype, shape)
         self._arrays = arrays

@@ -22,7 +22,8 @@ from xuanzang.server.engine.runtime.page_pool import Tensor
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import DecodingOptions
 
-# Sentences are encoded together while padding is at most this share of them; longer ones come in the next group.
+# An encoder that computes padding gets sentences while it is at most this share of them; longer ones come in the next
+# group.
 _MAX_PADDED_SHARE = 0.2
 # Owners of the arrays that the decoder graph has, before it has any.
 _UNBOUND = (None,) * 7

@@ -81,12 +81,12 @@ class Sessions:
         """Whether the decoder scores continuations of single hypotheses."""
         self.cache_shape = _cache_shape(manifest, self._device)
         self._encoder, self._decoder, *self._shortlist = self._opened(_graphs(bundle, shortlist=shortlist))
-        if self._device == "cpu":
-            # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
-            release_pages(self._directory / manifest.weights)
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """Whether the encoder computes nothing for padding, so that sentences of any lengths may go together."""
+        if self._device == "cpu":
+            # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
+            release_pages(self._directory / manifest.weights)
 
     def _opened(self, graphs: Sequence[manifest_pb2.Graph]) -> list[onnxruntime.InferenceSession]:
         """Open graphs, and compare their inputs and outputs with those of the manifest."""
