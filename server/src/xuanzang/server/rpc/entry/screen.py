@@ -178,28 +178,19 @@ class Screen:
             self._engine.require_time(caller, seconds)
             return
         part = _LEAST_PART ** ((share - _BUSY_SHARE) / (1 - _BUSY_SHARE))
+        seconds = min(seconds, _PATIENCE_SECONDS)
         try:
-            self._engine.require_time(caller, part * min(seconds, _PATIENCE_SECONDS))
+            self._engine.require_time(caller, part * seconds)
         except OverloadedError as error:
             message = (
                 f"{share:.0%} of the RPCs that may be in progress are, and the answer would take more than {part:.0%} "
                 "of the time until the deadline"
             )
-            wait = min(error.retry_after_seconds, self._seconds_until_room(share, caller, seconds))
+            # Places become free as what waits is done: then there are as many as in quiet times, and all of the time.
+            until_done = error.retry_after_seconds + part * seconds
+            until_room = max(until_done - seconds, (1 - _BUSY_SHARE / share) * until_done)
+            wait = min(error.retry_after_seconds, until_room)
             raise OverloadedError(message, retry_after_seconds=wait) from None
-
-    def _seconds_until_room(self, share: float, caller: str, seconds: float) -> float:
-        """Estimate when there are as many places as in quiet times: they become free as what waits is done."""
-        until_done, until_time = self._wait(caller, 0.0), self._wait(caller, seconds)
-        return max(until_time, (1 - _BUSY_SHARE / share) * until_done)
-
-    def _wait(self, caller: str, seconds: float) -> float:
-        """Return the time after which a request would be admitted that has so many seconds then."""
-        try:
-            self._engine.require_time(caller, seconds)
-        except OverloadedError as error:
-            return error.retry_after_seconds
-        return 0.0
 
 
 def _refusal_of(error: OverloadedError) -> Refusal:
