@@ -187,6 +187,8 @@ def _bounded_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
+        # The interpreter takes its handlers away before it ends, and an alarm without one kills.
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
