@@ -18,7 +18,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Exemplar
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient, TranslationError
-from xuanzang.server.engine import engine
+from xuanzang.server.engine.calls import running as running_calls
 from xuanzang.server.rpc import observation
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -271,7 +271,7 @@ async def test_without_tracing_and_access_log_no_records_are_made(
         raise AssertionError("a record was made")
 
     monkeypatch.setattr(observation, "RpcRecord", refuse)
-    monkeypatch.setattr(engine, "CallRecord", refuse)
+    monkeypatch.setattr(running_calls, "CallRecord", refuse)
     async with start_server() as running, AsyncTranslationClient(running.address) as client:
         with traced_caller():
             assert len(await client.translate(TEXTS)) == 2

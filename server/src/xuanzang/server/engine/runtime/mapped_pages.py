@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import re
 from collections.abc import Iterator
@@ -29,7 +30,9 @@ def release_pages(path: Path) -> int:
     mappings = list(_unchanged(path.resolve()))
     advise = ctypes.CDLL(None, use_errno=True).madvise
     for start, length in mappings:
-        if advise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED):
+        failed = advise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+        # ENOMEM: another session of the same file has been closed since.
+        if failed and ctypes.get_errno() != errno.ENOMEM:
             raise OSError(ctypes.get_errno(), f"the pages of {path} cannot be returned")
     return sum(length for _, length in mappings)
 
