@@ -13,42 +13,21 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from observation import ROOMS, ROOT
+from processes import AskedProcess
+
 MODEL = "server/models/zh-en/2"
-ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch", "gateway")
 CELLS = [(beam, batch, count) for beam in (1, 4) for batch, count in ((1, 16), (4, 64), (8, 64), (16, 64), (32, 128))]
 FIGURES = ("sentence", "encoder", "going_on", "after_leaving")
 
 
-class Checkout:
-    """A process with the code and the model of one checkout."""
-
-    def __init__(self, root: Path) -> None:
-        """Start it and open the model."""
-        path = os.pathsep.join(str(root.resolve() / room / "src") for room in ROOMS)
-        command = [sys.executable, __file__, str(root.resolve()), "--worker"]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path}
-        )
-
-    def ask(self, cell: int) -> dict[str, Any]:
-        """Measure a cell."""
-        assert self._process.stdin
-        assert self._process.stdout
-        print(cell, file=self._process.stdin, flush=True)
-        measured: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return measured
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin
-        self._process.stdin.close()
-        self._process.wait()
+def checkout(root: Path) -> AskedProcess:
+    """Start a process with the code and the model of a checkout."""
+    path = os.pathsep.join((*(str(root.resolve() / room / "src") for room in ROOMS), str(Path(__file__).parent)))
+    return AskedProcess(__file__, str(root.resolve()), "--worker", variables={"PYTHONPATH": path})
 
 
 def work(root: Path) -> None:
@@ -70,7 +49,7 @@ def work(root: Path) -> None:
         print(json.dumps(measure(sessions, sources[:count], beam, batch)._asdict()), flush=True)
 
 
-def compare(before: Checkout, here: Checkout, cell: int, rounds: int) -> None:
+def compare(before: AskedProcess, here: AskedProcess, cell: int, rounds: int) -> None:
     """Print the figures of a cell."""
     turns = [(before.ask(cell), here.ask(cell)) for _ in range(rounds + 1)][1:]
     beam, batch, _ = CELLS[cell]
@@ -93,11 +72,9 @@ def main() -> None:
     if arguments.worker:
         work(arguments.before)
         return
-    checkouts = Checkout(arguments.before), Checkout(ROOT)
-    for cell in range(len(CELLS)):
-        compare(*checkouts, cell, arguments.rounds)
-    for checkout in checkouts:
-        checkout.close()
+    with checkout(arguments.before) as before, checkout(ROOT) as here:
+        for cell in range(len(CELLS)):
+            compare(before, here, cell, arguments.rounds)
 
 
 if __name__ == "__main__":

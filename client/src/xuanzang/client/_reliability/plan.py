@@ -131,11 +131,11 @@ class CallPlan:
         if fault.kind is FaultKind.LATE:
             return not self._tries
         self._shared.addresses.answered(each.address)
-        is_throttled = fault.kind is FaultKind.OVERLOADED and self._shared.throttles is not None
-        if is_throttled and self._shared.throttles is not None:
-            self._shared.throttles.refused(each.address, each.shape, fault.delay)
+        throttles = self._shared.throttles if fault.kind is FaultKind.OVERLOADED else None
+        if throttles is not None:
+            throttles.refused(each.address, each.shape, fault.delay)
         if fault.kind in (FaultKind.OVERLOADED, FaultKind.LIMITED):
-            return not self._send_later(fault.delay, is_throttled=is_throttled) and not self._tries
+            return not self._send_later(fault.delay, is_throttled=throttles is not None) and not self._tries
         return True
 
     def close(self) -> None:

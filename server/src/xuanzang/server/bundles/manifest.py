@@ -20,7 +20,7 @@ CERTIFICATE = "certificate.json"
 FORMAT = 2
 
 # A real manifest has some 20 KB; a limit keeps a wrong file from filling the memory.
-MAX_MANIFEST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 # Larger sizes are typing errors; unchecked they would end in a failed allocation instead of a reason. The largest
 # Transformers for translation have 54 billion parameters, 64 layers, 16,384 units and 260,000 pieces.
 _MAX_DIMENSIONS = {
@@ -65,13 +65,22 @@ def read_manifest(directory: Path) -> tuple[manifest_pb2.Manifest, str]:
     Raises:
         BundleError: The file cannot be read, is too large, or is not a manifest as proto JSON.
     """
-    content = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
+    content = read_limited(directory, MANIFEST, _MAX_BYTES)
     manifest = manifest_pb2.Manifest()
     try:
         json_format.Parse(content, manifest)
     except (json_format.ParseError, ValueError, TypeError, RecursionError) as error:
         raise BundleError(directory, [f"{MANIFEST} is not a manifest: {error}"]) from error
     return manifest, hashlib.sha256(content).hexdigest()
+
+
+def manifest_digest(directory: Path) -> str:
+    """Return the lower-case hex SHA-256 of the manifest of a bundle.
+
+    Raises:
+        BundleError: The file cannot be read or is too large.
+    """
+    return hashlib.sha256(read_limited(directory, MANIFEST, _MAX_BYTES)).hexdigest()
 
 
 def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -180,11 +179,11 @@ class Engine:
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics, self._settings)
         self._source_languages.update(model.bundle.manifest.source_language_codes)
-        detection = threading.Thread(target=self._open_detector)
-        detection.start()
-        # At the start it is read beside the replay.
         if self._threads.workers:
-            detection.join()
+            self._open_detector()
+        else:
+            # At the start beside the replay.
+            self._threads.tokenizing.submit(self._open_detector)
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
 

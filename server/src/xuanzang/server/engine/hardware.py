@@ -106,7 +106,7 @@ def processor(facts: Path = Path("/proc/cpuinfo")) -> str:
     """Describe the processor: its model and what it can do, which decide how products are computed.
 
     Args:
-        facts: Where Linux tells them; elsewhere the system names the model only.
+        facts: File in which Linux tells them; elsewhere the system names the model only.
 
     Returns:
         Text that is the same as long as the processor is.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xuanzang.server.engine.runtime.mapped_pages import release_pages
+from xuanzang.server.engine.runtime.mapped_pages import mappings, release_pages
 
 PAGES = 64
 
@@ -39,6 +39,14 @@ def test_pages_of_a_mapped_file_leave_the_process_and_come_back(file: Path) -> N
         assert release_pages(file) == len(before)
         assert resident_kilobytes(file) == 0
         assert bytes(content) == before
+
+
+def test_only_mappings_that_have_come_since_give_their_pages_back(file: Path) -> None:
+    with mapped(file) as earlier:
+        assert len(bytes(earlier)) == PAGES * mmap.PAGESIZE
+        others = mappings(file)
+        assert release_pages(file, but=others) == 0
+        assert resident_kilobytes(file) == len(earlier) // 1024
 
 
 def test_a_mapping_that_was_written_to_keeps_its_pages(file: Path) -> None:

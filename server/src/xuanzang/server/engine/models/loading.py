@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from pathlib import Path
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import changed_files, read_limited
-from xuanzang.server.bundles.manifest import MANIFEST, MAX_MANIFEST_BYTES
+from xuanzang.server.bundles.files import changed_files
+from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.bundles.repository import scan
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -74,7 +73,7 @@ def load_model(
     Returns:
         The model, or the reasons for which it is refused.
     """
-    # The replay must compute as the workers do.
+    # The threads of sessions and of the replay, which this one starts, must compute as the workers do.
     flush_denormals()
     stage = "opening of its files and graphs"
     try:
@@ -100,8 +99,7 @@ def is_unchanged(model: LoadedModel, directory: Path) -> bool:
         directory: Folder of its version.
     """
     try:
-        manifest = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
+        same = manifest_digest(directory) == model.bundle.manifest_sha256
     except BundleError:
         return False
-    same = hashlib.sha256(manifest).hexdigest() == model.bundle.manifest_sha256
     return same and not any(changed_files(directory, model.bundle.file_states))

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.hardware import flush_denormals, usable_cores
+from xuanzang.server.engine.hardware import usable_cores
 from xuanzang.server.engine.models.loaded import LoadedModel
 
 # The samples of real bundles take a fraction of a second; those of a certificate that asks for 64 beams of the maximum
@@ -38,8 +38,7 @@ def replay(model: LoadedModel, *, only_shortest: bool = False, max_seconds: floa
     if only_shortest:
         samples = (min(samples, key=lambda sample: len(sample.source_ids) + len(sample.target_ids)),)
     count = min(usable_cores(), len(samples), _TOGETHER)
-    # They must compute as the workers do.
-    with ThreadPoolExecutor(count, thread_name_prefix="replay", initializer=flush_denormals) as threads:
+    with ThreadPoolExecutor(count, thread_name_prefix="replay") as threads:
         shares = [samples[number::count] for number in range(count)]
         found = threads.map(lambda share: _differences(model, share, started + max_seconds, _TOGETHER // count), shares)
         reasons = [reason for share in found for reason in share]

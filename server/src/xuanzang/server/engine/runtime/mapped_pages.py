@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import errno
 import mmap
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 _MAPS = Path("/proc/self/smaps")
@@ -14,27 +13,32 @@ _HEADER = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S{4} \S+ \S+ \d+ +(/.*)")
 _CHANGED = re.compile(r"Anonymous: +(\d+) kB")
 
 
-def release_pages(path: Path) -> int:
+def mappings(path: Path) -> frozenset[int]:
+    """Return the addresses at which a file is mapped; none where the system does not tell, as only Linux does."""
+    return frozenset(start for start, _ in _unchanged(path.resolve())) if _MAPS.exists() else frozenset()
+
+
+def release_pages(path: Path, *, but: Collection[int] = ()) -> int:
     """Take the pages of a mapped file out of this process; what is used again comes back from the system's cache.
 
-    Does nothing where the system does not tell what is mapped, as only Linux does.
+    Does nothing where the system does not tell what is mapped, as only Linux does. A mapping that another thread takes
+    away at this moment must be left out: what came in its place would lose its content.
 
     Args:
         path: File that does not change.
+        but: Addresses of mappings to leave alone.
 
     Returns:
         Bytes of the mappings whose pages were returned.
     """
     if not _MAPS.exists():
         return 0
-    mappings = list(_unchanged(path.resolve()))
+    chosen = [(start, length) for start, length in _unchanged(path.resolve()) if start not in but]
     advise = ctypes.CDLL(None, use_errno=True).madvise
-    for start, length in mappings:
-        failed = advise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
-        # ENOMEM: another session of the same file has been closed since.
-        if failed and ctypes.get_errno() != errno.ENOMEM:
+    for start, length in chosen:
+        if advise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED):
             raise OSError(ctypes.get_errno(), f"the pages of {path} cannot be returned")
-    return sum(length for _, length in mappings)
+    return sum(length for _, length in chosen)
 
 
 def _unchanged(path: Path) -> Iterator[tuple[int, int]]:

@@ -19,7 +19,7 @@ from xuanzang.server.engine.arrays import Array, Ints
 from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.engine.runtime.kernels import choose_kernels
 from xuanzang.server.engine.runtime.kv_cache import CacheShape
-from xuanzang.server.engine.runtime.mapped_pages import release_pages
+from xuanzang.server.engine.runtime.mapped_pages import mappings, release_pages
 from xuanzang.server.engine.runtime.page_pool import PageShape, Tensor
 
 ONNXRUNTIME_VERSION: str = onnxruntime.__version__
@@ -80,13 +80,16 @@ class Sessions:
         self.inspects_rows = inspects_rows(manifest)
         """Whether the decoder scores continuations of single hypotheses."""
         self.cache_shape = _cache_shape(manifest, self._device)
+        weights = self._directory / manifest.weights
+        # Those of earlier sessions, which may be closed at any time.
+        others = mappings(weights)
         self._encoder, self._decoder, *self._shortlist = self._opened(_graphs(bundle, shortlist=shortlist))
         properties = self._encoder.get_modelmeta().custom_metadata_map
         self.skips_padding = self._library is not None and properties.get("padding") == "skipped"
         """Whether the encoder computes nothing for padding, so that sentences of any lengths may go together."""
         if self._device == "cpu":
             # Products and kernels have weights in an order of their own; those of the file would stay in memory beside.
-            release_pages(self._directory / manifest.weights)
+            release_pages(weights, but=others)
 
     def _opened(self, graphs: Sequence[manifest_pb2.Graph]) -> list[onnxruntime.InferenceSession]:
         """Open graphs, and compare their inputs and outputs with those of the manifest."""

@@ -16,8 +16,7 @@ import onnxruntime
 import sentencepiece
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.files import read_limited
-from xuanzang.server.bundles.manifest import MANIFEST, MAX_MANIFEST_BYTES
+from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.engine.hardware import processor
 
 _LOGGER = logging.getLogger(__name__)
@@ -53,10 +52,9 @@ class TriedBundles:
             directory: Folder of the bundle.
         """
         try:
-            manifest = read_limited(directory, MANIFEST, MAX_MANIFEST_BYTES)
+            return self.entry_of(manifest_digest(directory))
         except BundleError:
             return ""
-        return self.entry_of(hashlib.sha256(manifest).hexdigest())
 
     def entry_of(self, manifest_sha256: str) -> str:
         """Return what the list holds for a bundle with such a manifest.
