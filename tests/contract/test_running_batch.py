@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from search_options import search_options
 
+from xuanzang.kernels.decode import ONE_STEP, Interrupt, StepLimit
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
@@ -37,9 +39,12 @@ def texts(checkpoint: Checkpoint, toy_pairs: list[tuple[str, str]]) -> list[list
 
 
 def decode(
-    decoder: Decoder, arrivals: Sequence[tuple[int, Sentence]], leavers: Sequence[tuple[int, Sentence]] = ()
+    decoder: Decoder,
+    arrivals: Sequence[tuple[int, Sentence]],
+    leavers: Sequence[tuple[int, Sentence]] = (),
+    limit: StepLimit = ONE_STEP,
 ) -> dict[Sentence, list[TargetHypothesis]]:
-    """Admit and discard each sentence at its step; return the hypotheses."""
+    """Admit and discard each sentence at its turn, of one step each if there is no other limit; return hypotheses."""
     found: dict[Sentence, list[TargetHypothesis]] = {}
     step = 0
     while len(decoder) or step <= max(arrival for arrival, _ in arrivals):
@@ -47,7 +52,7 @@ def decode(
             decoder.admit(newcomers)
         decoder.discard([sentence for leaving, sentence in leavers if leaving == step and sentence not in found])
         if len(decoder):
-            found.update(decoder.step())
+            found.update(decoder.advance(limit).done)
         step += 1
     return found
 
@@ -67,6 +72,7 @@ def phrases(*ids: tuple[int, ...]) -> PhraseAutomaton:
 
 KINDS = [
     options(4),
+    options(4, length_penalty=0.0, num_hypotheses=2),
     options(1),
     options(3),
     options(4, coverage_penalty=0.3),
@@ -109,13 +115,28 @@ def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     asked = [(step, Sentence(source_ids=texts[text], options=KINDS[kind])) for step, text, kind in plan]
     leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
     leavers = [(asked[index][0] + 2, asked[index][1]) for index in leaving]
+    limit = StepLimit(data.draw(st.sampled_from((1, 2, 5, 64))), math.inf, Interrupt())
     decoder = Decoder(runtime)
-    found = decode(decoder, asked, leavers)
+    found = decode(decoder, asked, leavers, limit)
     assert len(decoder) == 0
     for index, ((_, sentence), (_, text, kind)) in enumerate(zip(asked, plan, strict=True)):
         if index not in leaving or sentence in found:
             # Equal to the last bit, scores too.
             assert found[sentence] == alone[text, kind]
+
+
+def test_steps_follow_each_other_until_somebody_interrupts_or_the_time_is_over(
+    runtime: Sessions, texts: list[list[int]]
+) -> None:
+    calm, interrupted = Interrupt(), Interrupt()
+    interrupted.set()
+    decoder = Decoder(runtime)
+    decoder.admit([Sentence(source_ids=max(texts, key=len), options=options(4))])
+    assert decoder.advance(StepLimit(64, math.inf, interrupted)).steps == 1
+    assert decoder.advance(StepLimit(64, 0, calm)).steps == 1
+    assert decoder.advance(StepLimit(3, math.inf, calm)).steps == (3 if runtime.step_functions else 1)
+    interrupted.clear()
+    assert (decoder.advance(StepLimit(64, math.inf, interrupted)).steps > 3) == (runtime.step_functions is not None)
 
 
 @settings(max_examples=5)

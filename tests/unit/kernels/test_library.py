@@ -15,7 +15,10 @@ from packaging.requirements import Requirement
 import xuanzang.kernels
 from xuanzang.kernels import find_kernels, supported_isas
 
-USED_SLOTS = (0, 2, 26, 27, 28, 49, 51, 60, 61, 62, 65, 69, 90, 91, 93, 94, 96, 99, 101, 249, 274)
+USED_SLOTS = (
+    *(0, 2, 3, 7, 10, 22, 24, 25, 26, 27, 28, 30, 31, 36, 37, 39, 49, 51, 60, 61, 62, 65, 69, 76, 78, 90, 91, 93, 94),
+    *(95, 96, 97, 99, 100, 101, 120, 130, 133, 134, 135, 136, 137, 165, 249, 274),
+)
 """Functions of onnxruntime's table that the library calls."""
 OUT_OF_RANGE = b"not 1.23 or a later 1.x"
 CREATE_STATUS, GET_MESSAGE, RELEASE_STATUS = 0, 2, 93

@@ -2,7 +2,8 @@
 
 A bundle defines these operators in terms of standard ones, so that every onnxruntime can run it. Sessions that have
 this library run each of them as one kernel instead: attention then reads only the keys and values that hypotheses
-see, where they lie. `xuanzang.kernels.step_functions` has what works between two runs of the decoder.
+see, where they lie. `xuanzang.kernels.steps` has what works between two runs of the decoder, and
+`xuanzang.kernels.decode` takes step after step.
 
 The library holds the kernels for several instruction sets and uses the best that the processor has. The environment
 variable XUANZANG_KERNELS_ISA names another one, for tests: "generic", "avx2", "avx512" or "avx512_vnni".
@@ -19,7 +20,7 @@ from typing import Literal
 
 import onnxruntime
 
-from xuanzang.kernels import step_functions
+from xuanzang.kernels import graphs, step_functions
 
 __all__ = ["Kernels", "Reason", "find_kernels", "library", "supported_isas"]
 
@@ -98,7 +99,7 @@ def _functions(built: Path) -> ctypes.CDLL:
     for function in (functions.XuanzangLastFault, functions.XuanzangChosenIsa, functions.XuanzangSupportedIsa):
         function.restype = ctypes.c_char_p
     functions.XuanzangSupportedIsa.argtypes = [ctypes.c_size_t]
-    for name in step_functions.NAMES:
+    for name in (*step_functions.NAMES, *graphs.NAMES, *graphs.BINDING_NAMES):
         getattr(functions, name)
     return functions
 

@@ -1,20 +1,15 @@
-// The functions that the library exports: onnxruntime's entry point, facts for the Python package, and the bookkeeping
-// of a step.
+// The functions that the library exports: onnxruntime's entry point, facts for the Python package, the bookkeeping of a
+// step, and graphs with the steps that they take.
 
-#include <deque>
+#include <exception>
 #include <new>
 #include <stdexcept>
 #include <string>
 
-#include "add_norm_quantize.h"
-#include "attention.h"
-#include "chosen_logits.h"
-#include "continuations.h"
-#include "custom_op.h"
-#include "onnxruntime_check.h"
+#include "decode.h"
+#include "operators.h"
 #include "phrase_choice.h"
-#include "products.h"
-#include "projected_continuations.h"
+#include "session.h"
 #include "simd.h"
 #include "step.h"
 
@@ -23,92 +18,26 @@
 namespace xuanzang {
 namespace {
 
-constexpr const char* kDomain = "xuanzang";
+constexpr int64_t kFailed = -2;
 
-// The operators for one instruction set, with or without those that multiply by matrices.
-class Operators {
- public:
-  Operators(const OrtApi& api, const Simd& simd, bool projects)
-      : paged_attention_(api, simd),
-        cross_attention_(api, simd),
-        best_continuations_(api, simd),
-        add_norm_quantize_(api, simd),
-        chosen_logits_(api, simd),
-        source_attention_(api, simd),
-        projected_continuations_(api, simd),
-        quantized_product_(api, simd),
-        feed_forward_(api, simd),
-        simd_(&simd),
-        projects_(projects),
-        domain_(nullptr, api.ReleaseCustomOpDomain) {
-    OrtCustomOpDomain* domain = nullptr;
-    check(api, api.CreateCustomOpDomain(kDomain, &domain));
-    domain_.reset(domain);
-    for (const OrtCustomOp* op :
-         std::initializer_list<const OrtCustomOp*>{&paged_attention_, &cross_attention_, &best_continuations_,
-                                                   &add_norm_quantize_, &chosen_logits_, &source_attention_}) {
-      check(api, api.CustomOpDomain_Add(domain, op));
-    }
-    if (!projects) return;
-    for (const OrtCustomOp* op :
-         std::initializer_list<const OrtCustomOp*>{&projected_continuations_, &quantized_product_, &feed_forward_}) {
-      check(api, api.CustomOpDomain_Add(domain, op));
-    }
-  }
-
-  Operators(const Operators&) = delete;
-
-  const Simd* simd() const { return simd_; }
-  bool projects() const { return projects_; }
-  OrtCustomOpDomain* domain() const { return domain_.get(); }
-
- private:
-  const CustomOp<PagedAttention> paged_attention_;
-  const CustomOp<CrossAttention> cross_attention_;
-  const CustomOp<BestContinuations> best_continuations_;
-  const CustomOp<AddNormQuantize> add_norm_quantize_;
-  const CustomOp<ChosenLogits> chosen_logits_;
-  const CustomOp<PackedSourceAttention> source_attention_;
-  const CustomOp<ProjectedContinuations> projected_continuations_;
-  const CustomOp<QuantizedProduct> quantized_product_;
-  const CustomOp<FeedForward> feed_forward_;
-  const Simd* simd_;
-  const bool projects_;
-  Owned<OrtCustomOpDomain> domain_;
-};
-
-// The operators for each instruction set. They live as long as the process: sessions share them, and any session may be
-// the last one.
-class Library {
- public:
-  static const Library& of(const OrtApiBase& base) {
-    static const Library* const library = new Library(checked_api(base));
-    return *library;
-  }
-
-  void add_to(OrtSessionOptions* options, const Simd& simd) const {
-    for (const Operators& operators : operators_) {
-      if (operators.simd() != &simd || operators.projects() != projects(simd)) continue;
-      check(api_, api_.AddCustomOpDomain(options, operators.domain()));
-    }
-  }
-
- private:
-  explicit Library(const OrtApi& api) : api_(api) {
-    for (const Simd* simd : supported_simd()) {
-      operators_.emplace_back(api, *simd, false);
-      if (simd->project) operators_.emplace_back(api, *simd, true);
-    }
-  }
-
-  const OrtApi& api_;
-  std::deque<Operators> operators_;
-};
-
-// Why the last registration in this thread failed; empty if it did not.
+// Why the last call of this thread failed that can; empty if it did not.
 std::string& last_fault() {
   thread_local std::string fault;
   return fault;
+}
+
+// Returns what some work returns, or `failed` and keeps the reason.
+template <typename Result, typename Work>
+Result guarded(Result failed, const Work& work) noexcept {
+  try {
+    last_fault().clear();
+    return work();
+  } catch (const std::exception& error) {
+    last_fault() = error.what();
+  } catch (...) {
+    last_fault() = "an unknown exception";
+  }
+  return failed;
 }
 
 }  // namespace
@@ -130,8 +59,8 @@ XUANZANG_EXPORT OrtStatus* RegisterCustomOps(OrtSessionOptions* options, const O
   }
 }
 
-// Returns why the last `RegisterCustomOps` in this thread failed; empty if it did not. An onnxruntime that is too
-// different to be given a status does not report it.
+// Returns why the last call in this thread failed that can, `RegisterCustomOps` among them; empty if it did not. An
+// onnxruntime that is too different to be given a status does not report it.
 XUANZANG_EXPORT const char* XuanzangLastFault() { return xuanzang::last_fault().c_str(); }
 
 // Returns the name of the instruction set that sessions would use from now on; null if XUANZANG_KERNELS_ISA is wrong.
@@ -146,7 +75,9 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
   return index < supported.size() ? supported[index]->isa : nullptr;
 }
 
-XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) { return xuanzang::advance_slots(*step); }
+XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) {
+  return xuanzang::advance_slots(*step, xuanzang::Pages::kMayLack);
+}
 
 XUANZANG_EXPORT int64_t XuanzangContinueBest(const xuanzang::BeamStep* step) { return xuanzang::continue_best(*step); }
 
@@ -163,4 +94,44 @@ XUANZANG_EXPORT int64_t XuanzangContinuePhrases(const xuanzang::PhraseStep* step
 XUANZANG_EXPORT int64_t XuanzangAskForPhrases(const xuanzang::PhraseStep* step) {
   xuanzang::ask_for_phrases(*step);
   return 0;
+}
+
+// Opens a graph; returns null if it cannot be opened.
+XUANZANG_EXPORT xuanzang::Session* XuanzangOpenGraph(const xuanzang::SessionSettings* settings) {
+  using namespace xuanzang;
+  return guarded<Session*>(nullptr, [&] { return new Session(Library::known(), *settings); });
+}
+
+XUANZANG_EXPORT void XuanzangCloseGraph(xuanzang::Session* session) { delete session; }
+
+// Returns the names of inputs and outputs, each followed by a line break; they live as long as the graph.
+XUANZANG_EXPORT const char* XuanzangGraphNames(const xuanzang::Session* session) { return session->names().c_str(); }
+
+// Returns a binding of an open graph, null if there is no memory for it. It must not outlive the graph.
+XUANZANG_EXPORT xuanzang::Binding* XuanzangNewBinding(const xuanzang::Session* session, int64_t shrinks) {
+  using namespace xuanzang;
+  return guarded<Binding*>(nullptr, [&] { return new Binding(*session, shrinks); });
+}
+
+XUANZANG_EXPORT void XuanzangFreeBinding(xuanzang::Binding* binding) { delete binding; }
+
+// Binds tensors; returns 0, or -2 if one does not exist in the graph.
+XUANZANG_EXPORT int64_t XuanzangBind(xuanzang::Binding* binding, const xuanzang::BoundTensor* tensors, int64_t count) {
+  return xuanzang::guarded<int64_t>(xuanzang::kFailed, [&] {
+    for (int64_t index = 0; index < count; ++index) binding->bind(tensors[index]);
+    return 0;
+  });
+}
+
+// Runs a graph; returns 0, or -2 if it fails.
+XUANZANG_EXPORT int64_t XuanzangRun(const xuanzang::Binding* binding) {
+  return xuanzang::guarded<int64_t>(xuanzang::kFailed, [&] {
+    binding->run();
+    return 0;
+  });
+}
+
+// Takes decoder steps; returns what `decode` does, or -2 if the graph fails.
+XUANZANG_EXPORT int64_t XuanzangDecode(xuanzang::Decode* decode) {
+  return xuanzang::guarded<int64_t>(xuanzang::kFailed, [&] { return xuanzang::decode(*decode); });
 }

@@ -1,4 +1,4 @@
-// The part of onnxruntime's C interface that custom operators need.
+// The part of onnxruntime's C interface that custom operators, and sessions with them, need.
 //
 // No package carries onnxruntime's header. The interface is a table of functions that only grows at its end, so the
 // slots of these functions are the same in every version 1.x since 1.18. `checked_api` of onnxruntime_check.h holds the
@@ -8,11 +8,16 @@
 #include <cstddef>
 #include <cstdint>
 
+struct OrtAllocator;
 struct OrtCustomOp;
 struct OrtCustomOpDomain;
+struct OrtEnv;
+struct OrtIoBinding;
 struct OrtKernelContext;
 struct OrtKernelInfo;
 struct OrtMemoryInfo;
+struct OrtRunOptions;
+struct OrtSession;
 struct OrtSessionOptions;
 struct OrtShapeInferContext;
 struct OrtStatus;
@@ -26,16 +31,34 @@ enum OrtElementType { kOrtFloat = 1, kOrtUint8 = 2, kOrtInt8 = 3, kOrtInt64 = 7,
 enum OrtCharacteristic { kOrtRequired = 0, kOrtOptional = 1 };
 enum OrtMemoryType { kOrtDefaultMemory = 0 };
 enum OrtAllocatorType { kOrtDeviceAllocator = 0 };
+enum OrtLoggingLevel { kOrtError = 3 };
 
 struct OrtApi {
   OrtStatus* (*CreateStatus)(OrtErrorCode, const char* message);
   void* unused_1;
   const char* (*GetErrorMessage)(const OrtStatus*);
-  void* unused_3[23];
+  OrtStatus* (*CreateEnv)(OrtLoggingLevel, const char* name, OrtEnv**);
+  void* unused_4[3];
+  OrtStatus* (*CreateSession)(const OrtEnv*, const char* path, const OrtSessionOptions*, OrtSession**);
+  void* unused_8[2];
+  OrtStatus* (*CreateSessionOptions)(OrtSessionOptions**);
+  void* unused_11[11];
+  OrtStatus* (*SetSessionLogSeverityLevel)(OrtSessionOptions*, int level);
+  void* unused_23;
+  OrtStatus* (*SetIntraOpNumThreads)(OrtSessionOptions*, int count);
+  OrtStatus* (*SetInterOpNumThreads)(OrtSessionOptions*, int count);
   OrtStatus* (*CreateCustomOpDomain)(const char* domain, OrtCustomOpDomain**);
   OrtStatus* (*CustomOpDomain_Add)(OrtCustomOpDomain*, const OrtCustomOp*);
   OrtStatus* (*AddCustomOpDomain)(OrtSessionOptions*, OrtCustomOpDomain*);
-  void* unused_29[20];
+  void* unused_29;
+  OrtStatus* (*SessionGetInputCount)(const OrtSession*, size_t*);
+  OrtStatus* (*SessionGetOutputCount)(const OrtSession*, size_t*);
+  void* unused_32[4];
+  OrtStatus* (*SessionGetInputName)(const OrtSession*, size_t index, OrtAllocator*, char**);
+  OrtStatus* (*SessionGetOutputName)(const OrtSession*, size_t index, OrtAllocator*, char**);
+  void* unused_38;
+  OrtStatus* (*CreateRunOptions)(OrtRunOptions**);
+  void* unused_40[9];
   OrtStatus* (*CreateTensorWithDataAsOrtValue)(const OrtMemoryInfo*, void* data, size_t bytes, const int64_t* shape,
                                                size_t rank, OrtElementType, OrtValue**);
   void* unused_50;
@@ -48,19 +71,36 @@ struct OrtApi {
   OrtStatus* (*GetTensorTypeAndShape)(const OrtValue*, OrtTensorTypeAndShapeInfo**);
   void* unused_66[3];
   OrtStatus* (*CreateCpuMemoryInfo)(OrtAllocatorType, OrtMemoryType, OrtMemoryInfo**);
-  void* unused_70[20];
+  void* unused_70[6];
+  OrtStatus* (*AllocatorFree)(OrtAllocator*, void*);
+  void* unused_77;
+  OrtStatus* (*GetAllocatorWithDefaultOptions)(OrtAllocator**);
+  void* unused_79[11];
   OrtStatus* (*KernelContext_GetInput)(const OrtKernelContext*, size_t index, const OrtValue**);
   OrtStatus* (*KernelContext_GetOutput)(OrtKernelContext*, size_t index, const int64_t* shape, size_t rank, OrtValue**);
   void* unused_92;
   void (*ReleaseStatus)(OrtStatus*);
   void (*ReleaseMemoryInfo)(OrtMemoryInfo*);
-  void* unused_95;
+  void (*ReleaseSession)(OrtSession*);
   void (*ReleaseValue)(OrtValue*);
-  void* unused_97[2];
+  void (*ReleaseRunOptions)(OrtRunOptions*);
+  void* unused_98;
   void (*ReleaseTensorTypeAndShapeInfo)(OrtTensorTypeAndShapeInfo*);
-  void* unused_100;
+  void (*ReleaseSessionOptions)(OrtSessionOptions*);
   void (*ReleaseCustomOpDomain)(OrtCustomOpDomain*);
-  void* unused_102[147];
+  void* unused_102[18];
+  OrtStatus* (*DisablePerSessionThreads)(OrtSessionOptions*);
+  void* unused_121[9];
+  OrtStatus* (*AddSessionConfigEntry)(OrtSessionOptions*, const char* key, const char* value);
+  void* unused_131[2];
+  OrtStatus* (*RunWithBinding)(OrtSession*, const OrtRunOptions*, const OrtIoBinding*);
+  OrtStatus* (*CreateIoBinding)(OrtSession*, OrtIoBinding**);
+  void (*ReleaseIoBinding)(OrtIoBinding*);
+  OrtStatus* (*BindInput)(OrtIoBinding*, const char* name, const OrtValue*);
+  OrtStatus* (*BindOutput)(OrtIoBinding*, const char* name, const OrtValue*);
+  void* unused_138[27];
+  OrtStatus* (*AddRunConfigEntry)(OrtRunOptions*, const char* key, const char* value);
+  void* unused_166[83];
   OrtStatus* (*KernelInfoGetConstantInput_tensor)(const OrtKernelInfo*, size_t index, int* is_constant,
                                                   const OrtValue**);
   void* unused_250[24];
@@ -69,17 +109,27 @@ struct OrtApi {
 };
 
 static_assert(offsetof(OrtApi, GetErrorMessage) == 2 * sizeof(void*));
+static_assert(offsetof(OrtApi, CreateSession) == 7 * sizeof(void*));
+static_assert(offsetof(OrtApi, SetIntraOpNumThreads) == 24 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateCustomOpDomain) == 26 * sizeof(void*));
+static_assert(offsetof(OrtApi, SessionGetInputName) == 36 * sizeof(void*));
+static_assert(offsetof(OrtApi, CreateRunOptions) == 39 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateTensorWithDataAsOrtValue) == 49 * sizeof(void*));
 static_assert(offsetof(OrtApi, GetTensorMutableData) == 51 * sizeof(void*));
 static_assert(offsetof(OrtApi, GetTensorElementType) == 60 * sizeof(void*));
 static_assert(offsetof(OrtApi, GetTensorTypeAndShape) == 65 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateCpuMemoryInfo) == 69 * sizeof(void*));
+static_assert(offsetof(OrtApi, GetAllocatorWithDefaultOptions) == 78 * sizeof(void*));
 static_assert(offsetof(OrtApi, KernelContext_GetInput) == 90 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseStatus) == 93 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseValue) == 96 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseTensorTypeAndShapeInfo) == 99 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseCustomOpDomain) == 101 * sizeof(void*));
+static_assert(offsetof(OrtApi, DisablePerSessionThreads) == 120 * sizeof(void*));
+static_assert(offsetof(OrtApi, AddSessionConfigEntry) == 130 * sizeof(void*));
+static_assert(offsetof(OrtApi, RunWithBinding) == 133 * sizeof(void*));
+static_assert(offsetof(OrtApi, BindOutput) == 137 * sizeof(void*));
+static_assert(offsetof(OrtApi, AddRunConfigEntry) == 165 * sizeof(void*));
 static_assert(offsetof(OrtApi, KernelInfoGetConstantInput_tensor) == 249 * sizeof(void*));
 static_assert(offsetof(OrtApi, KernelContext_ParallelFor) == 274 * sizeof(void*));
 

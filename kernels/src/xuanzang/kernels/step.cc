@@ -35,6 +35,12 @@ void inherit(const SlotStep& step, int64_t sentence, uint8_t* before) {
   }
 }
 
+bool has_pages(const SlotStep& step, int64_t sentence) {
+  const int64_t* const chosen = step.chosen + sentence * step.beam;
+  const int64_t* const pages = step.page_table + sentence * step.logical_pages;
+  return std::all_of(chosen, chosen + step.beam, [&](int64_t slot) { return pages[slot / step.page_slots] >= 0; });
+}
+
 // Returns the number of slots without page.
 int64_t point_to_slots(const SlotStep& step, int64_t sentence) {
   int64_t missing = 0;
@@ -53,11 +59,12 @@ int64_t point_to_slots(const SlotStep& step, int64_t sentence) {
 
 }  // namespace
 
-int64_t advance_slots(const SlotStep& step) {
+int64_t advance_slots(const SlotStep& step, Pages pages) {
   thread_local std::vector<uint8_t> scratch;
   scratch.resize(step.beam * step.slots);
   for (int64_t sentence = 0; sentence < step.batch; ++sentence) {
     if (!choose_slots(step, sentence, scratch.data())) return -1;
+    if (pages == Pages::kMustExist && !has_pages(step, sentence)) return -1;
   }
   int64_t missing = 0;
   for (int64_t sentence = 0; sentence < step.batch; ++sentence) {

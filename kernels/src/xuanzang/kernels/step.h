@@ -25,15 +25,18 @@ struct BeamStep {
   const int64_t* candidate_parents;  // [batch, candidate]
   int64_t* token_ids;                // [batch, beam], out
   float* scores;                     // [batch, beam], out
-  int64_t* parents;                  // [batch, beam], out
   int64_t* positions;                // [batch], changed
+  int64_t* parents;                  // [batch, beam], out
   int64_t* inspected;                // [batch], out: sentences with an ended or missing hypothesis, in order
 };
 
+// Whether slots may lie on pages that do not exist yet.
+enum class Pages { kMayLack, kMustExist };
+
 // Lets every hypothesis see what its parent saw, and the lowest slot that no hypothesis of the sentence sees, for its
 // next token. Returns the number of slots whose page is missing, or -1, with nothing changed, if a sentence has too few
-// slots or a parent does not exist.
-int64_t advance_slots(const SlotStep& step);
+// slots, a parent does not exist, or a page that must exist does not.
+int64_t advance_slots(const SlotStep& step, Pages pages);
 
 // Lets every sentence go on with its best candidates. Returns the number of `inspected`.
 int64_t continue_best(const BeamStep& step);

@@ -31,7 +31,7 @@ class _BeamStep(ctypes.Structure):
         *members("batch", "beam", "candidates", "eos_id"),
         *members("dead", of=ctypes.c_float),
         *members("candidate_scores", "candidate_ids", "candidate_parents", of=ctypes.c_void_p),
-        *members("token_ids", "scores", "parents", "positions", "inspected", of=ctypes.c_void_p),
+        *members("token_ids", "scores", "positions", "parents", "inspected", of=ctypes.c_void_p),
     )
 
 
@@ -70,11 +70,20 @@ class AdvanceSlots:
         Raises:
             ValueError: An array is of another shape or type, or not contiguous.
         """
+        self.fit(parents, visible, page_table, slot_indices)
+        missing = self._function(ctypes.byref(self._step))
+        return missing if missing >= 0 else None
+
+    @property
+    def address(self) -> int:
+        """Where the library finds the arrays."""
+        return ctypes.addressof(self._step)
+
+    def fit(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
+        """Take the arrays of the next call, as it takes them."""
         arrays = (parents, visible, page_table, slot_indices)
         if not all(map(operator.is_, arrays, self._arrays)):
             self._bind(*arrays)
-        missing = self._function(ctypes.byref(self._step))
-        return missing if missing >= 0 else None
 
     def _bind(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
         batch, beam, slots = visible.shape
@@ -111,8 +120,8 @@ class ContinueBest:
 
         Args:
             *arrays: Of the candidates, best first, scores, tokens and parents, [batch, candidate] each; of the
-                hypotheses the last tokens, scores and parents, [batch, beam], which are replaced, and the tokens of
-                each sentence so far, [batch, 1], which are increased.
+                hypotheses the last tokens and scores, [batch, beam], which are replaced, the number of tokens of each
+                sentence so far, [batch, 1], which is increased, and the parents, [batch, beam], which are replaced.
 
         Returns:
             Sentences with a hypothesis that has ended or is missing.
@@ -121,9 +130,21 @@ class ContinueBest:
             ValueError: An array is of another shape or type or not contiguous, or there are fewer candidates than
                 hypotheses.
         """
+        self.fit(*arrays)
+        return self.inspected(self._function(ctypes.byref(self._step)))
+
+    @property
+    def address(self) -> int:
+        """Where the library finds the arrays."""
+        return ctypes.addressof(self._step)
+
+    def fit(self, *arrays: npt.NDArray[Any]) -> None:
+        """Take the arrays of the next call, as it takes them."""
         if not all(map(operator.is_, arrays, self._arrays)):
             self._bind(arrays)
-        count = self._function(ctypes.byref(self._step))
+
+    def inspected(self, count: int) -> list[int]:
+        """Return the first sentences of those that the library has found last."""
         found: list[int] = self._inspected[:count].tolist()
         return found
 
@@ -131,7 +152,7 @@ class ContinueBest:
         (batch, candidates), (_, beam) = arrays[0].shape, arrays[3].shape
         if candidates < beam:
             raise ValueError(f"{candidates} candidates are fewer than {beam} hypotheses")
-        shapes = [(batch, candidates)] * 3 + [(batch, beam)] * 3 + [(batch, 1)]
+        shapes = [(batch, candidates)] * 3 + [(batch, beam), (batch, beam), (batch, 1), (batch, beam)]
         dtypes: tuple[np.dtype[Any], ...] = (_FLOAT32, _INT64, _INT64, _INT64, _FLOAT32, _INT64, _INT64)
         for array, dtype, shape in zip(arrays, dtypes, shapes, strict=True):
             require(array, dtype, shape)

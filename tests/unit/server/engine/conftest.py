@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
+from xuanzang.kernels.decode import StepLimit
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.decoding.decoder import Decoder
-from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import Advance, Sentence, TargetHypothesis
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.settings import PromotionSettings
@@ -93,14 +94,14 @@ class EchoDecoder(Decoder):
     def _length(sentence: Sentence) -> int:
         return min(len(sentence.source_ids), sentence.options.max_target_length)
 
-    def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
+    def advance(self, limit: StepLimit) -> Advance[Sentence]:
         self._script.step()
         self._script.steps.append(self._version)
         self._left = {sentence: left - 1 for sentence, left in self._left.items()}
         finished = [sentence for sentence, left in self._left.items() if not left]
         for sentence in finished:
             del self._left[sentence]
-        return [(sentence, self._echo(sentence)) for sentence in finished]
+        return Advance(1, [(sentence, self._echo(sentence)) for sentence in finished])
 
     def _echo(self, sentence: Sentence) -> list[TargetHypothesis]:
         length = self._length(sentence)

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.scheduling.model_runner import ModelRunner
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import (
@@ -53,7 +54,7 @@ class Bench:
         self.registry = CollectorRegistry()
         self.model = copy.copy(model)
         self.model.metrics = Metrics(self.registry).of(model.labels)
-        self.runner = ModelRunner(self.model, worker=3)
+        self.runner = ModelRunner(self.model, worker=3, interrupt=Interrupt())
 
     def request(
         self,
@@ -69,14 +70,14 @@ class Bench:
         context = CallContext(model=self.model, cutoff=cutoff)
         return Request(context, [PlannedSearch(sentence, SentenceRenderer(codec=self.model.codec))], listener=listener)
 
-    def run(self, arrivals: Sequence[tuple[int, Request]], *, trims: bool = False) -> None:
-        """Let each request join at its step, and step until all are done."""
+    def run(self, arrivals: Sequence[tuple[int, Request]], *, steps: int = 1, trims: bool = False) -> None:
+        """Let each request join at its turn, and take so many steps at each until all are done."""
         step = 0
         while step <= max(at for at, _ in arrivals) or len(self.runner):
             newcomers = [request.sentences[0] for at, request in arrivals if at == step]
             if newcomers:
                 self.runner.admit(newcomers)
-            self.runner.step()
+            self.runner.advance(steps)
             if trims:
                 self.runner.trim(shrinks=step % 8 == 0)
             step += 1
@@ -146,7 +147,7 @@ def test_batches_hold_no_more_memory_than_their_sentences_reserve(
             if newcomers := [queued for at, queued in waiting if at == step]:
                 bench.runner.admit(newcomers)
                 check_memory()
-            bench.runner.step()
+            bench.runner.advance(1)
             if trims:
                 bench.runner.trim()
                 most.clear()
@@ -157,14 +158,14 @@ def test_batches_hold_no_more_memory_than_their_sentences_reserve(
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(arrivals, st.booleans())
+@given(arrivals, st.sampled_from((1, 3, 64)), st.booleans())
 def test_a_sentence_that_joins_at_any_step_is_translated_as_if_alone(
-    model: LoadedModel, arriving: list[tuple[int, str, dict[str, Any]]], trims: bool
+    model: LoadedModel, arriving: list[tuple[int, str, dict[str, Any]]], steps: int, trims: bool
 ) -> None:
     async def check() -> None:
         bench = Bench(model)
         requests = [(at, bench.request(source, options)) for at, source, options in arriving]
-        bench.run(requests, trims=trims)
+        bench.run(requests, steps=steps, trims=trims)
         for (_, source, options), (_, request) in zip(arriving, requests, strict=True):
             [result] = await request.done
             together = result.found
@@ -186,6 +187,39 @@ async def test_joining_is_counted_and_the_cache_is_measured(bench: Bench) -> Non
     assert steps < bench.value("batch_rows_sum") < 2 * steps  # type: ignore[operator]
 
 
+async def test_every_step_is_counted_and_timed_however_many_follow_each_other(bench: Bench) -> None:
+    counts = []
+    for steps in (1, 64):
+        before = bench.value("decode_step_duration_seconds_count") or 0
+        request = bench.request(SOURCES[3], {"min_target_length": 12})
+        bench.run([(0, request)], steps=steps)
+        [result] = await request.done
+        counts.append((bench.value("decode_step_duration_seconds_count") or 0) - before)
+        assert result.timeline.steps == counts[-1]
+    assert counts[0] == counts[1] > 12
+
+
+async def test_at_the_cutoff_steps_that_follow_each_other_end(bench: Bench) -> None:
+    request = bench.request(SOURCES[3], {"min_target_length": 20}, cutoff=time.monotonic())
+    bench.runner.admit(request.sentences)
+    request.context = dataclasses.replace(request.context, cutoff=time.monotonic() + 1e-4)
+    bench.runner.advance(64)
+    assert len(bench.runner) == 1, "its own end is after 20 tokens"
+    bench.runner.advance(64)
+    [([best], [rendered], _)] = await request.done
+    assert rendered.finish_reason is FinishReason.DEADLINE
+    assert len(best.target_ids) < 20
+
+
+async def test_a_caller_who_reads_along_gets_every_step(bench: Bench) -> None:
+    listeners = Listening(), Listening()
+    for steps, listener in zip((1, 64), listeners, strict=True):
+        request = bench.request(SOURCES[3], {"beam_size": 1}, listener=listener)
+        bench.run([(0, request)], steps=steps)
+        await request.done
+    assert listeners[0].beginnings == listeners[1].beginnings != []
+
+
 async def test_a_result_says_when_and_in_what_company_its_sentence_was_decoded(bench: Bench) -> None:
     first, second = bench.request(SOURCES[3], {"min_target_length": 12}), bench.request(SOURCES[0], {})
     bench.run([(0, first), (2, second)])
@@ -204,7 +238,7 @@ async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None
     bench.runner.release()
     assert bench.value("cache_bytes")
     while len(bench.runner):
-        bench.runner.step()
+        bench.runner.advance(1)
     bench.runner.release()
     assert bench.value("cache_bytes") == 0
     assert len(await solo(bench, SOURCES[0], {})) == 1
@@ -213,37 +247,33 @@ async def test_a_runner_without_sentences_frees_its_memory(bench: Bench) -> None
 async def test_a_runner_without_sentences_lets_both_graphs_free_their_memory(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shrunk = []
-    run = onnxruntime.InferenceSession.run_with_iobinding
+    asked = []
+    new_bindings = Sessions.new_bindings
 
-    def recorded(session: Any, binding: Any, options: Any = None) -> None:
-        try:
-            shrunk.append((session, options.get_run_config_entry("memory.enable_memory_arena_shrinkage")))
-        except RuntimeError:
-            shrunk.append((session, ""))
-        run(session, binding, options)
+    def recorded(sessions: Sessions, *, shrinks: bool = False) -> Any:
+        asked.append(shrinks)
+        return new_bindings(sessions, shrinks=shrinks)
 
-    monkeypatch.setattr(onnxruntime.InferenceSession, "run_with_iobinding", recorded)
+    monkeypatch.setattr(Sessions, "new_bindings", recorded)
     await solo(bench, SOURCES[0], {})
-    assert {setting for _, setting in shrunk} == {""}
-    shrunk.clear()
+    assert not any(asked)
+    asked.clear()
     bench.runner.release()
-    assert len({id(session) for session, _ in shrunk}) == 2
-    assert all("cpu:0" in setting for _, setting in shrunk)
+    assert asked == [True]
 
 
 async def test_an_abandoned_request_leaves_before_the_next_step(bench: Bench) -> None:
     gone, stays = (bench.request(SOURCES[3], {"min_target_length": 12}) for _ in range(2))
     bench.runner.admit([gone.sentences[0], stays.sentences[0]])
-    bench.runner.step()
-    bench.runner.step()
+    bench.runner.advance(1)
+    bench.runner.advance(1)
     gone.abandoned = "cancelled"
-    bench.runner.step()
+    bench.runner.advance(1)
     assert len(bench.runner) == 1
     assert bench.value("wasted_decode_tokens_total") == 2
     assert bench.value("rows_retired_total", reason="cancelled") == 1
     while len(bench.runner):
-        bench.runner.step()
+        bench.runner.advance(1)
     [result] = await stays.done
     assert result.found == await solo(bench, SOURCES[3], {"min_target_length": 12})
     assert not gone.done.done()
@@ -253,9 +283,9 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
     request = bench.request(SOURCES[3], {"min_target_length": 12}, cutoff=time.monotonic() + 3600)
     bench.runner.admit(request.sentences)
     for _ in range(3):
-        bench.runner.step()
+        bench.runner.advance(1)
     request.context = dataclasses.replace(request.context, cutoff=time.monotonic())
-    bench.runner.step()
+    bench.runner.advance(1)
     [([best], [rendered], _)] = await request.done
     assert rendered.finish_reason is FinishReason.DEADLINE
     assert (len(best.target_ids), best.finished) == (3, False)
@@ -267,7 +297,7 @@ async def test_at_the_cutoff_the_best_so_far_is_the_answer(bench: Bench) -> None
 async def test_a_sentence_without_a_step_at_the_cutoff_ends_in_an_error(bench: Bench) -> None:
     request = bench.request(SOURCES[0], {}, cutoff=time.monotonic())
     bench.runner.admit(request.sentences)
-    [left] = bench.runner.step()
+    [left] = bench.runner.advance(1)
     assert (left.cost, left.target_tokens) == (request.sentences[0].source_tokens, 0)
     with pytest.raises(DeadlineExceededError, match="before anything was translated"):
         await request.done
@@ -340,10 +370,10 @@ async def test_a_sentence_that_is_given_up_counts_as_the_work_that_was_done(benc
     request = bench.request(SOURCES[3], {"beam_size": 4, "min_target_length": 20})
     [queued] = request.sentences
     bench.runner.admit([queued])
-    assert bench.runner.step() == []
-    assert bench.runner.step() == []
+    assert bench.runner.advance(1) == []
+    assert bench.runner.advance(1) == []
     request.abandoned = "cancelled"
-    [left] = bench.runner.step()
+    [left] = bench.runner.advance(1)
     assert left.queued is queued
     assert left.target_tokens == 2
     assert left.cost == queued.source_tokens + (queued.cost - queued.source_tokens) * 2 // queued.target_tokens

@@ -8,10 +8,12 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from xuanzang.kernels.decode import DecodeSteps, StepLimit
+from xuanzang.kernels.graphs import GraphBinding
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
-from xuanzang.server.engine.decoding.beams import Candidates
-from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.beams import DEAD_SCORE, Candidates
+from xuanzang.server.engine.decoding.hypotheses import Advance, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
 from xuanzang.server.engine.decoding.logit_edits import no_edits
 from xuanzang.server.engine.decoding.phrases.search import Inspection
@@ -76,6 +78,7 @@ class Batch:
         )
         self._cache = KeyValueCache(sessions.cache_shape, beam, functions=functions)
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)
+        self._steps = self._new_steps()
         count = min(shape.candidate_count, dimensions.target_vocab_size)
         self._candidate_count = np.array([count])
         # Without a shortlist every sentence chooses from all pieces.
@@ -124,11 +127,21 @@ class Batch:
             for index, sentence in zip(indices.tolist(), group, strict=True):
                 self._sentences[index] = sentence
 
-    def step(self) -> list[tuple[Sentence, list[TargetHypothesis]]]:
-        """Extend every hypothesis by one token.
+    def _new_steps(self) -> DecodeSteps | None:
+        """Return the steps that the kernels take; None without kernels."""
+        slots, beams, decoder = self._cache.advance_slots, self._search.continue_best, self._decoder
+        if not slots or not beams or not isinstance(decoder, GraphBinding):
+            return None
+        return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE))
+
+    def advance(self, limit: StepLimit) -> Advance[Sentence]:
+        """Extend every hypothesis by one token, and by more where nothing but the end of sentences can happen.
+
+        Args:
+            limit: End of the steps, if no sentence is done before.
 
         Returns:
-            Sentences that are done and have left, each with its hypotheses, best first.
+            Sentences that are done in the last step and have left, each with its hypotheses, best first.
         """
         # Here and not when they leave: most indices are taken by others at once, and then no array has to move.
         self._close_gaps()
@@ -136,9 +149,15 @@ class Batch:
         cache.advance(search.beams.parents)
         inspection = self._inspected.fit(search.required, self._shortlist)
         self._bind(inspection)
-        self._decoder.run()
-        done = search.advance(self._candidates, self._attention, inspection if len(search.required) else None)
-        return [(self._leave(index), hypotheses) for index, hypotheses in done]
+        steps = min(limit.steps, search.free_steps)
+        if self._steps and steps > 1:
+            cache.fit(self._steps.slots, search.beams.parents)
+            taken, done = search.advance_by(self._steps, self._candidates, limit._replace(steps=steps))
+        else:
+            self._decoder.run()
+            taken = 1
+            done = search.advance(self._candidates, self._attention, inspection if len(search.required) else None)
+        return Advance(taken, [(self._leave(index), hypotheses) for index, hypotheses in done])
 
     def trim(self) -> None:
         """Give back the memory for keys and values that the sentences do not need."""
@@ -146,6 +165,7 @@ class Batch:
         self._cache.trim()
         # The old ones keep the memory that was bound last.
         self._encoder, self._decoder = self._sessions.new_bindings()
+        self._steps = self._new_steps()
         self._bound = _UNBOUND
 
     def discard(self, sentences: Collection[Sentence]) -> None:

@@ -8,18 +8,19 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
 
+from xuanzang.kernels.decode import DecodeSteps, StepLimit
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
 from xuanzang.server.engine.decoding.history import History
 from xuanzang.server.engine.decoding.hypotheses import (
+    Advance,
     Ending,
-    FinishedHypotheses,
     SearchOptions,
     TargetHypothesis,
     final_score,
@@ -29,23 +30,9 @@ from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_e
 from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
 from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
 from xuanzang.server.engine.decoding.phrases.search import Inspection, PhraseChoice, RequiredPhraseSearch
-from xuanzang.server.engine.decoding.sampling import Sampler
 from xuanzang.server.engine.decoding.search_recorder import RecordedEnding, RecordedStep
+from xuanzang.server.engine.decoding.sentence_state import SentenceState
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
-
-
-class SentenceState:
-    """What the search knows of one sentence besides its live hypotheses."""
-
-    def __init__(self, options: SearchOptions, step: int) -> None:
-        self.options = options
-        self.finished = FinishedHypotheses(options.decoding, options.rules)
-        self.sampler = Sampler(options.decoding.sampling) if options.decoding.sampling else None
-        # Counted in steps of the search.
-        self.limit = step + options.max_target_length
-        # With the rule a search may end in a step in which no hypothesis does.
-        self.inspected_from = 0 if self.sampler or options.rules.none_better else self.limit
-        self.edited_until = step + options.edited_tokens
 
 
 class BeamSearch:
@@ -83,7 +70,8 @@ class BeamSearch:
         )
         self.required = RequiredPhraseSearch(beam_size, choice)
         """What the search knows of the sentences that require phrases."""
-        self._continue_by_kernel = ContinueBest(functions, eos_id=eos_id, dead=DEAD_LIMIT) if functions else None
+        self.continue_best = ContinueBest(functions, eos_id=eos_id, dead=DEAD_LIMIT) if functions else None
+        """Bookkeeping of the hypotheses by the kernels; None without."""
         self._history = History(beam_size)
         self._step = 0
         # Batch indices of the sentences whose search is recorded; hardly ever any.
@@ -137,6 +125,37 @@ class BeamSearch:
     def _find_recorded(self) -> None:
         self._recorded = [index for index, state in enumerate(self.sentences) if state.options.recorder]
 
+    @property
+    def free_steps(self) -> int:
+        """How many steps from now, at least one, concern the search only if a sentence is done in them."""
+        concerned = self.details or self._recorded or len(self.required) or self._step < self._edited_until
+        return 1 if concerned else max(1, min(self._inspected_from - 1 - self._step, self._history.room))
+
+    def advance_by(self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit) -> Advance[int]:
+        """Let the kernels take steps.
+
+        Args:
+            steps: Steps of the decoder, to which `beams` and `candidates` are bound.
+            candidates: Output of the decoder.
+            limit: End of the steps, at most `free_steps` of them.
+
+        Returns:
+            Their number, and what `advance` returns of the last one.
+        """
+        if self.continue_best:
+            self.continue_best.fit(*candidates, *self.beams)
+        endings_left = np.array([state.endings_left for state in self.sentences], dtype=np.int64)
+        taken = steps(self._history.links, self._history.steps, endings_left, limit)
+        for step, index, parent, total in taken.endings:
+            length = self._length(index) - taken.steps + step
+            score = final_score(total, length, self.sentences[index].options.decoding, None)
+            self.sentences[index].finished.add(Ending(parent, self._eos_id, length, score, None), is_best=False)
+        self._step += taken.steps
+        self._history.skip(taken.steps - 1)
+        done = [index for index in taken.inspected if self._advance_sentence(index, _of_sentence(candidates, index))]
+        self._history.add(self.beams.token_ids, self.beams.parents, self.beams.positions)
+        return Advance(taken.steps, self._results(done))
+
     def advance(
         self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None
     ) -> list[tuple[int, list[TargetHypothesis]]]:
@@ -163,10 +182,7 @@ class BeamSearch:
             index
             for index in inspected
             if index not in required
-            and self._advance_sentence(
-                index,
-                forced.get(index) or _of_sentence(candidates, index),
-            )
+            and self._advance_sentence(index, forced.get(index) or _of_sentence(candidates, index))
         ]
         if inspection:
             done += self._advance_required(before, inspection)
@@ -177,6 +193,9 @@ class BeamSearch:
         self._history.add(beams.token_ids, beams.parents, beams.positions)
         if self.details:
             self.details.advance(beams.parents, beams.scores, beams.positions[:, 0] - 1)
+        return self._results(done)
+
+    def _results(self, done: Iterable[int]) -> list[tuple[int, list[TargetHypothesis]]]:
         return [
             (index, [self._ended(index, ending) for ending in self.sentences[index].finished.best()]) for index in done
         ]
@@ -195,22 +214,14 @@ class BeamSearch:
         }
 
     def _record(self, index: int, candidates: list[tuple[float, int, int]], *, is_last: bool) -> None:
-        state, beams, length = self.sentences[index], self.beams, self._length(index)
-        live = zip(beams.token_ids[index].tolist(), beams.parents[index].tolist(), strict=True)
-        step = RecordedStep(
-            candidates=candidates,
-            live=[]
-            if is_last
-            else [pair for pair, score in zip(live, beams.scores[index], strict=True) if score > DEAD_LIMIT],
-            endings=[
-                RecordedEnding(ending.parent, ending.token, ending.score)
-                for ending in state.finished.endings
-                if ending.token_count == length
-            ],
-            is_last=is_last,
-        )
+        state, length = self.sentences[index], self._length(index)
+        arrays = (self.beams.token_ids, self.beams.parents, self.beams.scores)
+        hypotheses = zip(*(array[index].tolist() for array in arrays), strict=True)
+        live = [(token, parent) for token, parent, score in hypotheses if score > DEAD_LIMIT and not is_last]
+        ended = [ending for ending in state.finished.endings if ending.token_count == length]
+        endings = [RecordedEnding(ending.parent, ending.token, ending.score) for ending in ended]
         if state.options.recorder:
-            state.options.recorder.add(step)
+            state.options.recorder.add(RecordedStep(candidates, live, endings, is_last))
 
     def _continue_best(self, candidates: Candidates) -> list[int]:
         """Let every sentence go on with its best continuations, as most do.
@@ -219,8 +230,8 @@ class BeamSearch:
             Sentences with a hypothesis that has ended or is missing.
         """
         beams = self.beams
-        if self._continue_by_kernel:
-            return self._continue_by_kernel(*candidates, beams.token_ids, beams.scores, beams.parents, beams.positions)
+        if self.continue_best:
+            return self.continue_best(*candidates, *self.beams)
         beams.positions[:] += 1
         beams.scores[:] = candidates.scores[:, : self.beam_size]
         beams.token_ids[:] = candidates.ids[:, : self.beam_size]

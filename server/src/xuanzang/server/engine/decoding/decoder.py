@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
+from xuanzang.kernels.decode import ONE_STEP, StepLimit
 from xuanzang.server.engine.decoding.batch import Batch, BatchShape
-from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
+from xuanzang.server.engine.decoding.hypotheses import Advance, SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import DecodingOptions
 
@@ -56,7 +57,18 @@ class Decoder:
         Returns:
             Sentences that are done, each with its hypotheses, best first.
         """
-        return [found for batch in self._batches.values() if len(batch) for found in batch.step()]
+        return self.advance(ONE_STEP).done
+
+    def advance(self, limit: StepLimit) -> Advance[Sentence]:
+        """Extend every hypothesis by one token or more, until a sentence is done.
+
+        Args:
+            limit: End of the steps, if none is done before. Batches of several shapes take one each.
+        """
+        running = [batch for batch in self._batches.values() if len(batch)]
+        advances = [batch.advance(limit if len(running) == 1 else ONE_STEP) for batch in running]
+        steps = max((advance.steps for advance in advances), default=0)
+        return Advance(steps, [found for advance in advances for found in advance.done])
 
     def discard(self, sentences: Collection[Sentence]) -> None:
         """Give up sentences; the others go on."""
@@ -73,7 +85,7 @@ class Decoder:
         # onnxruntime frees this memory only at the end of a run, so any sentence is decoded.
         batch = Batch(self._sessions, BatchShape.of(options), shrinks=True)
         batch.admit([Sentence(source_ids=ids, options=SearchOptions(decoding=options, max_target_length=1))])
-        batch.step()
+        batch.advance(ONE_STEP)
 
     def partial(self, sentence: Sentence) -> list[TargetHypothesis]:
         """Return the best hypotheses of a sentence so far; empty before its first step."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from xuanzang.server.engine.arrays import Ints, Order, extended
 
@@ -26,6 +27,25 @@ class History:
         # Token and parent of each hypothesis, [batch, step, 2, beam]; sentences of any age share the steps.
         self._links = np.zeros((0, _STEPS_CHUNK, 2, beam_size), dtype=np.int32)
         self._steps = 0
+
+    @property
+    def links(self) -> npt.NDArray[np.int32]:
+        """Token and parent of each hypothesis after each step, [batch, step, 2, beam]."""
+        return self._links
+
+    @property
+    def room(self) -> int:
+        """Steps that `links` has room for."""
+        return self._links.shape[1] - self._steps
+
+    @property
+    def steps(self) -> int:
+        """Steps that have been recorded: where the next one goes."""
+        return self._steps
+
+    def skip(self, steps: int) -> None:
+        """Take note of steps that were written to `links`."""
+        self._steps += steps
 
     def extend(self, more: int) -> None:
         """Make room for sentences after the last one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton
 from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
@@ -128,6 +128,7 @@ def final_score(total: float, count: int, options: DecodingOptions, details: Tok
     return score
 
 
+_Name = TypeVar("_Name")
 Scored = TypeVar("Scored", Ending, TargetHypothesis)
 
 
@@ -184,3 +185,11 @@ class FinishedHypotheses:
 def rank(hypotheses: Iterable[Scored], count: int) -> list[Scored]:
     """Return the best hypotheses, best first; of equals the older first."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:count]
+
+
+class Advance(NamedTuple, Generic[_Name]):
+    """Steps that were taken."""
+
+    steps: int
+    done: list[tuple[_Name, list[TargetHypothesis]]]
+    """Sentences that are done in the last one, each with its hypotheses, best first."""

@@ -79,7 +79,8 @@ class KeyValueCache:
             beam_size: Hypotheses per sentence.
             functions: Functions of the kernels; None to do without.
         """
-        self._advance_slots = AdvanceSlots(functions, page_slots=shape.page.slots) if functions else None
+        self.advance_slots = AdvanceSlots(functions, page_slots=shape.page.slots) if functions else None
+        """Bookkeeping of the slots by the kernels; None without."""
         self._beam_size = beam_size
         self._page_slots = shape.page.slots
         self._beam_positions = np.arange(beam_size)
@@ -174,10 +175,10 @@ class KeyValueCache:
             parents: Beam position of each hypothesis before the last step, [batch, beam].
         """
         indices = np.arange(len(parents))[:, None]
-        if self._advance_slots:
-            missing = self._advance_slots(parents, self._visible, self._pages.table, self._slot_indices)
+        if self.advance_slots:
+            missing = self.advance_slots(parents, self._visible, self._pages.table, self._slot_indices)
             if missing:
-                self._point_to(indices, self._advance_slots.chosen)
+                self._point_to(indices, self.advance_slots.chosen)
             if missing is not None:
                 return
         inherited = self._visible[indices, parents]
@@ -192,6 +193,10 @@ class KeyValueCache:
         np.copyto(self._visible, inherited)
         self._visible[indices, self._beam_positions, slots] = True
         self._point_to(indices, slots)
+
+    def fit(self, slots: AdvanceSlots, parents: Ints) -> None:
+        """Give the kernels the arrays of the steps to come, [batch, beam] for `parents`."""
+        slots.fit(parents, self._visible, self._pages.table, self._slot_indices)
 
     def _point_to(self, indices: Ints, slots: Ints) -> None:
         """Set the slots to write, [batch, beam]; sentences that need new pages get them."""

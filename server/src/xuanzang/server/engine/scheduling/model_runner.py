@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -46,15 +47,17 @@ class _RunningSentence:
 class ModelRunner:
     """Lets sentences join and leave between steps; a sentence that leaves is answered, or its caller has gone."""
 
-    def __init__(self, model: LoadedModel, *, worker: int) -> None:
+    def __init__(self, model: LoadedModel, *, worker: int, interrupt: Interrupt) -> None:
         """Start without sentences.
 
         Args:
             model: Model with open graphs.
             worker: Number of the worker, from 0.
+            interrupt: Set by whoever wants the worker to stop after the step that it takes.
         """
         self._model = model
         self._worker = worker
+        self._interrupt = interrupt
         self._decoder = model.new_decoder()
         self._running: dict[Sentence, _RunningSentence] = {}
         self._steps = 0
@@ -106,25 +109,38 @@ class ModelRunner:
             for queued in newcomers
         ]
 
-    def step(self) -> list[DoneSentence]:
-        """Extend every sentence by one token, after abandoned ones and those at their cutoff have left.
+    def advance(self, steps: int) -> list[DoneSentence]:
+        """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
+
+        Args:
+            steps: Maximum number of steps; fewer are taken when a sentence is done or at its cutoff, when its caller
+                reads along, or when somebody interrupts.
 
         Returns:
             Sentences that are answered or were given up.
         """
-        given_up = self._interrupt()
+        given_up = self._give_up_some()
         if not self._running:
             return given_up
         started = time.perf_counter()
-        finished = self._decoder.step()
-        self._metrics.decode_step_duration_seconds.observe(time.perf_counter() - started)
-        self._metrics.batch_rows.observe(len(self._running))
-        self._steps += 1
-        answered = [self._answer(sentence, hypotheses) for sentence, hypotheses in finished]
+        advance = self._decoder.advance(self._limit(steps))
+        seconds = (time.perf_counter() - started) / advance.steps
+        for _ in range(advance.steps):
+            self._metrics.decode_step_duration_seconds.observe(seconds)
+            self._metrics.batch_rows.observe(len(self._running))
+        self._steps += advance.steps
+        answered = [self._answer(sentence, hypotheses) for sentence, hypotheses in advance.done]
         self._report_prefixes()
-        if finished:
+        if advance.done:
             self._count_cache()
         return given_up + [done for done in answered if done]
+
+    def _limit(self, steps: int) -> StepLimit:
+        requests = [running.queued.request for running in self._running.values()]
+        if any(request.has_listener for request in requests):
+            steps = 1
+        cutoff = min(request.context.cutoff for request in requests)
+        return StepLimit(steps, cutoff - time.monotonic(), self._interrupt)
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
@@ -163,7 +179,7 @@ class ModelRunner:
             self._count_retired("error")
             queued.request.fail(error)
 
-    def _interrupt(self) -> list[DoneSentence]:
+    def _give_up_some(self) -> list[DoneSentence]:
         """Let sentences leave that are abandoned or at their cutoff; return them with what was worked on them."""
         now = time.monotonic()
         interrupted = [

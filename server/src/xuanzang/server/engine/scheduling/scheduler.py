@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 
+from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.scheduling.admission import Admission
@@ -60,6 +61,8 @@ class Scheduler:
         self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
         self._deadlines = Deadlines(self._admission, self._occupancy)
         self._reservations = Reservations(workers=workers, max_cache_bytes=_max_cache_bytes(settings))
+        self.interrupts = [Interrupt() for _ in range(workers)]
+        """Of each worker; set when it should ask what there is for it before its next step."""
         self._woken: set[int] = set()
         self._trimming: set[int] = set()
         self._stopped = False
@@ -68,6 +71,12 @@ class Scheduler:
     def max_cache_bytes(self) -> int:
         """Maximum bytes for the keys and values of all sentences in batches."""
         return self._reservations.max_cache_bytes
+
+    def _tell_workers(self) -> None:
+        """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
+        self._changed.notify_all()
+        for interrupt in self.interrupts:
+            interrupt.set()
 
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
@@ -140,13 +149,13 @@ class Scheduler:
             count_submitted(request)
             if self._occupancy.is_crowded:
                 self._background.give_up()
-            self._changed.notify_all()
+            self._tell_workers()
 
     def _submit_in_background(self, request: Request) -> None:
         if self._occupancy.is_crowded:
             raise busy()
         self._background.add(request)
-        self._changed.notify_all()
+        self._tell_workers()
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step.
@@ -157,13 +166,15 @@ class Scheduler:
         """
         request.abandoned = abandoned
         with self._changed:
+            if abandoned:
+                self._tell_workers()
             if request.in_background:
                 self._background.remove(request)
                 return
             if removed := self._queue.remove(request.sentences):
                 count_removed(removed)
                 # Others may have waited behind them for memory.
-                self._changed.notify_all()
+                self._tell_workers()
             count_closed(request)
             self._deadlines.calibrate(request, abandoned)
 
@@ -178,6 +189,8 @@ class Scheduler:
             Sentences of any models, empty if the worker should go on with those it has, was woken, or has waited in
             vain; None when the scheduler has been stopped and the worker has none.
         """
+        # What comes from now on sets it again.
+        self.interrupts[worker].clear()
         running = self._occupancy.running[worker]
         if running and self._occupancy.room(worker) <= 0 and not self._occupancy.has_background(worker):
             return []
@@ -212,7 +225,7 @@ class Scheduler:
         """
         with self._changed:
             self._woken.add(worker)
-            self._changed.notify_all()
+            self._tell_workers()
 
     def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
         """Take sentences, and give up the requests of those that cannot be done in time any more."""
@@ -246,7 +259,7 @@ class Scheduler:
         if trimmable - self._trimming:
             self._trimming |= trimmable
             self._woken |= trimmable
-            self._changed.notify_all()
+            self._tell_workers()
 
     def must_trim(self, worker: int) -> bool:
         """Whether a worker must give back the memory that its sentences do not need; asked once for each time.
@@ -270,6 +283,7 @@ class Scheduler:
     def _give_up(self, request: Request) -> None:
         """End a request before its deadline, so that its sentences take no more time from others."""
         request.abandoned = "deadline"
+        self._tell_workers()
         count_removed(self._queue.remove(request.sentences))
         message = "the deadline would pass before the translation is done"
         request.fail(DeadlineExceededError(message, in_queue=not request.started))
@@ -291,7 +305,7 @@ class Scheduler:
         if self._reservations.differ(worker, uses):
             with self._changed:
                 self._reservations.report(worker, uses)
-                self._changed.notify_all()
+                self._tell_workers()
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
         """Measure the work that a worker has done and reported.
@@ -310,7 +324,7 @@ class Scheduler:
         """Accept no requests and give out no sentences any more."""
         with self._changed:
             self._stopped = True
-            self._changed.notify_all()
+            self._tell_workers()
 
 
 def _max_cache_bytes(settings: EngineSettings) -> int:

@@ -23,6 +23,8 @@ _LOGGER = logging.getLogger(__name__)
 _IDLE_SECONDS = 10.0
 # One that never rests gives it back from time to time: it would follow the largest batch of all times.
 _TRIM_SECONDS = 60.0
+# Steps of a model between two looks at the clock, if nothing happens meanwhile; sentences are hardly ever longer.
+_STEPS = 64
 # While callers wait for a worker, models that it runs for nobody have one step in so many rounds.
 _BACKGROUND_ROUNDS = 8
 
@@ -149,17 +151,18 @@ class Worker:
         self._untrimmed_since = math.inf
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
-        """Let sentences join, and take one step of each model."""
+        """Let sentences join, and take a step of each model, or several of the only one."""
         if not any(self._runners.values()):
             self._busy_since = time.perf_counter()
             self._untrimmed_since = min(self._untrimmed_since, self._busy_since)
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
+        models = dict.fromkeys((*self._due(), *joining))
         done = [
             sentence
-            for model in dict.fromkeys((*self._due(), *joining))
-            for sentence in self._advance(model, joining.get(model, ()))
+            for model in models
+            for sentence in self._advance(model, joining.get(model, ()), is_alone=len(models) == 1)
         ]
         if done:
             now = time.perf_counter()
@@ -173,16 +176,19 @@ class Worker:
         awaited = [model for model in running if self._runners[model].in_background < len(self._runners[model])]
         return running if not awaited or self._rounds % _BACKGROUND_ROUNDS == 0 else awaited
 
-    def _advance(self, model: LoadedModel, newcomers: Sequence[QueuedSentence]) -> list[DoneSentence]:
-        """Take one step of a model; return the sentences that are done."""
+    def _advance(
+        self, model: LoadedModel, newcomers: Sequence[QueuedSentence], *, is_alone: bool
+    ) -> list[DoneSentence]:
+        """Take one step of a model, or several if it is alone; return the sentences that are done."""
         try:
             # Made with the first sentence, because models come and go.
             if model not in self._runners:
-                self._runners[model] = ModelRunner(model, worker=self._number)
+                interrupt = self._scheduler.interrupts[self._number]
+                self._runners[model] = ModelRunner(model, worker=self._number, interrupt=interrupt)
             runner = self._runners[model]
             if newcomers:
                 runner.admit(newcomers)
-            return runner.step()
+            return runner.advance(_STEPS if is_alone else 1)
         except Exception as error:  # noqa: BLE001 - the thread must live on, and the waiting callers get the error
             if model in self._runners:
                 self._runners[model].fail(error)

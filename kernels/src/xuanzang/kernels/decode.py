@@ -1,0 +1,149 @@
+"""Decoder steps that the library takes one after another, without the interpreter in between."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.kernels.graphs import GraphBinding
+from xuanzang.kernels.step_functions import address, members, require
+from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
+
+# Room for hypotheses that end before the steps do; with more the steps end earlier.
+_MAX_ENDINGS = 256
+
+
+class Interrupt:
+    """A flag by which any thread ends the steps that another one takes, at the end of the step."""
+
+    def __init__(self) -> None:
+        """Start without interruption."""
+        self._flag = np.zeros(1, np.int64)
+        self.address = address(self._flag)
+
+    def set(self) -> None:
+        """End the steps, and let any that follow be one only until it is cleared."""
+        self._flag[0] = 1
+
+    def clear(self) -> None:
+        """Let steps follow each other again."""
+        self._flag[0] = 0
+
+
+class StepLimit(NamedTuple):
+    """When steps end, whatever the sentences do."""
+
+    steps: int
+    """After so many."""
+    seconds: float
+    """After the step in which so much time has passed."""
+    interrupt: Interrupt
+    """After the step in which it is set."""
+
+
+ONE_STEP = StepLimit(1, math.inf, Interrupt())
+
+
+class Ending(NamedTuple):
+    """The end of a hypothesis."""
+
+    step: int
+    """Number of the step, from 1."""
+    sentence: int
+    parent: int
+    """Beam position, before the step, of the hypothesis that ends."""
+    score: float
+    """Sum of the log-probabilities, nats."""
+
+
+class Taken(NamedTuple):
+    """Steps that were taken."""
+
+    steps: int
+    endings: list[Ending]
+    """Hypotheses that have ended, except those of `inspected` in the last step."""
+    inspected: list[int]
+    """Sentences of which, in the last step, a hypothesis has ended or is missing, with which nothing was done."""
+
+
+class _Decode(ctypes.Structure):
+    _fields_ = (
+        *members("decoder", "slots", "beams", of=ctypes.c_void_p),
+        *members("max_steps"),
+        *members("max_seconds", of=ctypes.c_double),
+        *members("interrupt", of=ctypes.c_void_p),
+        *members("dead_score", of=ctypes.c_float),
+        *members("endings_left", "links", of=ctypes.c_void_p),
+        *members("max_links", "next_link", "max_endings"),
+        *members("endings", "ending_scores", of=ctypes.c_void_p),
+        *members("steps", "endings_count"),
+    )
+
+
+class DecodeSteps:
+    """Runs a decoder again and again, with the bookkeeping of the slots and of the search between the runs.
+
+    Steps end before the limit when a sentence may be done, or needs another page. Belongs to one thread.
+    """
+
+    def __init__(self, decoder: GraphBinding, slots: AdvanceSlots, beams: ContinueBest, *, dead_score: float) -> None:
+        """Start without steps.
+
+        Args:
+            decoder: Binding of the decoder's graph.
+            slots: Bookkeeping of the slots.
+            beams: Bookkeeping of the hypotheses.
+            dead_score: Score of a beam position without hypothesis.
+        """
+        # They hold the memory that the library works on.
+        self._decoder, self.slots, self._beams = decoder, slots, beams
+        self._endings = np.zeros((_MAX_ENDINGS, 3), np.int64)
+        self._scores = np.zeros(_MAX_ENDINGS, np.float32)
+        self._decode = _Decode(
+            decoder=decoder.address,
+            dead_score=dead_score,
+            max_endings=_MAX_ENDINGS,
+            endings=address(self._endings),
+            ending_scores=address(self._scores),
+        )
+
+    def __call__(
+        self, links: npt.NDArray[np.int32], next_link: int, endings_left: npt.NDArray[np.int64], limit: StepLimit
+    ) -> Taken:
+        """Take at least one step, on the arrays to which slots and hypotheses were fitted last.
+
+        Args:
+            links: Token and parent of each hypothesis after each step, [batch, step, 2, beam]; those of all steps but
+                the last are added.
+            next_link: Where in `links` the next step goes.
+            endings_left: Number of endings with which a sentence may be done, [batch]; changed.
+            limit: End of the steps.
+
+        Raises:
+            GraphError: The graph fails.
+            ValueError: An array is of another shape or type or not contiguous, or `links` has no room for the steps.
+        """
+        batch, beam = self.slots.chosen.shape
+        require(links, np.int32, (batch, links.shape[1], 2, beam))
+        require(endings_left, np.int64, (batch,))
+        if not 0 < limit.steps <= links.shape[1] - next_link + 1:
+            raise ValueError(f"{limit.steps} steps from {next_link} on do not fit into {links.shape[1]}")
+        decode = self._decode
+        decode.slots, decode.beams = self.slots.address, self._beams.address
+        decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
+        decode.endings_left = address(endings_left)
+        decode.links, decode.max_links, decode.next_link = address(links), links.shape[1], next_link
+        count = self._decoder.functions.decode(ctypes.byref(decode))
+        if count < -1:
+            raise self._decoder.functions.fault()
+        ended = decode.endings_count
+        places, scores = self._endings[:ended].tolist(), self._scores[:ended].tolist()
+        endings = [
+            Ending(step, sentence, parent, score)
+            for (step, sentence, parent), score in zip(places, scores, strict=True)
+        ]
+        return Taken(decode.steps, endings, self._beams.inspected(max(count, 0)))

@@ -1,0 +1,181 @@
+"""Graphs that the library opens itself, so that it can run one again and again without the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from xuanzang.kernels.step_functions import address, members
+
+NAMES = ("XuanzangOpenGraph", "XuanzangCloseGraph", "XuanzangGraphNames", "XuanzangRun", "XuanzangDecode")
+"""Functions that take long, or that open and close graphs; they release the interpreter's lock."""
+BINDING_NAMES = ("XuanzangNewBinding", "XuanzangFreeBinding", "XuanzangBind")
+"""Functions that take less time than getting the lock back may."""
+
+# As onnxruntime numbers the types of tensors.
+_TYPES = {np.dtype(t): n for t, n in ((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.int64, 7), (np.bool_, 9))}
+
+
+class Value(Protocol):
+    """What is needed of an `onnxruntime.OrtValue` in the memory of the process."""
+
+    def data_ptr(self) -> int:
+        """Return its address."""
+
+    def shape(self) -> list[int]:
+        """Return its dimensions."""
+
+    def tensor_size_in_bytes(self) -> int:
+        """Return its size."""
+
+    def element_type(self) -> int:
+        """Return onnxruntime's number of the type of its elements."""
+
+
+Tensor = npt.NDArray[Any] | Value
+"""Input or output of a graph."""
+
+
+class GraphError(Exception):
+    """A graph cannot be opened, bound or run; the message is onnxruntime's."""
+
+
+class _SessionSettings(ctypes.Structure):
+    _fields_ = (("path", ctypes.c_char_p), ("threads", ctypes.c_int64), ("disabled_optimizers", ctypes.c_char_p))
+
+
+class _BoundTensor(ctypes.Structure):
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        *members("data", "shape", of=ctypes.c_void_p),
+        *members("rank", "bytes", "type", "is_output"),
+    )
+
+
+class GraphFunctions:
+    """The open functions. Those that fail return 0 or less, and `fault` tells why."""
+
+    def __init__(self, library: Path) -> None:
+        """Open the functions of a library that `find_kernels` has found."""
+        unlocked, locked = ctypes.CDLL(str(library)), ctypes.PyDLL(str(library))
+        self.open, self.close, self.names, self.run, self.decode = (getattr(unlocked, name) for name in NAMES)
+        self.new_binding, self.free_binding, self.bind = (getattr(locked, name) for name in BINDING_NAMES)
+        self._last_fault = locked.XuanzangLastFault
+        self._last_fault.restype = self.names.restype = ctypes.c_char_p
+        self.open.restype = self.new_binding.restype = ctypes.c_void_p
+        self.run.restype = self.decode.restype = self.bind.restype = ctypes.c_int64
+        for function in (self.close, self.names, self.run, self.free_binding):
+            function.argtypes = (ctypes.c_void_p,)
+        self.new_binding.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+        self.bind.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+    def fault(self) -> GraphError:
+        """Return why the last function of this thread has failed."""
+        return GraphError(self._last_fault().decode(errors="replace"))
+
+
+class Graph:
+    """A graph on the CPU, open with the operators of the library. Any number of threads may run it."""
+
+    def __init__(self, library: Path, path: Path, *, threads: int, disabled_optimizers: tuple[str, ...] = ()) -> None:
+        """Open it.
+
+        Args:
+            library: Library that `find_kernels` has found.
+            path: File of the graph.
+            threads: Threads of one operation; more than 1 for those that onnxruntime shares between all graphs.
+            disabled_optimizers: Names of onnxruntime's optimisers to leave out.
+
+        Raises:
+            GraphError: It cannot be opened.
+        """
+        self.functions = GraphFunctions(library)
+        settings = _SessionSettings(str(path).encode(), threads, ";".join(disabled_optimizers).encode())
+        self._address = self.functions.open(ctypes.byref(settings))
+        if not self._address:
+            raise self.functions.fault()
+        weakref.finalize(self, self.functions.close, self._address).atexit = False
+        names: bytes = self.functions.names(self._address)
+        self.names = names.decode().splitlines()
+        """Names of the inputs, then of the outputs."""
+
+    def new_binding(self, *, shrinks: bool = False) -> GraphBinding:
+        """Return a binding for one thread.
+
+        Args:
+            shrinks: Whether each run gives back the memory that the graph keeps for intermediate results.
+
+        Raises:
+            GraphError: There is no memory for it.
+        """
+        binding = self.functions.new_binding(self._address, shrinks)
+        if not binding:
+            raise self.functions.fault()
+        return GraphBinding(self, binding)
+
+
+class GraphBinding:
+    """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread."""
+
+    def __init__(self, graph: Graph, address: int) -> None:
+        """Take over a binding; `Graph.new_binding` calls this."""
+        self.functions = graph.functions
+        self.address = address
+        # The graph must outlive it, and the tensors what the library has of them.
+        self._graph = graph
+        self._bound: dict[str, Tensor] = {}
+        weakref.finalize(self, self._free, graph, address).atexit = False
+
+    @staticmethod
+    def _free(graph: Graph, address: int) -> None:
+        graph.functions.free_binding(address)
+
+    def bind(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> None:
+        """Bind tensors by their names in the graph: contiguous arrays of the graph's types, or onnxruntime's values.
+
+        Raises:
+            GraphError: The graph has no such input or output.
+        """
+        both = [(name, value, 0) for name, value in inputs.items()]
+        both += [(name, value, 1) for name, value in outputs.items()]
+        new = [one for one in both if self._bound.get(one[0]) is not one[1]]
+        if not new:
+            return
+        shapes = [_shape(value) for _, value, _ in new]
+        tensors = (_BoundTensor * len(new))(
+            *(
+                _BoundTensor(name.encode(), *_memory(value, shape), is_output)
+                for (name, value, is_output), shape in zip(new, shapes, strict=True)
+            )
+        )
+        if self.functions.bind(self.address, tensors, len(new)):
+            raise self.functions.fault()
+        self._bound.update((name, value) for name, value, _ in new)
+
+    def run(self) -> None:
+        """Run the graph on the present content of the tensors.
+
+        Raises:
+            GraphError: It fails.
+        """
+        if self.functions.run(self.address):
+            raise self.functions.fault()
+
+
+def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
+    shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
+    return (ctypes.c_int64 * len(shape))(*shape)
+
+
+def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
+    """Return address, address of the shape, rank, bytes and type."""
+    where = ctypes.addressof(shape)
+    if isinstance(tensor, np.ndarray):
+        return address(tensor), where, len(shape), tensor.nbytes, _TYPES[tensor.dtype]
+    return tensor.data_ptr(), where, len(shape), tensor.tensor_size_in_bytes(), tensor.element_type()

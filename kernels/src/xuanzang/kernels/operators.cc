@@ -1,0 +1,102 @@
+#include "operators.h"
+
+#include <atomic>
+#include <initializer_list>
+#include <stdexcept>
+
+#include "add_norm_quantize.h"
+#include "attention.h"
+#include "chosen_logits.h"
+#include "continuations.h"
+#include "products.h"
+#include "projected_continuations.h"
+#include "simd.h"
+
+namespace xuanzang {
+namespace {
+
+constexpr const char* kDomain = "xuanzang";
+
+std::atomic<const Library*> known_library{nullptr};
+
+}  // namespace
+
+// The operators for one instruction set, with or without those that multiply by matrices.
+class Operators {
+ public:
+  Operators(const OrtApi& api, const Simd& simd, bool projects)
+      : paged_attention_(api, simd),
+        cross_attention_(api, simd),
+        best_continuations_(api, simd),
+        add_norm_quantize_(api, simd),
+        chosen_logits_(api, simd),
+        source_attention_(api, simd),
+        projected_continuations_(api, simd),
+        quantized_product_(api, simd),
+        feed_forward_(api, simd),
+        simd_(&simd),
+        projects_(projects),
+        domain_(nullptr, api.ReleaseCustomOpDomain) {
+    OrtCustomOpDomain* domain = nullptr;
+    check(api, api.CreateCustomOpDomain(kDomain, &domain));
+    domain_.reset(domain);
+    for (const OrtCustomOp* op :
+         std::initializer_list<const OrtCustomOp*>{&paged_attention_, &cross_attention_, &best_continuations_,
+                                                   &add_norm_quantize_, &chosen_logits_, &source_attention_}) {
+      check(api, api.CustomOpDomain_Add(domain, op));
+    }
+    if (!projects) return;
+    for (const OrtCustomOp* op :
+         std::initializer_list<const OrtCustomOp*>{&projected_continuations_, &quantized_product_, &feed_forward_}) {
+      check(api, api.CustomOpDomain_Add(domain, op));
+    }
+  }
+
+  Operators(const Operators&) = delete;
+
+  const Simd* simd() const { return simd_; }
+  bool projects() const { return projects_; }
+  OrtCustomOpDomain* domain() const { return domain_.get(); }
+
+ private:
+  const CustomOp<PagedAttention> paged_attention_;
+  const CustomOp<CrossAttention> cross_attention_;
+  const CustomOp<BestContinuations> best_continuations_;
+  const CustomOp<AddNormQuantize> add_norm_quantize_;
+  const CustomOp<ChosenLogits> chosen_logits_;
+  const CustomOp<PackedSourceAttention> source_attention_;
+  const CustomOp<ProjectedContinuations> projected_continuations_;
+  const CustomOp<QuantizedProduct> quantized_product_;
+  const CustomOp<FeedForward> feed_forward_;
+  const Simd* simd_;
+  const bool projects_;
+  Owned<OrtCustomOpDomain> domain_;
+};
+
+Library::Library(const OrtApi& api) : api_(api) {
+  for (const Simd* simd : supported_simd()) {
+    operators_.emplace_back(api, *simd, false);
+    if (simd->project) operators_.emplace_back(api, *simd, true);
+  }
+}
+
+const Library& Library::of(const OrtApiBase& base) {
+  static const Library* const library = new Library(checked_api(base));
+  known_library = library;
+  return *library;
+}
+
+const Library& Library::known() {
+  const Library* const library = known_library;
+  if (!library) throw std::logic_error("no onnxruntime has asked for the operators yet");
+  return *library;
+}
+
+void Library::add_to(OrtSessionOptions* options, const Simd& simd) const {
+  for (const Operators& operators : operators_) {
+    if (operators.simd() != &simd || operators.projects() != projects(simd)) continue;
+    check(api_, api_.AddCustomOpDomain(options, operators.domain()));
+  }
+}
+
+}  // namespace xuanzang
