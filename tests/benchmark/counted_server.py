@@ -1,4 +1,4 @@
-"""Our server with a counter of the CPU time that its threads spend in onnxruntime's sessions.
+"""Our server with a counter of the CPU time that its threads spend in graphs, and in the kernels that run them.
 
 The counter costs about a microsecond per call. Each line on standard input is answered with the seconds so far.
 """
@@ -11,19 +11,29 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from onnxruntime import InferenceSession
 
+from xuanzang.kernels.graphs import GraphFunctions
 from xuanzang.server.__main__ import main
 
 
 def count_calls() -> dict[int, float]:
-    """Start counting the CPU seconds of the calls of all sessions, by thread."""
+    """Start counting the CPU seconds of the runs of all graphs, by thread."""
     seconds: dict[int, float] = defaultdict(float)
     InferenceSession.run = _counted(InferenceSession.run, seconds)
     InferenceSession.run_with_iobinding = _counted(InferenceSession.run_with_iobinding, seconds)
     InferenceSession.run_with_ort_values = _counted(InferenceSession.run_with_ort_values, seconds)
+    open_functions = GraphFunctions.__init__
+
+    def opened(functions: GraphFunctions, library: Path) -> None:
+        open_functions(functions, library)
+        functions.run = _counted(functions.run, seconds)
+        functions.decode = _counted(functions.decode, seconds)
+
+    GraphFunctions.__init__ = opened  # type: ignore[assignment, method-assign]
     return seconds
 
 

@@ -6,6 +6,7 @@ Prints the sentences that differ; fails if a difference is not a tie of scores.
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from models import first_sentences, load_model, write_models
 from tqdm import tqdm
 from workload import target_limit
 
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
@@ -26,6 +28,7 @@ from xuanzang.server.engine.types import DecodingOptions
 HERE = Path(__file__).resolve().parent
 BEAM_SIZE = 4
 BATCH = 16
+LIMIT = StepLimit(64, math.inf, Interrupt())
 TIE = 1e-4
 """Scores closer than this, in nats, count as equal, because rounding decides the order of such hypotheses."""
 
@@ -81,7 +84,7 @@ def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list
         decoder.admit(batch)
         found: dict[Sentence, list[TargetHypothesis]] = {}
         while len(decoder):
-            found.update(decoder.step())
+            found.update(decoder.advance(LIMIT).done)
         yield from ([(one.target_ids, one.score) for one in found[sentence]] for sentence in batch)
 
 

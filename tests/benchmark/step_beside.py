@@ -1,8 +1,8 @@
 """Processor time of a sentence in two checkouts, processes in turn, one thread each and batches that empty.
 
 Prints, in microseconds, the best of the rounds of each and the median of the ratios within a round: all of a sentence,
-its share of the encoder's runs, and a step outside onnxruntime if nobody was done in it or had left or joined before
-it, and if somebody had. Last, whether all translations are the same.
+its share of the encoder's runs, a step of the decoder, and what is done for a sentence outside of graphs. Last, whether
+all translations are the same.
 
 $ PYTHONPATH=tests/benchmark taskset -c 0 python tests/benchmark/step_beside.py ../other --rounds 5
 """
@@ -21,7 +21,7 @@ from processes import AskedProcess
 
 MODEL = "server/models/zh-en/2"
 CELLS = [(beam, batch, count) for beam in (1, 4) for batch, count in ((1, 16), (4, 64), (8, 64), (16, 64), (32, 128))]
-FIGURES = ("sentence", "encoder", "going_on", "after_leaving")
+FIGURES = ("sentence", "encoder", "step", "outside")
 
 
 def checkout(root: Path) -> AskedProcess:

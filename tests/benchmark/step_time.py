@@ -1,8 +1,8 @@
 """Time of the encoder and of a decoder step in onnxruntime, bundles in turns, one thread and batches that empty.
 
-Prints the processor time of the thread for a run of the decoder's graph, for a sentence's share of the encoder's runs,
-and for a sentence in all, with the search: the best of the rounds, the median of the ratios to the first bundle within
-a round, and how many translations are the first bundle's.
+Prints the processor time of the thread for a step in the decoder's graph, for a sentence's share of the encoder's runs,
+for what is done outside of both, and for a sentence in all: the best of the rounds, the median of the ratios to the
+first bundle within a round, and how many translations are the first bundle's.
 
 $ PYTHONPATH=tests/benchmark python tests/benchmark/step_time.py OLD/zh-en/2 server/models/zh-en/2 --rounds 3
 """
@@ -10,16 +10,19 @@ $ PYTHONPATH=tests/benchmark python tests/benchmark/step_time.py OLD/zh-en/2 ser
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 from sentencepiece import SentencePieceProcessor
 
+from xuanzang.kernels.decode import Interrupt, StepLimit
+from xuanzang.kernels.graphs import Graph
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence
@@ -28,6 +31,7 @@ from xuanzang.server.engine.runtime.sessions import Binding, Sessions
 from xuanzang.server.engine.types import DecodingOptions
 
 SENTENCES = Path(__file__).with_name("sentences.tsv")
+LIMIT = StepLimit(64, math.inf, Interrupt())
 CELLS = [(beam, batch, count) for beam in (4, 1) for batch, count in ((1, 24), (8, 96), (32, 256))]
 
 
@@ -35,15 +39,13 @@ class Measured(NamedTuple):
     """Translations of a cell, and microseconds."""
 
     step: float
-    """A run of the decoder's graph."""
+    """A step in the decoder's graph, with the kernels' bookkeeping where several follow each other."""
     encoder: float
     """The encoder's graph, for a sentence."""
     sentence: float
     """All that is done for a sentence."""
-    going_on: float
-    """A step outside onnxruntime in which nobody is done and before which nobody has left."""
-    after_leaving: float
-    """A step outside onnxruntime before which somebody has left or joined."""
+    outside: float
+    """What is done for a sentence outside of graphs and kernels."""
     translations: list[list[int]]
 
 
@@ -55,42 +57,50 @@ def measure(sessions: Sessions, sources: list[list[int]], beam: int, batch: int)
         ),
         max_target_length=100,
     )
-    decoder, found, outside = Decoder(sessions), dict[Sentence, list[int]](), list[tuple[bool, bool, float]]()
+    decoder, found, steps = Decoder(sessions), dict[Sentence, list[int]](), 0
     sentences = [Sentence(source_ids=ids, options=options) for ids in sources]
     start = time.thread_time()
-    with timed_runs() as (encoder, decoding):
+    with timed_runs(sessions) as (encoder, decoding):
         for first in range(0, len(sentences), batch):
             decoder.admit(sentences[first : first + batch])
-            left = True
             while len(decoder):
-                began = time.thread_time()
-                done = decoder.step()
-                outside.append((left, bool(done), time.thread_time() - began - decoding[-1]))
-                found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in done}
-                left = bool(done)
+                advance = decoder.advance(LIMIT)
+                steps += advance.steps
+                found |= {sentence: hypotheses[0].target_ids for sentence, hypotheses in advance.done}
     seconds = time.thread_time() - start
     return Measured(
-        step=1e6 * sum(decoding) / len(outside),
+        step=1e6 * sum(decoding) / steps,
         encoder=1e6 * sum(encoder) / len(sources),
         sentence=1e6 * seconds / len(sources),
-        going_on=1e6 * statistics.fmean(took for left, done, took in outside if not left and not done),
-        after_leaving=1e6 * statistics.fmean(took for left, _, took in outside if left),
+        outside=1e6 * (seconds - sum(encoder) - sum(decoding)) / len(sources),
         translations=[found[sentence] for sentence in sentences],
     )
 
 
 @contextmanager
-def timed_runs() -> Iterator[tuple[list[float], list[float]]]:
-    """Collect the processor time of each run of an encoder and of a decoder."""
-    encoder, decoder, run = list[float](), list[float](), Binding.run
+def timed_runs(sessions: Sessions) -> Iterator[tuple[list[float], list[float]]]:
+    """Collect the processor time of each run of an encoder, and of each run or steps of a decoder."""
+    encoder, decoding, run = list[float](), list[float](), Binding.run
 
-    def timed(binding: Binding) -> None:
-        start = time.thread_time()
-        run(binding)
-        (decoder if "token_ids" in binding._bound else encoder).append(time.thread_time() - start)
+    def timed(function: Callable[..., Any], times: list[float]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            start = time.thread_time()
+            result = function(*arguments)
+            times.append(time.thread_time() - start)
+            return result
 
-    with mock.patch.object(Binding, "run", timed):
-        yield encoder, decoder
+        return call
+
+    def timed_run(binding: Binding) -> None:
+        timed(run, decoding if "token_ids" in binding._bound else encoder)(binding)
+
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(Binding, "run", timed_run))
+        if isinstance(sessions._decoder, Graph):
+            functions = sessions._decoder.functions
+            for name in ("run", "decode"):
+                patches.enter_context(mock.patch.object(functions, name, timed(getattr(functions, name), decoding)))
+        yield encoder, decoding
 
 
 def main() -> None:
@@ -110,7 +120,7 @@ def main() -> None:
             times = [
                 f"{name} {min(getattr(turn[index], name) for turn in rounds[1:]):5.0f} µs × "
                 f"{statistics.median(getattr(turn[index], name) / getattr(turn[0], name) for turn in rounds[1:]):.2f}"
-                for name in ("step", "encoder", "sentence")
+                for name in ("step", "encoder", "outside", "sentence")
             ]
             pairs = zip(rounds[0][index].translations, rounds[0][0].translations, strict=True)
             same = sum(ours == first for ours, first in pairs)

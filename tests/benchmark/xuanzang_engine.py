@@ -14,6 +14,7 @@ from pathlib import Path
 from engine import Translated
 from workload import Workload
 
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding.decoder import Decoder
@@ -24,6 +25,7 @@ from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
 """Maximum number of sentences in one decoder, as in the server."""
+_LIMIT = StepLimit(64, math.inf, Interrupt())
 
 
 class Xuanzang:
@@ -76,7 +78,7 @@ def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sent
             decoder.admit(newcomers)
         if not len(decoder):
             return best
-        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.step())
+        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(_LIMIT).done)
 
 
 def _take(waiting: deque[Sentence], count: int) -> Iterator[Sentence]:
