@@ -103,7 +103,7 @@ int64_t decode(Decode& decode) {
     const bool is_last = decode.steps == decode.max_steps || Clock::now() >= end;
     if (is_last || __atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE)) return inspected;
     if (inspected && !settle(decode, inspected)) return inspected;
-    if (advance_slots(*decode.slots, Pages::kMustExist)) return -1;
+    if (advance_slots(*decode.slots, Pages::kMustSuffice)) return -1;
     add_links(decode);
   }
 }

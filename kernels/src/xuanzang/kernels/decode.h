@@ -33,8 +33,8 @@ struct Decode {
 // Takes at least one step. In each hypotheses get their best continuations, and those that end make room for others.
 //
 // Returns the number of `beams->inspected`: sentences of which, in the last step, hypotheses have ended or are missing,
-// which is not dealt with. -1 if all is done, but a sentence needs another page before it can go on. In either case the
-// last step is not in `links` and the slots have not been advanced after it.
+// which is not dealt with. -1 if all is done, but there are too few slots or pages for the next step. In either case
+// the last step is not in `links` and the slots have not been advanced after it.
 int64_t decode(Decode& decode);
 
 }  // namespace xuanzang

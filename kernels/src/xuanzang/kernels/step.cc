@@ -35,18 +35,34 @@ void inherit(const SlotStep& step, int64_t sentence, uint8_t* before) {
   }
 }
 
-bool has_pages(const SlotStep& step, int64_t sentence) {
-  const int64_t* const chosen = step.chosen + sentence * step.beam;
+// Returns how many pages the slots of a sentence lack.
+int64_t count_missing(const SlotStep& step, int64_t sentence) {
   const int64_t* const pages = step.page_table + sentence * step.logical_pages;
-  return std::all_of(chosen, chosen + step.beam, [&](int64_t slot) { return pages[slot / step.page_slots] >= 0; });
+  int64_t missing = 0, last = -1;
+  // Slots are in order, and so are their logical pages.
+  for (int64_t row = sentence * step.beam; row < (sentence + 1) * step.beam; ++row) {
+    const int64_t logical = step.chosen[row] / step.page_slots;
+    missing += logical != last && pages[logical] < 0;
+    last = logical;
+  }
+  return missing;
+}
+
+void take_page(const SlotStep& step, int64_t sentence, int64_t logical) {
+  int64_t& page = step.page_table[sentence * step.logical_pages + logical];
+  if (page >= 0 || !*step.free_count) return;
+  page = step.free_pages[--*step.free_count];
+  step.page_owners[2 * page] = sentence;
+  step.page_owners[2 * page + 1] = logical;
 }
 
 // Returns the number of slots without page.
 int64_t point_to_slots(const SlotStep& step, int64_t sentence) {
   int64_t missing = 0;
   for (int64_t row = sentence * step.beam; row < (sentence + 1) * step.beam; ++row) {
-    const int64_t slot = step.chosen[row];
-    const int64_t page = step.page_table[sentence * step.logical_pages + slot / step.page_slots];
+    const int64_t slot = step.chosen[row], logical = slot / step.page_slots;
+    take_page(step, sentence, logical);
+    const int64_t page = step.page_table[sentence * step.logical_pages + logical];
     missing += page < 0;
     for (int64_t head = 0; head < step.heads; ++head) {
       int64_t* const index = step.slot_indices + (row * step.heads + head) * 3;
@@ -62,10 +78,12 @@ int64_t point_to_slots(const SlotStep& step, int64_t sentence) {
 int64_t advance_slots(const SlotStep& step, Pages pages) {
   thread_local std::vector<uint8_t> scratch;
   scratch.resize(step.beam * step.slots);
+  int64_t wanted = 0;
   for (int64_t sentence = 0; sentence < step.batch; ++sentence) {
     if (!choose_slots(step, sentence, scratch.data())) return -1;
-    if (pages == Pages::kMustExist && !has_pages(step, sentence)) return -1;
+    wanted += count_missing(step, sentence);
   }
+  if (pages == Pages::kMustSuffice && wanted > *step.free_count) return -1;
   int64_t missing = 0;
   for (int64_t sentence = 0; sentence < step.batch; ++sentence) {
     inherit(step, sentence, scratch.data());

@@ -11,7 +11,10 @@ struct SlotStep {
   int64_t batch, beam, slots, heads, page_slots, logical_pages;
   const int64_t* parents;     // [batch, beam]
   uint8_t* visible;           // [batch, beam, slot], changed
-  const int64_t* page_table;  // [batch, logical page], -1 where there is no page
+  int64_t* page_table;        // [batch, logical page], changed: -1 where there is no page
+  int64_t* page_owners;       // [page, 2], changed: sentence and logical page
+  const int64_t* free_pages;  // [page], the next to be taken last
+  int64_t* free_count;        // [1], changed: number of free pages
   int64_t* slot_indices;      // [batch, beam, heads, 3], changed: page, head and slot in the page
   int64_t* chosen;            // [batch, beam], out: the slots
 };
@@ -30,12 +33,12 @@ struct BeamStep {
   int64_t* inspected;                // [batch], out: sentences with an ended or missing hypothesis, in order
 };
 
-// Whether slots may lie on pages that do not exist yet.
-enum class Pages { kMayLack, kMustExist };
+// What becomes of slots whose page does not exist when no page is free.
+enum class Pages { kMayLack, kMustSuffice };
 
 // Lets every hypothesis see what its parent saw, and the lowest slot that no hypothesis of the sentence sees, for its
-// next token. Returns the number of slots whose page is missing, or -1, with nothing changed, if a sentence has too few
-// slots, a parent does not exist, or a page that must exist does not.
+// next token; takes free pages for slots that have none. Returns the number of slots whose page is missing, or -1, with
+// nothing changed, if a sentence has too few slots, a parent does not exist, or free pages must suffice and do not.
 int64_t advance_slots(const SlotStep& step, Pages pages);
 
 // Lets every sentence go on with its best candidates. Returns the number of `inspected`.

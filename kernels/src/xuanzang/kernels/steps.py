@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ _INT64, _FLOAT32, _BOOL = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.
 class _SlotStep(ctypes.Structure):
     _fields_ = (
         *members("batch", "beam", "slots", "heads", "page_slots", "logical_pages"),
-        *members("parents", "visible", "page_table", "slot_indices", "chosen", of=ctypes.c_void_p),
+        *members("parents", "visible", "page_table", "page_owners", "free_pages", "free_count", of=ctypes.c_void_p),
+        *members("slot_indices", "chosen", of=ctypes.c_void_p),
     )
 
 
@@ -33,6 +34,25 @@ class _BeamStep(ctypes.Structure):
         *members("candidate_scores", "candidate_ids", "candidate_parents", of=ctypes.c_void_p),
         *members("token_ids", "scores", "positions", "parents", "inspected", of=ctypes.c_void_p),
     )
+
+
+class SlotArrays(NamedTuple):
+    """The slots of a batch, and the pages that they lie on; all but the parents are changed."""
+
+    parents: _Ints
+    """Beam position of each hypothesis before the last step, [batch, beam]."""
+    visible: npt.NDArray[np.bool_]
+    """Which slots each hypothesis sees, [batch, beam, slot]."""
+    page_table: _Ints
+    """Page of each logical page of each sentence, or -1, [batch, logical page]."""
+    page_owners: _Ints
+    """Sentence and logical page of each page, [page, 2]."""
+    free_pages: _Ints
+    """Pages without sentence, the next to be taken last; room for all, [page]."""
+    free_count: _Ints
+    """Number of free pages, [1]."""
+    slot_indices: _Ints
+    """Page, head and slot in the page that each hypothesis writes, [batch, beam, heads, 3]."""
 
 
 class AdvanceSlots:
@@ -47,30 +67,22 @@ class AdvanceSlots:
         """
         self._function = functions.advance_slots
         self._page_slots = page_slots
-        self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * 4
+        self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * len(SlotArrays._fields)
         self._step = _SlotStep()
         self.chosen: _Ints = np.zeros((0, 0), np.int64)
         """Slot of each hypothesis after the last call, [batch, beam]."""
 
-    def __call__(
-        self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints
-    ) -> int | None:
+    def __call__(self, arrays: SlotArrays) -> int | None:
         """Advance by one step.
 
-        Args:
-            parents: Beam position of each hypothesis before the last step, [batch, beam].
-            visible: Which slots each hypothesis sees, [batch, beam, slot]; changed.
-            page_table: Page of each logical page of each sentence, or -1, [batch, logical page].
-            slot_indices: Page, head and slot in the page that each hypothesis writes, [batch, beam, heads, 3]; changed.
-
         Returns:
-            Number of hypotheses whose slot lies on a page that is missing; None, with nothing changed, if a sentence
-            has too few slots or a parent does not exist.
+            Number of hypotheses whose slot lies on a page that is missing, as no page is free any more; None, with
+            nothing changed, if a sentence has too few slots or a parent does not exist.
 
         Raises:
             ValueError: An array is of another shape or type, or not contiguous.
         """
-        self.fit(parents, visible, page_table, slot_indices)
+        self.fit(arrays)
         missing = self._function(ctypes.byref(self._step))
         return missing if missing >= 0 else None
 
@@ -79,23 +91,29 @@ class AdvanceSlots:
         """Where the library finds the arrays."""
         return ctypes.addressof(self._step)
 
-    def fit(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
-        """Take the arrays of the next call, as it takes them."""
-        arrays = (parents, visible, page_table, slot_indices)
-        if not all(map(operator.is_, arrays, self._arrays)):
-            self._bind(*arrays)
+    def fit(self, arrays: SlotArrays) -> None:
+        """Take the arrays of the next step.
 
-    def _bind(self, parents: _Ints, visible: npt.NDArray[np.bool_], page_table: _Ints, slot_indices: _Ints) -> None:
-        batch, beam, slots = visible.shape
-        require(parents, _INT64, (batch, beam))
-        require(visible, _BOOL, (batch, beam, slots))
-        require(page_table, _INT64, (batch, slots // self._page_slots))
-        heads = slot_indices.shape[2]
-        require(slot_indices, _INT64, (batch, beam, heads, 3))
+        Raises:
+            ValueError: As of a call.
+        """
+        if not all(map(operator.is_, arrays, self._arrays)):
+            self._bind(arrays)
+
+    def _bind(self, arrays: SlotArrays) -> None:
+        (batch, beam, slots), pages, heads = arrays.visible.shape, len(arrays.page_owners), arrays.slot_indices.shape[2]
+        require(arrays.parents, _INT64, (batch, beam))
+        require(arrays.visible, _BOOL, (batch, beam, slots))
+        require(arrays.page_table, _INT64, (batch, slots // self._page_slots))
+        require(arrays.page_owners, _INT64, (pages, 2))
+        require(arrays.free_pages, _INT64, (pages,))
+        require(arrays.free_count, _INT64, (1,))
+        require(arrays.slot_indices, _INT64, (batch, beam, heads, 3))
         self.chosen = np.zeros((batch, beam), np.int64)
-        self._arrays = (parents, visible, page_table, slot_indices)
-        pointers = [address(array) for array in (*self._arrays, self.chosen)]
-        self._step = _SlotStep(batch, beam, slots, heads, self._page_slots, page_table.shape[1], *pointers)
+        self._arrays = arrays
+        pointers = [address(array) for array in (*arrays, self.chosen)]
+        sizes = (batch, beam, slots, heads, self._page_slots, arrays.page_table.shape[1])
+        self._step = _SlotStep(*sizes, *pointers)
 
 
 class ContinueBest:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from xuanzang.kernels import find_kernels
 from xuanzang.kernels.step_functions import StepFunctions
-from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
+from xuanzang.kernels.steps import AdvanceSlots, ContinueBest, SlotArrays
 from xuanzang.server.engine.arrays import Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import DEAD_LIMIT, DEAD_SCORE, BeamArrays, Candidates
@@ -105,29 +105,48 @@ def made_candidates(rng: np.random.Generator, batch: int, beam: int) -> tuple[Ca
     return Candidates(scores, ids, parents), np.zeros((batch, beam, 1), np.float32)
 
 
+def arrays(**changes: np.ndarray) -> SlotArrays:
+    """Return those of a sentence with two hypotheses, two logical pages and two heads, and a page that is free."""
+    return SlotArrays(
+        parents=np.zeros((1, 2), np.int64),
+        visible=np.zeros((1, 2, 8), bool),
+        page_table=np.full((1, 2), -1),
+        page_owners=np.zeros((3, 2), np.int64),
+        free_pages=np.array([2, 0, 1]),
+        free_count=np.array([1]),
+        slot_indices=np.zeros((1, 2, 2, 3), np.int64),
+    )._replace(**changes)
+
+
 def test_a_parent_that_does_not_exist_is_refused_with_nothing_changed(functions: StepFunctions) -> None:
-    advance = AdvanceSlots(functions, page_slots=4)
-    visible = np.zeros((1, 2, 8), bool)
-    slot_indices = np.zeros((1, 2, 2, 3), np.int64)
-    assert advance(np.array([[0, 2]]), visible, np.zeros((1, 2), np.int64), slot_indices) is None
-    assert not visible.any()
-    assert not slot_indices.any()
+    before, after = arrays(), arrays(parents=np.array([[0, 2]]))
+    assert AdvanceSlots(functions, page_slots=4)(after) is None
+    for old, new in zip(before[1:], after[1:], strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_slots_take_pages_that_are_free_and_tell_how_many_lack_one(functions: StepFunctions) -> None:
+    advance, slots = AdvanceSlots(functions, page_slots=1), arrays(visible=np.zeros((1, 2, 2), bool))
+    assert advance(slots) == 1
+    assert slots.page_table.tolist() == [[2, -1]]
+    assert slots.page_owners[2].tolist() == [0, 0]
+    assert slots.free_count.tolist() == [0]
+    assert slots.slot_indices[0, :, 0, 0].tolist() == [2, -1]
 
 
 @pytest.mark.parametrize(
-    ("parents", "visible"),
+    "changes",
     [
-        (np.zeros((1, 2), np.int32), np.zeros((1, 2, 8), bool)),
-        (np.zeros((1, 3), np.int64), np.zeros((1, 2, 8), bool)),
-        (np.zeros((1, 2), np.int64), np.zeros((1, 2, 16), bool)[..., ::2]),
+        {"parents": np.zeros((1, 2), np.int32)},
+        {"parents": np.zeros((1, 3), np.int64)},
+        {"visible": np.zeros((1, 2, 16), bool)[..., ::2]},
+        {"free_pages": np.zeros(2, np.int64)},
+        {"free_count": np.zeros((), np.int64)},
     ],
 )
-def test_arrays_of_another_shape_or_type_are_refused(
-    functions: StepFunctions, parents: np.ndarray, visible: np.ndarray
-) -> None:
-    advance = AdvanceSlots(functions, page_slots=4)
+def test_arrays_of_another_shape_or_type_are_refused(functions: StepFunctions, changes: dict[str, np.ndarray]) -> None:
     with pytest.raises(ValueError, match="is not a contiguous array of"):
-        advance(parents, visible, np.zeros((1, 2), np.int64), np.zeros((1, 2, 2, 3), np.int64))
+        AdvanceSlots(functions, page_slots=4)(arrays(**changes))
 
 
 def test_fewer_candidates_than_hypotheses_are_refused(functions: StepFunctions) -> None:
@@ -135,4 +154,4 @@ def test_fewer_candidates_than_hypotheses_are_refused(functions: StepFunctions) 
     few, _ = made_candidates(np.random.default_rng(0), 1, 1)
     beams = BeamArrays.empty(4).extended(1)
     with pytest.raises(ValueError, match="2 candidates are fewer than 4 hypotheses"):
-        continue_best(*few, beams.token_ids, beams.scores, beams.parents, beams.positions)
+        continue_best(*few, *beams)

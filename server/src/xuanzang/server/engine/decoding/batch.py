@@ -151,7 +151,7 @@ class Batch:
         self._bind(inspection)
         steps = min(limit.steps, search.free_steps)
         if self._steps and steps > 1:
-            cache.fit(self._steps.slots, search.beams.parents)
+            self._steps.slots.fit(cache.slots(search.beams.parents))
             taken, done = search.advance_by(self._steps, self._candidates, limit._replace(steps=steps))
         else:
             self._decoder.run()

@@ -129,7 +129,7 @@ class BeamSearch:
     def free_steps(self) -> int:
         """How many steps from now, at least one, concern the search only if a sentence is done in them."""
         concerned = self.details or self._recorded or len(self.required) or self._step < self._edited_until
-        return 1 if concerned else max(1, min(self._inspected_from - 1 - self._step, self._history.room))
+        return 1 if concerned else max(1, self._inspected_from - 1 - self._step)
 
     def advance_by(self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit) -> Advance[int]:
         """Let the kernels take steps.
@@ -144,6 +144,7 @@ class BeamSearch:
         """
         if self.continue_best:
             self.continue_best.fit(*candidates, *self.beams)
+        self._history.make_room(limit.steps, int(self.beams.positions.max()))
         endings_left = np.array([state.endings_left for state in self.sentences], dtype=np.int64)
         taken = steps(self._history.links, self._history.steps, endings_left, limit)
         for step, index, parent, total in taken.endings:

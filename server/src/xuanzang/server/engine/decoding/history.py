@@ -10,7 +10,7 @@ import numpy.typing as npt
 from xuanzang.server.engine.arrays import Ints, Order, extended
 
 # Room grows by this many steps.
-_STEPS_CHUNK = 32
+_STEPS_CHUNK = 64
 
 _Steps = list[list[list[int]]]
 """Tokens and parents of the hypotheses of a sentence, [step, 2, beam]."""
@@ -32,11 +32,6 @@ class History:
     def links(self) -> npt.NDArray[np.int32]:
         """Token and parent of each hypothesis after each step, [batch, step, 2, beam]."""
         return self._links
-
-    @property
-    def room(self) -> int:
-        """Steps that `links` has room for."""
-        return self._links.shape[1] - self._steps
 
     @property
     def steps(self) -> int:
@@ -63,16 +58,21 @@ class History:
             parents: Beam position of each before the step, [batch, beam].
             positions: Tokens of each sentence so far, these included, [batch, 1].
         """
-        if self._steps == self._links.shape[1]:
-            self._make_room(int(positions.max()) - 1)
+        self.make_room(1, int(positions.max()) - 1)
         self._links[:, self._steps, 0] = token_ids
         self._links[:, self._steps, 1] = parents
         self._steps += 1
 
-    def _make_room(self, needed: int) -> None:
-        """Forget the steps before the oldest sentence began, and add empty ones."""
-        self._links = extended(self._links[:, self._steps - needed :], _STEPS_CHUNK, axis=1)
-        self._steps = needed
+    def make_room(self, steps: int, needed: int) -> None:
+        """Have room for steps, if there is none forget those before the oldest sentence began.
+
+        Args:
+            steps: Steps to come.
+            needed: Steps of the oldest sentence so far.
+        """
+        if self._steps + steps > self._links.shape[1]:
+            self._links = extended(self._links[:, self._steps - needed : self._steps], max(steps, _STEPS_CHUNK), axis=1)
+            self._steps = needed
 
     def tokens(self, index: int, beam_position: int, count: int, *, ago: int = 0) -> list[int]:
         """Return the last tokens of a hypothesis.

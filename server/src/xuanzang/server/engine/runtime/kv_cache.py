@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.kernels.step_functions import StepFunctions
-from xuanzang.kernels.steps import AdvanceSlots
+from xuanzang.kernels.steps import AdvanceSlots, SlotArrays
 from xuanzang.server.engine.arrays import Ints, Order, extended
 from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
 from xuanzang.server.engine.runtime.page_table import PageTable
@@ -176,7 +176,7 @@ class KeyValueCache:
         """
         indices = np.arange(len(parents))[:, None]
         if self.advance_slots:
-            missing = self.advance_slots(parents, self._visible, self._pages.table, self._slot_indices)
+            missing = self.advance_slots(self.slots(parents))
             if missing:
                 self._point_to(indices, self.advance_slots.chosen)
             if missing is not None:
@@ -194,9 +194,15 @@ class KeyValueCache:
         self._visible[indices, self._beam_positions, slots] = True
         self._point_to(indices, slots)
 
-    def fit(self, slots: AdvanceSlots, parents: Ints) -> None:
-        """Give the kernels the arrays of the steps to come, [batch, beam] for `parents`."""
-        slots.fit(parents, self._visible, self._pages.table, self._slot_indices)
+    def slots(self, parents: Ints) -> SlotArrays:
+        """Return the arrays of a step as the kernels take them.
+
+        Args:
+            parents: As of `advance`.
+        """
+        pages = self._pages
+        free = pages.free, pages.free_count
+        return SlotArrays(parents, self._visible, pages.table, pages.owners, *free, self._slot_indices)
 
     def _point_to(self, indices: Ints, slots: Ints) -> None:
         """Set the slots to write, [batch, beam]; sentences that need new pages get them."""

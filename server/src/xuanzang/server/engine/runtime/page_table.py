@@ -34,7 +34,10 @@ class PageTable:
         """Page of each logical page of each sentence, or -1, [batch, logical page]."""
         self.owners: Ints = np.zeros((0, 2), dtype=np.int64)
         """Sentence and logical page of each page, (0, 0) for free ones, [page, 2]."""
-        self._free: list[int] = []
+        self.free: Ints = np.zeros(0, dtype=np.int64)
+        """Pages without sentence, the next to be taken last, with room for all, [page]."""
+        self.free_count: Ints = np.zeros(1, dtype=np.int64)
+        """Number of free pages, [1]; changed in place."""
 
     @property
     def count(self) -> int:
@@ -65,7 +68,7 @@ class PageTable:
         self.table[indices] = -1
         left = left[left >= 0]
         self.owners[left] = 0
-        self._free += left.tolist()
+        self._put_back(left)
 
     def select(self, order: Order) -> list[tuple[int, int]]:
         """Keep only some sentences, in the order given, and give back what is not needed.
@@ -82,8 +85,9 @@ class PageTable:
         self.owners[moved[sentences, entries], 0] = order.moved[sentences]
         if self.width > _WIDTH_STEP:
             self._narrow()
-        used = self.count - len(self._free)
-        return self._give_back(used) if len(self._free) > max(used, self._max_free) else []
+        free = int(self.free_count[0])
+        used = self.count - free
+        return self._give_back(used) if free > max(used, self._max_free) else []
 
     def _narrow(self) -> None:
         """Take away logical pages that no sentence has."""
@@ -97,7 +101,7 @@ class PageTable:
             Pages whose content has to move, each with its destination.
         """
         self._index()
-        used = self.count - len(self._free)
+        used = self.count - int(self.free_count[0])
         return self._give_back(used) if self.count > used + used // _PAGES_PER_SPARE else []
 
     def widen(self, width: int) -> None:
@@ -113,26 +117,34 @@ class PageTable:
             logical_pages: Logical page of each, without a page so far.
         """
         wanted = sorted({*zip(indices.tolist(), logical_pages.tolist(), strict=True)})
-        if (missing := len(wanted) - len(self._free)) > 0:
-            self._grow(missing + self.count // _PAGES_PER_SPARE)
-        for page, owner in zip(self._free, wanted, strict=False):
+        for number, owner in enumerate(wanted):
+            if not self.free_count[0]:
+                self._grow(len(wanted) - number + self.count // _PAGES_PER_SPARE)
+            self.free_count -= 1
+            page = self.free[self.free_count[0]]
             self.table[owner] = page
             self.owners[page] = owner
-        del self._free[: len(wanted)]
 
     def _give_back(self, used: int) -> list[tuple[int, int]]:
         count = used + used // _PAGES_PER_SPARE
         moving = self.table[self.table >= count].tolist()
-        moves = list(zip(moving, sorted(self._free), strict=False))
+        moves = list(zip(moving, np.sort(self.free[: self.free_count[0]]).tolist(), strict=False))
         for page, destination in moves:
             self.table[tuple(self.owners[page])] = destination
-        self.owners = self.owners[:count]
+        self.owners, self.free = self.owners[:count], self.free[:count]
         self._index()
         return moves
 
     def _grow(self, more: int) -> None:
-        self._free += range(self.count, self.count + more)
-        self.owners = extended(self.owners, more)
+        added = np.arange(self.count, self.count + more)
+        self.owners, self.free = extended(self.owners, more), extended(self.free, more)
+        self._put_back(added[::-1])
+
+    def _put_back(self, pages: Ints) -> None:
+        """Add free pages, the next to be taken last."""
+        count = self.free_count[0]
+        self.free[count : count + len(pages)] = pages
+        self.free_count += len(pages)
 
     def _index(self) -> None:
         """Find the owner of each page, and the pages without one."""
@@ -142,4 +154,5 @@ class PageTable:
         self.owners[pages] = np.argwhere(held)
         taken = np.zeros(self.count, dtype=bool)
         taken[pages] = True
-        self._free = np.flatnonzero(~taken).tolist()
+        self.free_count[0] = 0
+        self._put_back(np.flatnonzero(~taken)[::-1])
