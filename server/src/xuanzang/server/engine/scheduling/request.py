@@ -16,6 +16,7 @@ from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesi
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
+from xuanzang.server.engine.scheduling.loop_inbox import LoopInbox
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.settings import UNLIMITED
@@ -244,9 +245,9 @@ class Request:
         self.abandoned: AbandonReason | None = None
         self.started = False
         self._listener = listener
-        self._loop = asyncio.get_running_loop()
+        self._inbox = LoopInbox.of_running_loop()
         self._results: dict[int, SentenceResult] = {}
-        self.done: asyncio.Future[list[SentenceResult]] = self._loop.create_future()
+        self.done: asyncio.Future[list[SentenceResult]] = asyncio.get_running_loop().create_future()
         """Results, in the order of the sentences."""
 
     @property
@@ -301,10 +302,8 @@ class Request:
         self.sentences = ()
 
     def _call_in_loop(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> None:
-        try:
-            self._loop.call_soon_threadsafe(callback, *arguments)
-        except RuntimeError:
-            # The loop is closed, and with it every task that could await this.
+        if not self._inbox.leave(callback, *arguments):
+            # With the loop every task has ended that could await this.
             _LOGGER.warning("result dropped: the event loop is closed")
 
     def _keep(self, position: int, result: SentenceResult) -> None:

@@ -1,0 +1,83 @@
+"""Calls that other threads leave for an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVarTuple
+
+Ts = TypeVarTuple("Ts")
+
+# Unlike os.write, and asyncio's own way, this does not give the interpreter's lock away: a thread that wakes the loop
+# would get it back only when the loop has dealt with the call and all that comes of it.
+_WRITE = ctypes.PyDLL(None).write
+_BYTES = 4096
+
+
+class LoopInbox:
+    """Calls for one event loop, which it makes in the order in which they are left, many in one turn."""
+
+    _of_loops: ClassVar[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopInbox]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def of_running_loop(cls) -> LoopInbox:
+        """Return the inbox of the running loop, which is made with the first call."""
+        loop = asyncio.get_running_loop()
+        if loop not in cls._of_loops:
+            cls._of_loops[loop] = cls(loop)
+        return cls._of_loops[loop]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let the loop look for calls; `of_running_loop` calls this.
+
+        Args:
+            loop: Running event loop.
+        """
+        # The loop holds the inbox, and goes with it.
+        self._loop = weakref.ref(loop)
+        self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
+        self._woken = False
+        self._read_end, self._write_end = os.pipe()
+        for end in (self._read_end, self._write_end):
+            os.set_blocking(end, False)
+            weakref.finalize(self, os.close, end)
+        loop.add_reader(self._read_end, self._make_calls)
+
+    def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> bool:
+        """Leave a call, from any thread.
+
+        Args:
+            callback: Function to call in the loop.
+            arguments: Its arguments.
+
+        Returns:
+            Whether it will be called: False if the loop is closed.
+        """
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            return False
+        self._calls.append((callback, arguments))
+        # Two threads may both write, which does no harm.
+        if not self._woken:
+            self._woken = True
+            _WRITE(self._write_end, b"\0", 1)
+        return True
+
+    def _make_calls(self) -> None:
+        os.read(self._read_end, _BYTES)
+        # What is left from now on wakes the loop again.
+        self._woken = False
+        while self._calls:
+            callback, arguments = self._calls.popleft()
+            try:
+                callback(*arguments)
+            except Exception as error:  # noqa: BLE001 - the calls of others must be made
+                self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if loop := self._loop():
+            loop.call_exception_handler({"message": "a call left for the event loop failed", "exception": error})
