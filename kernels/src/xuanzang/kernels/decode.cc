@@ -91,6 +91,10 @@ void add_links(const Decode& decode) {
   }
 }
 
+void bind_later(const Decode& decode) {
+  for (int64_t index = 0; index < decode.later_count; ++index) decode.decoder->bind(decode.later[index]);
+}
+
 }  // namespace
 
 int64_t decode(Decode& decode) {
@@ -98,6 +102,7 @@ int64_t decode(Decode& decode) {
   decode.steps = decode.endings_count = 0;
   while (true) {
     decode.decoder->run();
+    if (!decode.steps) bind_later(decode);
     const int64_t inspected = continue_best(*decode.beams);
     ++decode.steps;
     const bool is_last = decode.steps == decode.max_steps || Clock::now() >= end;

@@ -10,7 +10,10 @@ namespace xuanzang {
 
 // Arguments of XuanzangDecode. Arrays are contiguous.
 struct Decode {
-  const Binding* decoder;
+  Binding* decoder;
+  // Bound after the first step in place of what only that one has.
+  const BoundTensor* later;
+  int64_t later_count;
   const SlotStep* slots;
   const BeamStep* beams;
   // The steps end after so many, after so many seconds, or as soon as `interrupt` is not 0.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.kernels.graphs import GraphBinding
+from xuanzang.kernels.graphs import BoundTensors, GraphBinding, Tensor
 from xuanzang.kernels.step_functions import address, members, require
 from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
 
+NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 # Room for hypotheses that end before the steps do; with more the steps end earlier.
 _MAX_ENDINGS = 256
 
@@ -72,7 +75,9 @@ class Taken(NamedTuple):
 
 class _Decode(ctypes.Structure):
     _fields_ = (
-        *members("decoder", "slots", "beams", of=ctypes.c_void_p),
+        *members("decoder", "later", of=ctypes.c_void_p),
+        *members("later_count"),
+        *members("slots", "beams", of=ctypes.c_void_p),
         *members("max_steps"),
         *members("max_seconds", of=ctypes.c_double),
         *members("interrupt", of=ctypes.c_void_p),
@@ -112,7 +117,12 @@ class DecodeSteps:
         )
 
     def __call__(
-        self, links: npt.NDArray[np.int32], next_link: int, endings_left: npt.NDArray[np.int64], limit: StepLimit
+        self,
+        links: npt.NDArray[np.int32],
+        next_link: int,
+        endings_left: npt.NDArray[np.int64],
+        limit: StepLimit,
+        later: Mapping[str, Tensor] = NOTHING,
     ) -> Taken:
         """Take at least one step, on the arrays to which slots and hypotheses were fitted last.
 
@@ -122,6 +132,7 @@ class DecodeSteps:
             next_link: Where in `links` the next step goes.
             endings_left: Number of endings with which a sentence may be done, [batch]; changed.
             limit: End of the steps.
+            later: Inputs of the decoder from the second step on, in place of what is bound.
 
         Raises:
             GraphError: The graph fails.
@@ -132,7 +143,8 @@ class DecodeSteps:
         require(endings_left, np.int64, (batch,))
         if not 0 < limit.steps <= links.shape[1] - next_link + 1:
             raise ValueError(f"{limit.steps} steps from {next_link} on do not fit into {links.shape[1]}")
-        decode = self._decode
+        decode, second = self._decode, BoundTensors([(name, tensor, False) for name, tensor in later.items()])
+        decode.later, decode.later_count = second.address, second.count
         decode.slots, decode.beams = self.slots.address, self._beams.address
         decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
         decode.endings_left = address(endings_left)
@@ -140,6 +152,7 @@ class DecodeSteps:
         count = self._decoder.functions.decode(ctypes.byref(decode))
         if count < -1:
             raise self._decoder.functions.fault()
+        self._decoder.keep(second)
         ended = decode.endings_count
         places, scores = self._endings[:ended].tolist(), self._scores[:ended].tolist()
         endings = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -120,6 +120,49 @@ class Graph:
         return GraphBinding(self, binding)
 
 
+class BoundTensors:
+    """Tensors as the library takes them, to be bound when it wants to."""
+
+    def __init__(self, tensors: Sequence[tuple[str, Tensor, bool]]) -> None:
+        """Describe tensors.
+
+        Args:
+            tensors: Name in the graph, tensor, and whether it is an output.
+
+        Raises:
+            ValueError: An array is not contiguous.
+        """
+        self.values = {name: tensor for name, tensor, _ in tensors}
+        self.count = len(tensors)
+        # They must exist as long as the structures that have their addresses.
+        self._shapes = [_shape(tensor) for _, tensor, _ in tensors]
+        described = zip(tensors, self._shapes, strict=True)
+        self._structures = (_BoundTensor * len(tensors))(
+            *(
+                _BoundTensor(name.encode(), *_memory(one, shape), is_output)
+                for (name, one, is_output), shape in described
+            )
+        )
+
+    @property
+    def address(self) -> int:
+        """Where the library finds the structures."""
+        return ctypes.addressof(self._structures)
+
+
+def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
+    shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
+    return (ctypes.c_int64 * len(shape))(*shape)
+
+
+def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
+    """Return address, address of the shape, rank, bytes and type."""
+    where = ctypes.addressof(shape)
+    if isinstance(tensor, np.ndarray):
+        return address(tensor), where, len(shape), tensor.nbytes, _TYPES[tensor.dtype]
+    return tensor.data_ptr(), where, len(shape), tensor.tensor_size_in_bytes(), tensor.element_type()
+
+
 class GraphBinding:
     """Inputs and outputs of a graph in tensors that stay where they are from run to run. Belongs to one thread."""
 
@@ -142,21 +185,19 @@ class GraphBinding:
         Raises:
             GraphError: The graph has no such input or output.
         """
-        both = [(name, value, 0) for name, value in inputs.items()]
-        both += [(name, value, 1) for name, value in outputs.items()]
+        both = [(name, value, False) for name, value in inputs.items()]
+        both += [(name, value, True) for name, value in outputs.items()]
         new = [one for one in both if self._bound.get(one[0]) is not one[1]]
         if not new:
             return
-        shapes = [_shape(value) for _, value, _ in new]
-        tensors = (_BoundTensor * len(new))(
-            *(
-                _BoundTensor(name.encode(), *_memory(value, shape), is_output)
-                for (name, value, is_output), shape in zip(new, shapes, strict=True)
-            )
-        )
-        if self.functions.bind(self.address, tensors, len(new)):
+        tensors = BoundTensors(new)
+        if self.functions.bind(self.address, tensors.address, tensors.count):
             raise self.functions.fault()
-        self._bound.update((name, value) for name, value, _ in new)
+        self.keep(tensors)
+
+    def keep(self, tensors: BoundTensors) -> None:
+        """Take note of tensors that the library has bound."""
+        self._bound.update(tensors.values)
 
     def run(self) -> None:
         """Run the graph on the present content of the tensors.
@@ -166,16 +207,3 @@ class GraphBinding:
         """
         if self.functions.run(self.address):
             raise self.functions.fault()
-
-
-def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
-    shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
-    return (ctypes.c_int64 * len(shape))(*shape)
-
-
-def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
-    """Return address, address of the shape, rank, bytes and type."""
-    where = ctypes.addressof(shape)
-    if isinstance(tensor, np.ndarray):
-        return address(tensor), where, len(shape), tensor.nbytes, _TYPES[tensor.dtype]
-    return tensor.data_ptr(), where, len(shape), tensor.tensor_size_in_bytes(), tensor.element_type()

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.kernels.decode import DecodeSteps, StepLimit
+from xuanzang.kernels.decode import NOTHING, DecodeSteps, StepLimit
 from xuanzang.kernels.graphs import GraphBinding
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
@@ -148,11 +148,12 @@ class Batch:
         search, cache = self._search, self._cache
         cache.advance(search.beams.parents)
         inspection = self._inspected.fit(search.required, self._shortlist)
-        self._bind(inspection)
+        has_edits = self._bind(inspection)
         steps = min(limit.steps, search.free_steps)
         if self._steps and steps > 1:
             self._steps.slots.fit(cache.slots(search.beams.parents))
-            taken, done = search.advance_by(self._steps, self._candidates, limit._replace(steps=steps))
+            later = self._no_edits._asdict() if has_edits else NOTHING
+            taken, done = search.advance_by(self._steps, self._candidates, limit._replace(steps=steps), later)
         else:
             self._decoder.run()
             taken = 1
@@ -213,8 +214,8 @@ class Batch:
             self._shortlist.select(order)
         self._sentences = [self._sentences[index] for index in kept.tolist()]
 
-    def _bind(self, inspection: Inspection) -> None:
-        """Bind the arrays that are new to the decoder graph."""
+    def _bind(self, inspection: Inspection) -> bool:
+        """Bind the arrays that are new to the decoder graph; return whether logits are edited."""
         self._fit_outputs()
         search, cache, shortlist = self._search, self._cache, self._shortlist
         edits = search.edits()
@@ -224,7 +225,7 @@ class Batch:
         # Most steps work on the arrays of the step before.
         owners = (search.beams, cache.decoder_tensors, choices, edits, self._candidates, self._attention, inspection)
         if all(map(operator.is_, owners, self._bound)):
-            return
+            return False
         self._bound = owners
         inputs: dict[str, Tensor] = {
             "token_ids": search.beams.token_ids,
@@ -239,6 +240,7 @@ class Batch:
         candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
         outputs = {"attention": self._attention, **candidates, **self._inspected.outputs}
         self._decoder.bind(inputs, {**outputs, **cache.decoder_tensors.outputs})
+        return edits is not None
 
     def _fit_outputs(self) -> None:
         """Replace the arrays of outputs, and of no edits, if they do not fit the batch any more."""

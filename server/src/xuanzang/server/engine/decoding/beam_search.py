@@ -8,11 +8,12 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from xuanzang.kernels.decode import DecodeSteps, StepLimit
+from xuanzang.kernels.graphs import Tensor
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints, Order
@@ -128,16 +129,20 @@ class BeamSearch:
     @property
     def free_steps(self) -> int:
         """How many steps from now, at least one, concern the search only if a sentence is done in them."""
-        concerned = self.details or self._recorded or len(self.required) or self._step < self._edited_until
+        # Of edits only those of the first step are given.
+        concerned = self.details or self._recorded or len(self.required) or self._step + 1 < self._edited_until
         return 1 if concerned else max(1, self._inspected_from - 1 - self._step)
 
-    def advance_by(self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit) -> Advance[int]:
+    def advance_by(
+        self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit, later: Mapping[str, Tensor]
+    ) -> Advance[int]:
         """Let the kernels take steps.
 
         Args:
             steps: Steps of the decoder, to which `beams` and `candidates` are bound.
             candidates: Output of the decoder.
             limit: End of the steps, at most `free_steps` of them.
+            later: Inputs of the decoder from the second step on.
 
         Returns:
             Their number, and what `advance` returns of the last one.
@@ -146,14 +151,14 @@ class BeamSearch:
             self.continue_best.fit(*candidates, *self.beams)
         self._history.make_room(limit.steps, int(self.beams.positions.max()))
         endings_left = np.array([state.endings_left for state in self.sentences], dtype=np.int64)
-        taken = steps(self._history.links, self._history.steps, endings_left, limit)
+        taken = steps(self._history.links, self._history.steps, endings_left, limit, later)
         for step, index, parent, total in taken.endings:
             length = self._length(index) - taken.steps + step
             score = final_score(total, length, self.sentences[index].options.decoding, None)
             self.sentences[index].finished.add(Ending(parent, self._eos_id, length, score, None), is_best=False)
         self._step += taken.steps
         self._history.skip(taken.steps - 1)
-        done = [index for index in taken.inspected if self._advance_sentence(index, _of_sentence(candidates, index))]
+        done = [index for index in taken.inspected if self._advance_sentence(index, candidates.of(index))]
         self._history.add(self.beams.token_ids, self.beams.parents, self.beams.positions)
         return Advance(taken.steps, self._results(done))
 
@@ -182,13 +187,12 @@ class BeamSearch:
         done = [
             index
             for index in inspected
-            if index not in required
-            and self._advance_sentence(index, forced.get(index) or _of_sentence(candidates, index))
+            if index not in required and self._advance_sentence(index, forced.get(index) or candidates.of(index))
         ]
         if inspection:
             done += self._advance_required(before, inspection)
         for index in self._recorded:
-            considered = forced.get(index) or _of_sentence(candidates, index)
+            considered = forced.get(index) or candidates.of(index)
             self._record(index, considered, is_last=index in done)
         beams = self.beams
         self._history.add(beams.token_ids, beams.parents, beams.positions)
@@ -197,9 +201,8 @@ class BeamSearch:
         return self._results(done)
 
     def _results(self, done: Iterable[int]) -> list[tuple[int, list[TargetHypothesis]]]:
-        return [
-            (index, [self._ended(index, ending) for ending in self.sentences[index].finished.best()]) for index in done
-        ]
+        endings = ((index, self.sentences[index].finished.best()) for index in done)
+        return [(index, [self._ended(index, ending) for ending in best]) for index, best in endings]
 
     def _forced_ends(self, required: Container[int]) -> dict[int, list[tuple[float, int, int]]]:
         """Return the candidates of sentences at a limit where every hypothesis ends at no cost, by batch index."""
@@ -395,9 +398,3 @@ class BeamSearch:
                 break
             common += 1
         return begun[0][:common] if begun else []
-
-
-def _of_sentence(candidates: Candidates, index: int) -> list[tuple[float, int, int]]:
-    """Return score, token and parent of the candidates of a sentence."""
-    scores, ids, parents = candidates
-    return list(zip(scores[index].tolist(), ids[index].tolist(), parents[index].tolist(), strict=True))

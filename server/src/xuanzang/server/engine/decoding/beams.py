@@ -24,6 +24,10 @@ class Candidates(NamedTuple):
     parents: Ints
     """Beam positions of the hypotheses that they continue."""
 
+    def of(self, index: int) -> list[tuple[float, int, int]]:
+        """Return score, token and parent of each of a sentence."""
+        return list(zip(*(array[index].tolist() for array in self), strict=True))
+
 
 class BeamArrays(NamedTuple):
     """The live hypotheses of all sentences, as the next decoder step takes them."""
