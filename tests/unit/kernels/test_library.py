@@ -181,6 +181,16 @@ def test_a_library_of_another_platform_is_not_loaded(folder: Path) -> None:
     assert "_operators.so" in find_kernels().detail
 
 
+def test_a_library_with_other_structures_is_not_loaded(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Longer(xuanzang.kernels.steps.SlotStep):
+        _fields_ = (("more", ctypes.c_int64),)
+
+    assert find_kernels().library
+    monkeypatch.setattr("xuanzang.kernels._STRUCTURES", (Longer, *xuanzang.kernels._STRUCTURES[1:]))
+    assert find_kernels().reason == "not_loadable"
+    assert "built from other sources" in find_kernels().detail
+
+
 def test_a_refusal_of_onnxruntime_is_the_reason(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Options:
         def register_custom_ops_library(self, _: str) -> None:

@@ -20,13 +20,18 @@ from typing import Literal
 
 import onnxruntime
 
-from xuanzang.kernels import graphs, step_functions
+from xuanzang.kernels import decode, graphs, phrase_choice, step_functions, steps
 
 __all__ = ["Kernels", "Reason", "find_kernels", "library", "supported_isas"]
 
 Reason = Literal["", "no_compiler", "compile_error", "not_loadable", "onnxruntime", "isa", "disabled", "provider"]
 """Why there are no kernels; "disabled" and "provider" are for programs that do not ask for them."""
 
+# In the order of the library's sizes.
+_STRUCTURES: tuple[type[ctypes.Structure], ...] = (
+    *(steps.SlotStep, steps.BeamStep, phrase_choice.PhraseStep),
+    *(graphs.SessionSettings, graphs.BoundTensor, decode.Decode),
+)
 _FOLDER = Path(__file__).parent
 _NOT_BUILT = "not_built.txt"
 """Text in the package of a failed build: the reason, and a line of detail."""
@@ -54,7 +59,7 @@ def find_kernels() -> Kernels:
     try:
         functions = _functions(built)
     except (OSError, AttributeError) as error:
-        # A function is missing if the library was built from older sources than these.
+        # A function is missing, or a structure differs, if the library was built from other sources than these.
         return Kernels(reason="not_loadable", detail=str(error))
     isa = functions.XuanzangChosenIsa()
     if isa is None:
@@ -101,6 +106,9 @@ def _functions(built: Path) -> ctypes.CDLL:
     functions.XuanzangSupportedIsa.argtypes = [ctypes.c_size_t]
     for name in (*step_functions.NAMES, *graphs.NAMES, *graphs.BINDING_NAMES):
         getattr(functions, name)
+    functions.XuanzangStructureSizes.restype = ctypes.POINTER(ctypes.c_int64)
+    if functions.XuanzangStructureSizes()[: len(_STRUCTURES)] != [ctypes.sizeof(one) for one in _STRUCTURES]:
+        raise AttributeError(f"{built.name} has structures of other sizes: it was built from other sources")
     return functions
 
 

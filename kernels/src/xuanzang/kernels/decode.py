@@ -73,7 +73,9 @@ class Taken(NamedTuple):
     """Sentences of which, in the last step, a hypothesis has ended or is missing, with which nothing was done."""
 
 
-class _Decode(ctypes.Structure):
+class Decode(ctypes.Structure):
+    """What steps give and take."""
+
     _fields_ = (
         *members("decoder", "later", of=ctypes.c_void_p),
         *members("later_count"),
@@ -108,7 +110,7 @@ class DecodeSteps:
         self._decoder, self.slots, self._beams = decoder, slots, beams
         self._endings = np.zeros((_MAX_ENDINGS, 3), np.int64)
         self._scores = np.zeros(_MAX_ENDINGS, np.float32)
-        self._decode = _Decode(
+        self._decode = Decode(
             decoder=decoder.address,
             dead_score=dead_score,
             max_endings=_MAX_ENDINGS,

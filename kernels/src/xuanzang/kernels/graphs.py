@@ -46,11 +46,15 @@ class GraphError(Exception):
     """A graph cannot be opened, bound or run; the message is onnxruntime's."""
 
 
-class _SessionSettings(ctypes.Structure):
+class SessionSettings(ctypes.Structure):
+    """How a graph is opened."""
+
     _fields_ = (("path", ctypes.c_char_p), ("threads", ctypes.c_int64), ("disabled_optimizers", ctypes.c_char_p))
 
 
-class _BoundTensor(ctypes.Structure):
+class BoundTensor(ctypes.Structure):
+    """A tensor and its name in a graph."""
+
     _fields_ = (
         ("name", ctypes.c_char_p),
         *members("data", "shape", of=ctypes.c_void_p),
@@ -96,7 +100,7 @@ class Graph:
             GraphError: It cannot be opened.
         """
         self.functions = GraphFunctions(library)
-        settings = _SessionSettings(str(path).encode(), threads, ";".join(disabled_optimizers).encode())
+        settings = SessionSettings(str(path).encode(), threads, ";".join(disabled_optimizers).encode())
         self._address = self.functions.open(ctypes.byref(settings))
         if not self._address:
             raise self.functions.fault()
@@ -137,9 +141,9 @@ class BoundTensors:
         # They must exist as long as the structures that have their addresses.
         self._shapes = [_shape(tensor) for _, tensor, _ in tensors]
         described = zip(tensors, self._shapes, strict=True)
-        self._structures = (_BoundTensor * len(tensors))(
+        self._structures = (BoundTensor * len(tensors))(
             *(
-                _BoundTensor(name.encode(), *_memory(one, shape), is_output)
+                BoundTensor(name.encode(), *_memory(one, shape), is_output)
                 for (name, one, is_output), shape in described
             )
         )

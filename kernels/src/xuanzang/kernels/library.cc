@@ -75,6 +75,14 @@ XUANZANG_EXPORT const char* XuanzangSupportedIsa(size_t index) {
   return index < supported.size() ? supported[index]->isa : nullptr;
 }
 
+// Returns the sizes of the structures that Python gives, which has to know them as they are.
+XUANZANG_EXPORT const int64_t* XuanzangStructureSizes() {
+  using namespace xuanzang;
+  static const int64_t sizes[] = {sizeof(SlotStep),        sizeof(BeamStep),    sizeof(PhraseStep),
+                                  sizeof(SessionSettings), sizeof(BoundTensor), sizeof(Decode)};
+  return sizes;
+}
+
 XUANZANG_EXPORT int64_t XuanzangAdvanceSlots(const xuanzang::SlotStep* step) {
   return xuanzang::advance_slots(*step, xuanzang::Pages::kMayLack);
 }

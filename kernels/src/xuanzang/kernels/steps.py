@@ -19,7 +19,9 @@ _Ints = npt.NDArray[np.int64]
 _INT64, _FLOAT32, _BOOL = np.dtype(np.int64), np.dtype(np.float32), np.dtype(np.bool_)
 
 
-class _SlotStep(ctypes.Structure):
+class SlotStep(ctypes.Structure):
+    """What a step of the slots gives and takes."""
+
     _fields_ = (
         *members("batch", "beam", "slots", "heads", "page_slots", "logical_pages"),
         *members("parents", "visible", "page_table", "page_owners", "free_pages", "free_count", of=ctypes.c_void_p),
@@ -27,7 +29,9 @@ class _SlotStep(ctypes.Structure):
     )
 
 
-class _BeamStep(ctypes.Structure):
+class BeamStep(ctypes.Structure):
+    """What a step of the hypotheses gives and takes."""
+
     _fields_ = (
         *members("batch", "beam", "candidates", "eos_id"),
         *members("dead", of=ctypes.c_float),
@@ -68,7 +72,7 @@ class AdvanceSlots:
         self._function = functions.advance_slots
         self._page_slots = page_slots
         self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * len(SlotArrays._fields)
-        self._step = _SlotStep()
+        self._step = SlotStep()
         self.chosen: _Ints = np.zeros((0, 0), np.int64)
         """Slot of each hypothesis after the last call, [batch, beam]."""
 
@@ -113,7 +117,7 @@ class AdvanceSlots:
         self._arrays = arrays
         pointers = [address(array) for array in (*arrays, self.chosen)]
         sizes = (batch, beam, slots, heads, self._page_slots, arrays.page_table.shape[1])
-        self._step = _SlotStep(*sizes, *pointers)
+        self._step = SlotStep(*sizes, *pointers)
 
 
 class ContinueBest:
@@ -131,7 +135,7 @@ class ContinueBest:
         self._eos_id, self._dead = eos_id, dead
         self._arrays: tuple[npt.NDArray[Any], ...] = (np.zeros(0),) * 7
         self._inspected = np.zeros(0, np.int64)
-        self._step = _BeamStep()
+        self._step = BeamStep()
 
     def __call__(self, *arrays: npt.NDArray[Any]) -> list[int]:
         """Go on by one step.
@@ -177,4 +181,4 @@ class ContinueBest:
         self._arrays = arrays
         self._inspected = np.zeros(batch, np.int64)
         pointers = [address(array) for array in (*arrays, self._inspected)]
-        self._step = _BeamStep(batch, beam, candidates, self._eos_id, self._dead, *pointers)
+        self._step = BeamStep(batch, beam, candidates, self._eos_id, self._dead, *pointers)
