@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ BINDING_NAMES = ("XuanzangNewBinding", "XuanzangFreeBinding", "XuanzangBind")
 
 # As onnxruntime numbers the types of tensors.
 _TYPES = {np.dtype(t): n for t, n in ((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.int64, 7), (np.bool_, 9))}
+
+
+_Element = TypeVar("_Element", ctypes.c_int64, "BoundTensor")
 
 
 class Value(Protocol):
@@ -156,7 +160,13 @@ class BoundTensors:
 
 def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
     shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
-    return (ctypes.c_int64 * len(shape))(*shape)
+    return _array_of(ctypes.c_int64, len(shape))(*shape)
+
+
+@cache
+def _array_of(element: type[_Element], count: int) -> type[ctypes.Array[_Element]]:
+    """Return a type of arrays; each is made once, because only the garbage collector frees one."""
+    return element * count
 
 
 def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
