@@ -13,18 +13,16 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from xuanzang.kernels import find_kernels
 from xuanzang.kernels.graphs import Graph, GraphBinding, GraphError
 
 SHAPE = ("batch", 3)
 
 
-@pytest.fixture(scope="module")
-def library() -> Path:
-    kernels = find_kernels()
-    if kernels.library is None:
-        pytest.skip(f"there are no kernels: {kernels.detail}")
-    return kernels.library
+@pytest.fixture
+def library(built: Path) -> Path:
+    # It opens graphs for the onnxruntime that has asked for its operators.
+    onnxruntime.SessionOptions().register_custom_ops_library(str(built))
+    return built
 
 
 @pytest.fixture
