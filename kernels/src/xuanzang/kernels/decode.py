@@ -32,6 +32,11 @@ class Interrupt:
         """End the steps, and let any that follow be one only until it is cleared."""
         self._flag[0] = 1
 
+    @property
+    def is_set(self) -> bool:
+        """Whether steps end."""
+        return bool(self._flag[0])
+
     def clear(self) -> None:
         """Let steps follow each other again."""
         self._flag[0] = 0

@@ -330,3 +330,31 @@ async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_reque
         queue.scheduler.require_time("", 1.0)
     # 122 tokens wait and a typical request has 60, at 20 tokens a second; in a batch it takes at least 12 seconds.
     assert refusal.value.retry_after_seconds > 182 / 20 + 12 - 1.0
+
+
+@pytest.mark.parametrize("event", ["submit", "cancel", "wake", "stop"])
+async def test_workers_in_the_midst_of_steps_are_told_of_what_has_changed(make_queue: MakeQueue, event: str) -> None:
+    queue = make_queue()
+    running = queue.submit(3)
+    assert queue.take() == [3]
+    interrupts = queue.scheduler.interrupts
+    queue.take_or_idle()
+    assert not interrupts[0].is_set
+    if event == "submit":
+        queue.submit(4)
+    elif event == "cancel":
+        queue.scheduler.close(running, "cancelled")
+    elif event == "wake":
+        queue.scheduler.wake(0)
+    else:
+        queue.scheduler.stop()
+    assert interrupts[0].is_set
+
+
+async def test_an_answered_request_interrupts_nobody(make_queue: MakeQueue) -> None:
+    queue = make_queue()
+    answered = queue.submit(3)
+    assert queue.take() == [3]
+    queue.take_or_idle()
+    queue.scheduler.close(answered, None)
+    assert not queue.scheduler.interrupts[0].is_set

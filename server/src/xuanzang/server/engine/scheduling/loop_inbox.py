@@ -12,10 +12,10 @@ from typing import Any, ClassVar, TypeVarTuple
 
 Ts = TypeVarTuple("Ts")
 
-# Unlike os.write, and asyncio's own way, this does not give the interpreter's lock away: a thread that wakes the loop
+# Unlike those of os, and asyncio's own way, they do not give the interpreter's lock away: a thread that wakes the loop
 # would get it back only when the loop has dealt with the call and all that comes of it.
-_WRITE = ctypes.PyDLL(None).write
-_BYTES = 4096
+_SYSTEM = ctypes.PyDLL(None)
+_BUFFER = ctypes.create_string_buffer(4096)
 
 
 class LoopInbox:
@@ -64,11 +64,11 @@ class LoopInbox:
         # Two threads may both write, which does no harm.
         if not self._woken:
             self._woken = True
-            _WRITE(self._write_end, b"\0", 1)
+            _SYSTEM.write(self._write_end, b"\0", 1)
         return True
 
     def _make_calls(self) -> None:
-        os.read(self._read_end, _BYTES)
+        _SYSTEM.read(self._read_end, _BUFFER, len(_BUFFER))
         # What is left from now on wakes the loop again.
         self._woken = False
         while self._calls:
