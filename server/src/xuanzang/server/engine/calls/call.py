@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -31,6 +32,7 @@ from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Hypothe
 _SHORT_CHARACTERS = 300
 # Fewer than any tokeniser makes of ordinary text.
 _MIN_TOKENS_PER_CHARACTER = 0.15
+_UNLIMITED = nullcontext()
 
 Emit = Callable[[str], None]
 """Receiver of what comes next of a translation."""
@@ -81,7 +83,7 @@ class Call:
         self._emit = None if self._has_markup else emit
         self._journal = journal
         self._record = record
-        self._timeout = asyncio.Timeout(None)
+        self._timeout = None if context.deadline == math.inf else asyncio.Timeout(context.deadline)
         self._started = False
 
     async def run(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
@@ -100,11 +102,10 @@ class Call:
             DeadlineExceededError: The deadline passed first.
         """
         began = time.monotonic()
-        remaining = self._context.deadline - began
-        if remaining <= 0:
+        if self._context.deadline <= began:
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
-            async with asyncio.timeout(None if remaining == math.inf else remaining) as self._timeout:
+            async with self._timeout or _UNLIMITED:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared))
@@ -229,7 +230,7 @@ class Call:
                 abandoned = "deadline"
                 raise
             except asyncio.CancelledError:
-                abandoned = "deadline" if self._timeout.expired() else "cancelled"
+                abandoned = "deadline" if self._timeout and self._timeout.expired() else "cancelled"
                 raise
             finally:
                 self._close(request, abandoned)

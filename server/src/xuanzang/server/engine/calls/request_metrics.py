@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
@@ -22,30 +21,33 @@ from xuanzang.server.metrics import ModelMetrics
 _CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
 
 
-@contextmanager
-def count_outcome(metrics: ModelMetrics, *, exemplar: dict[str, str] | None = None) -> Iterator[None]:
-    """Count a request that fails, and the time of any.
+class CountedOutcome:
+    """A request while it is worked on: counted if it fails, and timed in any case."""
 
-    Args:
-        metrics: Metrics of the model that the request is for.
-        exemplar: Labels of the exemplar of its time, or None.
+    def __init__(self, metrics: ModelMetrics, *, exemplar: dict[str, str] | None = None) -> None:
+        """Begin to time a request.
 
-    Yields:
-        Control while the request is worked on.
-    """
-    started = time.monotonic()
-    try:
-        yield
-    except BaseException as error:
-        reason = _failure_reason(error)
-        metrics.request_failures[reason].inc()
-        finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
-        if finish_reason not in ("deadline", "cancelled"):
-            finish_reason = "error"
-        metrics.requests[finish_reason].inc()
-        raise
-    finally:
-        metrics.request_duration_seconds.observe(time.monotonic() - started, exemplar)
+        Args:
+            metrics: Metrics of the model that the request is for.
+            exemplar: Labels of the exemplar of its time, or None.
+        """
+        self._metrics, self._exemplar = metrics, exemplar
+        self._started = time.monotonic()
+
+    def __enter__(self) -> None:
+        """Work on the request."""
+
+    def __exit__(self, _: object, error: BaseException | None, _traceback: object) -> None:
+        """End the request, answered or with an error."""
+        if error is not None:
+            _count_failure(self._metrics, _failure_reason(error))
+        self._metrics.request_duration_seconds.observe(time.monotonic() - self._started, self._exemplar)
+
+
+def _count_failure(metrics: ModelMetrics, reason: str) -> None:
+    metrics.request_failures[reason].inc()
+    finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
+    metrics.requests[finish_reason if finish_reason in ("deadline", "cancelled") else "error"].inc()
 
 
 def _failure_reason(error: BaseException) -> str:
