@@ -175,8 +175,11 @@ class Call:
         if self._has_markup:
             # Tags have no tokens.
             return 0
-        characters = sum(len(text) for text in texts if not text.isspace())
-        tokens = sum(2 for text in texts if text and not text.isspace())
+        characters = tokens = 0
+        for text in texts:
+            if text and not text.isspace():
+                characters += len(text)
+                tokens += 2
         source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))
         return source_tokens * (1 + self._options.beam_size) if self._options.max_target_length is None else tokens
 
@@ -191,14 +194,17 @@ class Call:
         if self._options.return_alternatives:
             return await self._alternatives(prepared)
         planned = draws(prepared.searches)
+        is_single = len(planned) == len(prepared.searches)
         streamer = None
         # The best of several draws is known at the end only.
-        if self._emit and len(planned) == len(prepared.searches):
+        if self._emit and is_single:
             streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit)
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches, listener=streamer))
         if self._journal:
             self._journal.add(planned, results)
+        if is_single:
+            return [list(result.hypotheses) for result in results]
         owned = ((owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True))
         return ranked(len(prepared.searches), owned)
 
@@ -253,8 +259,8 @@ class Call:
         metrics = self._context.model.metrics
         metrics.request_source_tokens.observe(prepared.source_tokens)
         metrics.request_sentences.observe(len(prepared.searches))
-        constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
-        if constrained:
+        if self._context.terms.fields:
+            constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
             metrics.constrained_sentences.inc(constrained)
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)

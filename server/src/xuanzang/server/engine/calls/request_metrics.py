@@ -17,9 +17,6 @@ from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metric_values import LENGTH_CLASSES
 from xuanzang.server.metrics import ModelMetrics
 
-# The first that applies is the finish reason of a request whose texts ended differently.
-_CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
-
 
 class CountedOutcome:
     """A request while it is worked on: counted if it fails, and timed in any case."""
@@ -75,13 +72,17 @@ def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) 
     Returns:
         Target tokens of the best hypotheses, end tokens counted.
     """
-    best = [hypotheses[0] for hypotheses in answer]
-    reasons = {hypothesis.finish_reason for hypothesis in best}
-    metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
-    for hypothesis in best:
-        for match in hypothesis.matches:
+    tokens, label = 0, "eos"
+    for best, *_ in answer:
+        tokens += best.token_count
+        # Of texts that ended differently, the deadline of one counts before the limit of another.
+        if best.finish_reason is FinishReason.DEADLINE:
+            label = "deadline"
+        elif best.finish_reason is FinishReason.MAX_LENGTH and label == "eos":
+            label = "length"
+        for match in best.matches:
             metrics.glossary_matches[match.outcome.value].inc()
-    tokens = sum(hypothesis.token_count for hypothesis in best)
+    metrics.requests[label].inc()
     metrics.request_target_tokens.observe(tokens)
     return tokens
 
@@ -97,5 +98,7 @@ def time_answer(
         seconds: Time since it was accepted.
         exemplar: Labels of the exemplar of this time, or None.
     """
-    length = next(length for length, maximum in LENGTH_CLASSES.items() if source_tokens <= maximum)
-    metrics.answer_duration_seconds[length].observe(seconds, exemplar)
+    for length, maximum in LENGTH_CLASSES.items():
+        if source_tokens <= maximum:
+            metrics.answer_duration_seconds[length].observe(seconds, exemplar)
+            return
