@@ -84,7 +84,7 @@ async def read_and_answer(
     ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
     usage = Usage(caller)
     with usage.charged(checked.texts) as used:
-        _asked(checked, context, used)
+        _asked(checked, context, used, caller)
     usage.send(context)
     return ANSWER
 

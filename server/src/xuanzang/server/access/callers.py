@@ -21,6 +21,8 @@ Resolve = Callable[..., Route]
 
 INVALID_KEY = "the API key is not valid"
 
+_FREE = nullcontext()
+
 
 class Caller:
     """A caller without a key, who may use everything."""
@@ -68,7 +70,7 @@ class Caller:
             InvalidInputError: The quota is smaller than the request.
             QuotaExceededError: The quota is used up.
         """
-        return nullcontext()
+        return _FREE
 
     def hold_sentences(self, count: int) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
         """Hold places for sentences in translation.
@@ -80,7 +82,7 @@ class Caller:
             InvalidInputError: The quota is smaller than the request.
             QuotaExceededError: The places are taken.
         """
-        return nullcontext()
+        return _FREE
 
 
 class KeyCaller(Caller):

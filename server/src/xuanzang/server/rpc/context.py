@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias
 
 import grpc
 
@@ -30,7 +30,13 @@ class IdentifiedContext:
 
     def __init__(self, context: Context, identity: Caller | Exception, metadata: Metadata) -> None:
         self.identity = identity
+        """Caller, or why nobody may call."""
         self._context = context
+        # What every RPC asks for; `__getattr__` finds the rest.
+        self.code = context.code
+        self.time_remaining = context.time_remaining
+        self.trailing_metadata = context.trailing_metadata
+        self.set_trailing_metadata = context.set_trailing_metadata
         self._metadata = metadata
         self._peer: str | None = None
 
@@ -62,7 +68,8 @@ def caller_of(context: Context) -> Caller:
         UnauthenticatedError: The caller needs a valid key.
         InvalidInputError: The caller's name is too long.
     """
-    identity = cast("IdentifiedContext", context).identity
+    known: Any = context
+    identity: Caller | Exception = known.identity
     if isinstance(identity, Exception):
         raise identity
     return identity
@@ -74,16 +81,9 @@ def observer_of(context: Context) -> CallObserver | None:
     Args:
         context: Context of an RPC.
     """
-    return cast("IdentifiedContext", context).observer
-
-
-def has_caller(context: Context) -> bool:
-    """Return whether the caller of an RPC is known and may call.
-
-    Args:
-        context: Context of an RPC whose caller was looked for.
-    """
-    return isinstance(cast("IdentifiedContext", context).identity, Caller)
+    known: Any = context
+    observer: CallObserver | None = known.observer
+    return observer
 
 
 def unproven_name(context: Context, metadata: Metadata) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.rpc.context import Context
@@ -21,30 +22,23 @@ class Usage:
         Args:
             caller: Caller to charge.
         """
-        self._caller = caller
-        self._characters = 0
-        self._sentences = 0
+        self.caller = caller
+        """Caller who is charged."""
+        self.characters = 0
+        """Characters of the texts that were translated."""
+        self.sentences = 0
+        """Sentences of these texts."""
 
-    @contextmanager
-    def charged(self, texts: Sequence[str]) -> Iterator[TextsUsage]:
+    def charged(self, texts: Sequence[str]) -> TextsUsage:
         """Charge texts to the caller, and count them once they are translated.
 
         Args:
             texts: Texts of a request.
 
-        Yields:
-            The places of their sentences.
-
-        Raises:
-            UnauthenticatedError: The caller's key has been revoked since.
-            InvalidInputError: The caller's quota is smaller than the request.
-            OverloadedError: The caller's quota is used up.
+        Returns:
+            The places of their sentences; to enter it raises the errors of `Caller.charged`.
         """
-        with self._caller.charged(texts):
-            used = TextsUsage(self._caller)
-            yield used
-        self._characters += sum(map(len, texts))
-        self._sentences += used.sentences
+        return TextsUsage(self, texts)
 
     def send(self, context: Context) -> None:
         """Send what has been used with the status of the RPC.
@@ -52,16 +46,37 @@ class Usage:
         Args:
             context: Context of the RPC, which is about to end.
         """
-        used = ((USAGE_CHARACTERS, str(self._characters)), (USAGE_SENTENCES, str(self._sentences)))
+        used = ((USAGE_CHARACTERS, str(self.characters)), (USAGE_SENTENCES, str(self.sentences)))
         context.set_trailing_metadata((*context.trailing_metadata(), *used))
 
 
 class TextsUsage:
-    """Number of the sentences of some texts, which is known once they are split."""
+    """What is charged for some texts while they are translated; their sentences are known once they are split."""
 
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self.sentences = 0
+    def __init__(self, usage: Usage, texts: Sequence[str]) -> None:
+        self._usage, self._texts = usage, texts
+        self._charge = usage.caller.charged(texts)
+        self._sentences = 0
+
+    def __enter__(self) -> TextsUsage:
+        """Charge the texts.
+
+        Raises:
+            UnauthenticatedError: The caller's key has been revoked since.
+            InvalidInputError: The caller's quota is smaller than the request.
+            OverloadedError: The caller's quota is used up.
+        """
+        self._charge.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Count the texts, or let the caller have back what is not charged for those with an error."""
+        self._charge.__exit__(kind, error, traceback)
+        if error is None:
+            self._usage.characters += sum(map(len, self._texts))
+            self._usage.sentences += self._sentences
 
     def hold_sentences(self, count: int) -> AbstractContextManager[None]:
         """Count sentences and hold places for them, as `Caller.hold_sentences` does.
@@ -69,5 +84,5 @@ class TextsUsage:
         Args:
             count: Number of sentences.
         """
-        self.sentences += count
-        return self._caller.hold_sentences(count)
+        self._sentences += count
+        return self._usage.caller.hold_sentences(count)

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -31,6 +32,7 @@ from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Hypothe
 _SHORT_CHARACTERS = 300
 # Fewer than any tokeniser makes of ordinary text.
 _MIN_TOKENS_PER_CHARACTER = 0.15
+_UNLIMITED = nullcontext()
 
 Emit = Callable[[str], None]
 """Receiver of what comes next of a translation."""
@@ -81,7 +83,7 @@ class Call:
         self._emit = None if self._has_markup else emit
         self._journal = journal
         self._record = record
-        self._timeout = asyncio.Timeout(None)
+        self._timeout = None if context.deadline == math.inf else asyncio.Timeout(context.deadline)
         self._started = False
 
     async def run(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
@@ -100,11 +102,10 @@ class Call:
             DeadlineExceededError: The deadline passed first.
         """
         began = time.monotonic()
-        remaining = self._context.deadline - began
-        if remaining <= 0:
+        if self._context.deadline <= began:
             raise DeadlineExceededError("the deadline had passed before the request came", in_queue=True)
         try:
-            async with asyncio.timeout(None if remaining == math.inf else remaining) as self._timeout:
+            async with self._timeout or _UNLIMITED:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared))
@@ -174,8 +175,11 @@ class Call:
         if self._has_markup:
             # Tags have no tokens.
             return 0
-        characters = sum(len(text) for text in texts if not text.isspace())
-        tokens = sum(2 for text in texts if text and not text.isspace())
+        characters = tokens = 0
+        for text in texts:
+            if text and not text.isspace():
+                characters += len(text)
+                tokens += 2
         source_tokens = max(tokens, int(_MIN_TOKENS_PER_CHARACTER * characters))
         return source_tokens * (1 + self._options.beam_size) if self._options.max_target_length is None else tokens
 
@@ -190,14 +194,17 @@ class Call:
         if self._options.return_alternatives:
             return await self._alternatives(prepared)
         planned = draws(prepared.searches)
+        is_single = len(planned) == len(prepared.searches)
         streamer = None
         # The best of several draws is known at the end only.
-        if self._emit and len(planned) == len(prepared.searches):
+        if self._emit and is_single:
             streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit)
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches, listener=streamer))
         if self._journal:
             self._journal.add(planned, results)
+        if is_single:
+            return [list(result.hypotheses) for result in results]
         owned = ((owner, result.hypotheses) for (owner, _), result in zip(planned, results, strict=True))
         return ranked(len(prepared.searches), owned)
 
@@ -229,7 +236,7 @@ class Call:
                 abandoned = "deadline"
                 raise
             except asyncio.CancelledError:
-                abandoned = "deadline" if self._timeout.expired() else "cancelled"
+                abandoned = "deadline" if self._timeout and self._timeout.expired() else "cancelled"
                 raise
             finally:
                 self._close(request, abandoned)
@@ -252,8 +259,8 @@ class Call:
         metrics = self._context.model.metrics
         metrics.request_source_tokens.observe(prepared.source_tokens)
         metrics.request_sentences.observe(len(prepared.searches))
-        constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
-        if constrained:
+        if self._context.terms.fields:
+            constrained = sum(1 for search in prepared.searches if search.sentence.options.phrases)
             metrics.constrained_sentences.inc(constrained)
         metrics.request_beam_size.observe(self._options.beam_size)
         metrics.request_num_hypotheses.observe(self._options.num_hypotheses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,21 +29,17 @@ class OwnedHypothesis(NamedTuple):
 
 def draws(searches: Sequence[PlannedSearch]) -> list[OwnedSearch]:
     """Return one search for each sentence, or for each of its hypotheses if they are drawn at random."""
-    return [
-        OwnedSearch(owner, _with_options(search, options))
-        for owner, search in enumerate(searches)
-        for options in _drawn(search.sentence.options)
-    ]
+    return [OwnedSearch(owner, each) for owner, search in enumerate(searches) for each in _drawn(search)]
 
 
-def _drawn(options: SearchOptions) -> Iterator[SearchOptions]:
-    decoding = options.decoding
-    if not decoding.sampling:
-        yield options
-        return
-    for number in range(decoding.num_hypotheses):
-        sampling = replace(decoding.sampling, seed=decoding.sampling.seed + number)
-        yield replace(options, decoding=replace(decoding, num_hypotheses=1, sampling=sampling))
+def _drawn(search: PlannedSearch) -> Sequence[PlannedSearch]:
+    options = search.sentence.options
+    decoding, sampling = options.decoding, options.decoding.sampling
+    if not sampling:
+        return (search,)
+    seeds = range(sampling.seed, sampling.seed + decoding.num_hypotheses)
+    drawn = [replace(decoding, num_hypotheses=1, sampling=replace(sampling, seed=seed)) for seed in seeds]
+    return [_with_options(search, replace(options, decoding=each)) for each in drawn]
 
 
 def openings(searches: Sequence[PlannedSearch]) -> list[PlannedSearch]:

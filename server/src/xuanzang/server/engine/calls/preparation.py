@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -33,11 +33,8 @@ class PreparedTexts:
     """One for each segment with source ids."""
     documents: list[SplitDocument]
     """The texts as they were parsed; none of texts without markup."""
-
-    @property
-    def source_tokens(self) -> int:
-        """Source tokens of all sentences, end tokens included."""
-        return sum(len(search.sentence.source_ids) for search in self.searches)
+    source_tokens: int
+    """Source tokens of all sentences, end tokens included."""
 
 
 class _Sentences(NamedTuple):
@@ -82,13 +79,17 @@ class _Preparation:
 
     def __init__(self, context: CallContext, options: DecodingOptions, settings: EngineSettings) -> None:
         self._context = context
+        self._codec = context.codec
         self._options = options
         self._max_characters = settings.max_content_characters
         self._max_cost = settings.max_queue_tokens // 2
         self._constraints, self._violations = _target_constraints(context.model, options)
         self._violations += _term_violations(context)
         self._cost = 0
-        self._prepared = PreparedTexts(texts=[], searches=[], documents=[])
+        self._source_tokens = 0
+        self._texts: list[list[Segment]] = []
+        self._searches: list[PlannedSearch] = []
+        self._documents: list[SplitDocument] = []
 
     @property
     def is_too_costly(self) -> bool:
@@ -99,7 +100,9 @@ class _Preparation:
         """Return the texts, unless anything is wrong with them."""
         if self._violations:
             raise InvalidInputError(self._violations)
-        return self._prepared
+        return PreparedTexts(
+            texts=self._texts, searches=self._searches, documents=self._documents, source_tokens=self._source_tokens
+        )
 
     def add(self, field: str, text: str) -> None:
         """Prepare a text; after a fault only check it, so that the error names all faults."""
@@ -107,13 +110,22 @@ class _Preparation:
             blocks = self._checked_blocks(field, text)
             if self._violations:
                 return
-            searches = [search for block in blocks for search in self._searches(block)]
+            searches: list[PlannedSearch] = []
+            for block in blocks:
+                searches += self._planned(block)
         except InvalidInputError as error:
             self._violations += error.violations
             return
-        self._prepared.texts.append([segment for block in blocks for segment in block.segments])
-        self._prepared.searches.extend(searches)
-        self._cost += _searches_per_sentence(self._options) * sum(predicted_cost(each.sentence) for each in searches)
+        self._texts.append([segment for block in blocks for segment in block.segments])
+        self._searches += searches
+        self._count(field, searches)
+
+    def _count(self, field: str, searches: Iterable[PlannedSearch]) -> None:
+        """Count what the searches of a text take."""
+        each = _searches_per_sentence(self._options)
+        for sentence, _ in searches:
+            self._source_tokens += len(sentence.source_ids)
+            self._cost += each * predicted_cost(sentence)
         if self.is_too_costly:
             self._violations.append(_too_costly(field, self._cost, self._max_cost))
 
@@ -125,58 +137,70 @@ class _Preparation:
             blocks = self._blocks(text)
         except MarkupError as error:
             raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-        segments = [segment for block in blocks for segment in block.segments]
-        violations = [
-            *_segment_violations(field, segments, self._context.codec.max_source_length),
-            *_sentence_violations(field, segments, self._options),
-        ]
-        if violations:
+        lengths = [len(each.source_ids) for block in blocks for each in block.segments if each.source_ids]
+        if violations := [*self._length_violations(field, lengths)]:
             raise InvalidInputError(violations)
         return blocks
+
+    def _length_violations(self, field: str, lengths: Sequence[int]) -> Iterator[FieldViolation]:
+        """Find what is wrong with the sentences of a text, by their source tokens."""
+        longest, limit = max(lengths, default=0), self._codec.max_source_length
+        if longest > limit:
+            unit = (
+                "source tokens in a stretch without comma or white space, because options.refuse_long_sentences is set"
+            )
+            yield _too_long(field, longest, limit, unit)
+        if len(lengths) < 2:
+            return
+        if self._options.num_hypotheses > 1:
+            description = f"more than 1 only for texts of a single sentence, {field} has {len(lengths)}"
+            yield FieldViolation(field="options.num_hypotheses", description=description)
+        if self._options.target_prefix:
+            description = f"only for texts of a single sentence, {field} has {len(lengths)}"
+            yield FieldViolation(field="options.target_prefix", description=description)
 
     def _blocks(self, text: str) -> Sequence[_Sentences]:
         """Split a text, or each block of one with markup."""
         context, refuse_long = self._context, self._options.refuse_long_sentences
         if context.content_format is ContentFormat.TEXT:
             unbroken = context.terms.with_marks(text)
-            return [_Sentences(context.codec.split(text, refuse_long=refuse_long, unbroken=unbroken))]
+            return [_Sentences(self._codec.split(text, refuse_long=refuse_long, unbroken=unbroken))]
         document = split_document(
-            text, context.codec, content_format=context.content_format, refuse_long=refuse_long, terms=context.terms
+            text, self._codec, content_format=context.content_format, refuse_long=refuse_long, terms=context.terms
         )
-        self._prepared.documents.append(document)
+        self._documents.append(document)
         return [_Sentences(*block) for block in zip(document.blocks, document.verbatim, strict=True)]
 
-    def _searches(self, block: _Sentences) -> list[PlannedSearch]:
+    def _planned(self, block: _Sentences) -> list[PlannedSearch]:
         """Plan a search for each sentence of a text."""
-        codec, model, options = self._context.codec, self._context.model, self._options
         sentences = [segment for segment in block.segments if segment.source_ids]
-        terms = self._terms(block)
-        spans = codec.offsets(block.segments) if options.token_details else [()] * len(sentences)
-        renderers: Iterable[SentenceRenderer] = [
-            SentenceRenderer(codec=codec, source_spans=span, matches=kept.matches if kept.found else None)
-            for kept, span in zip(terms, spans, strict=True)
-        ]
-        if options.quality:
-            renderers = _assessing(renderers, sentences, model)
-        planned = [
-            model.sentence(
-                segment.source_ids, options, kept.added_to(self._constraints), language_ids=codec.target_prefix_ids
-            )
-            for segment, kept in zip(sentences, terms, strict=True)
-        ]
-        return [PlannedSearch(*each) for each in zip(planned, renderers, strict=True)]
+        terms = self._terms(block) if self._context.terms.fields else [NO_SENTENCE_TERMS] * len(sentences)
+        spans = self._codec.offsets(block.segments) if self._options.token_details else [()] * len(sentences)
+        return [self._search(*each) for each in zip(sentences, terms, spans, strict=True)]
+
+    def _search(self, segment: Segment, terms: SentenceTerms, spans: Sequence[Span]) -> PlannedSearch:
+        """Plan the search for a sentence."""
+        model, options, language_ids = self._context.model, self._options, self._codec.target_prefix_ids
+        constraints = terms.added_to(self._constraints) if terms.found else self._constraints
+        renderer = SentenceRenderer(
+            codec=self._codec,
+            source_spans=spans,
+            matches=terms.matches if terms.found else None,
+            assessor=_assessor(model, segment) if options.quality else None,
+        )
+        return PlannedSearch(
+            model.sentence(segment.source_ids, options, constraints, language_ids=language_ids), renderer
+        )
 
     def _terms(self, block: _Sentences) -> list[SentenceTerms]:
         """Find the terms of each sentence of a text, but not those of what is not translated."""
         context = self._context
-        if not context.terms.fields:
-            return [NO_SENTENCE_TERMS for segment in block.segments if segment.source_ids]
         limit = _max_target_length(context.model, self._options)
         starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
         return [
             plan_terms(
                 [term for term in context.terms.find(segment.text, start) if not _overlaps(term, block.verbatim)],
-                context.codec,
+                self._codec,
                 suppressed_texts=self._options.suppressed_texts,
                 max_tokens=limit - len(self._constraints.prefix_ids) - 1,
             )
@@ -185,17 +209,11 @@ class _Preparation:
         ]
 
 
-def _assessing(
-    renderers: Iterable[SentenceRenderer], sentences: Iterable[Segment], model: LoadedModel
-) -> list[SentenceRenderer]:
-    """Return renderers that assess their hypotheses, too."""
+def _assessor(model: LoadedModel, segment: Segment) -> SentenceAssessor:
     estimator = model.quality_estimator
     if estimator is None:
         raise ValueError(f"{model.name}/{model.version} has no quality head")
-    return [
-        replace(renderer, assessor=SentenceAssessor(estimator=estimator, source=segment.text))
-        for renderer, segment in zip(renderers, sentences, strict=True)
-    ]
+    return SentenceAssessor(estimator=estimator, source=segment.text)
 
 
 def _overlaps(term: FoundTerm, spans: Iterable[Span]) -> bool:
@@ -251,22 +269,3 @@ def _too_costly(field: str, cost: int, limit: int) -> FieldViolation:
         f"before it need {cost}"
     )
     return FieldViolation(field="contents", description=description)
-
-
-def _segment_violations(field: str, segments: Iterable[Segment], limit: int) -> Iterable[FieldViolation]:
-    longest = max((len(segment.source_ids) for segment in segments), default=0)
-    if longest > limit:
-        unit = "source tokens in a stretch without comma or white space, because options.refuse_long_sentences is set"
-        yield _too_long(field, longest, limit, unit)
-
-
-def _sentence_violations(field: str, segments: Iterable[Segment], options: DecodingOptions) -> Iterable[FieldViolation]:
-    sentences = sum(1 for segment in segments if segment.source_ids)
-    if sentences < 2:
-        return
-    if options.num_hypotheses > 1:
-        description = f"more than 1 only for texts of a single sentence, {field} has {sentences}"
-        yield FieldViolation(field="options.num_hypotheses", description=description)
-    if options.target_prefix:
-        description = f"only for texts of a single sentence, {field} has {sentences}"
-        yield FieldViolation(field="options.target_prefix", description=description)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
@@ -18,34 +17,34 @@ from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.metric_values import LENGTH_CLASSES
 from xuanzang.server.metrics import ModelMetrics
 
-# The first that applies is the finish reason of a request whose texts ended differently.
-_CUT = ((FinishReason.DEADLINE, "deadline"), (FinishReason.MAX_LENGTH, "length"))
+
+class CountedOutcome:
+    """A request while it is worked on: counted if it fails, and timed in any case."""
+
+    def __init__(self, metrics: ModelMetrics, *, exemplar: dict[str, str] | None = None) -> None:
+        """Begin to time a request.
+
+        Args:
+            metrics: Metrics of the model that the request is for.
+            exemplar: Labels of the exemplar of its time, or None.
+        """
+        self._metrics, self._exemplar = metrics, exemplar
+        self._started = time.monotonic()
+
+    def __enter__(self) -> None:
+        """Work on the request."""
+
+    def __exit__(self, _: object, error: BaseException | None, _traceback: object) -> None:
+        """End the request, answered or with an error."""
+        if error is not None:
+            _count_failure(self._metrics, _failure_reason(error))
+        self._metrics.request_duration_seconds.observe(time.monotonic() - self._started, self._exemplar)
 
 
-@contextmanager
-def count_outcome(metrics: ModelMetrics, *, exemplar: dict[str, str] | None = None) -> Iterator[None]:
-    """Count a request that fails, and the time of any.
-
-    Args:
-        metrics: Metrics of the model that the request is for.
-        exemplar: Labels of the exemplar of its time, or None.
-
-    Yields:
-        Control while the request is worked on.
-    """
-    started = time.monotonic()
-    try:
-        yield
-    except BaseException as error:
-        reason = _failure_reason(error)
-        metrics.request_failures[reason].inc()
-        finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
-        if finish_reason not in ("deadline", "cancelled"):
-            finish_reason = "error"
-        metrics.requests[finish_reason].inc()
-        raise
-    finally:
-        metrics.request_duration_seconds.observe(time.monotonic() - started, exemplar)
+def _count_failure(metrics: ModelMetrics, reason: str) -> None:
+    metrics.request_failures[reason].inc()
+    finish_reason = {"queue_timeout": "deadline"}.get(reason, reason)
+    metrics.requests[finish_reason if finish_reason in ("deadline", "cancelled") else "error"].inc()
 
 
 def _failure_reason(error: BaseException) -> str:
@@ -73,13 +72,17 @@ def count_answer(metrics: ModelMetrics, answer: Iterable[Sequence[Hypothesis]]) 
     Returns:
         Target tokens of the best hypotheses, end tokens counted.
     """
-    best = [hypotheses[0] for hypotheses in answer]
-    reasons = {hypothesis.finish_reason for hypothesis in best}
-    metrics.requests[next((label for reason, label in _CUT if reason in reasons), "eos")].inc()
-    for hypothesis in best:
-        for match in hypothesis.matches:
+    tokens, label = 0, "eos"
+    for best, *_ in answer:
+        tokens += best.token_count
+        # Of texts that ended differently, the deadline of one counts before the limit of another.
+        if best.finish_reason is FinishReason.DEADLINE:
+            label = "deadline"
+        elif best.finish_reason is FinishReason.MAX_LENGTH and label == "eos":
+            label = "length"
+        for match in best.matches:
             metrics.glossary_matches[match.outcome.value].inc()
-    tokens = sum(hypothesis.token_count for hypothesis in best)
+    metrics.requests[label].inc()
     metrics.request_target_tokens.observe(tokens)
     return tokens
 
@@ -95,5 +98,7 @@ def time_answer(
         seconds: Time since it was accepted.
         exemplar: Labels of the exemplar of this time, or None.
     """
-    length = next(length for length, maximum in LENGTH_CLASSES.items() if source_tokens <= maximum)
-    metrics.answer_duration_seconds[length].observe(seconds, exemplar)
+    for length, maximum in LENGTH_CLASSES.items():
+        if source_tokens <= maximum:
+            metrics.answer_duration_seconds[length].observe(seconds, exemplar)
+            return

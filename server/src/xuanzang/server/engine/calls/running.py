@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
-from xuanzang.server.engine.calls.request_metrics import count_answer, count_outcome
+from xuanzang.server.engine.calls.request_metrics import CountedOutcome, count_answer
 from xuanzang.server.engine.errors import DrainingError
-from xuanzang.server.engine.scheduling.call_record import CallRecord
+from xuanzang.server.engine.scheduling.call_record import CallObserver, CallRecord
 from xuanzang.server.engine.scheduling.request import CallContext
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 
@@ -53,10 +53,7 @@ class RunningCalls:
         """
         self._shared = shared
         self._answered = answered
-        self._refuses = False
-        self._active = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._progress = _Progress()
 
     async def run(
         self,
@@ -83,8 +80,7 @@ class RunningCalls:
             EngineError: The texts are not translated, as `Engine.translate` says.
         """
         metrics = context.model.metrics
-        timed = count_outcome(metrics, exemplar=context.exemplar)
-        with timed, self._in_progress(), _recorded(context, texts) as record:
+        with CountedOutcome(metrics, exemplar=context.exemplar), self._progress, _recording(context, texts) as record:
             call = Call(self._shared, context, options, emit=emit, journal=journal, record=record)
             answer = await call.run(texts)
             target_tokens = count_answer(metrics, answer)
@@ -129,7 +125,7 @@ class RunningCalls:
 
     def close(self) -> None:
         """Refuse new calls from now on; those in progress go on."""
-        self._refuses = True
+        self._progress.refuses = True
 
     async def end(self, timeout: float) -> bool:  # noqa: ASYNC109 - calls left by then are answered with an error
         """Wait for the calls in progress; what is left after the time fails.
@@ -142,38 +138,58 @@ class RunningCalls:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._idle.wait()
+                await self._progress.idle.wait()
         except TimeoutError:
-            _LOGGER.warning("requests cut off", extra={"requests": self._active})
-        done = self._active == 0
+            _LOGGER.warning("requests cut off", extra={"requests": self._progress.calls})
+        done = not self._progress.calls
         for request in self._shared.requests:
             request.fail(DrainingError("the server stopped before the translation was done"))
         return done
 
-    @contextmanager
-    def _in_progress(self) -> Iterator[None]:
-        if self._refuses:
+
+class _Progress:
+    """Calls in progress, each from entering to leaving; one that may not begin cannot enter."""
+
+    def __init__(self) -> None:
+        self.refuses = False
+        self.calls = 0
+        self.idle = asyncio.Event()
+        self.idle.set()
+
+    def __enter__(self) -> None:
+        if self.refuses:
             raise DrainingError("the server is stopping")
-        self._active += 1
-        self._idle.clear()
-        try:
-            yield
-        finally:
-            self._active -= 1
-            if not self._active:
-                self._idle.set()
+        self.calls += 1
+        self.idle.clear()
+
+    def __exit__(self, *_: object) -> None:
+        self.calls -= 1
+        if not self.calls:
+            self.idle.set()
 
 
-@contextmanager
-def _recorded(context: CallContext, texts: Sequence[str]) -> Iterator[CallRecord | None]:
-    """Yield a record for the observer of a call, if it has one, who gets it when the call has ended."""
+_UNRECORDED = nullcontext()
+
+
+def _recording(context: CallContext, texts: Sequence[str]) -> AbstractContextManager[CallRecord | None]:
+    """Return the record of a call while it is in progress, if anybody asks for it."""
     model, observer = context.model, context.observer
     if observer is None:
-        yield None
-        return
-    record = CallRecord(model=model.name, version=model.version, texts=len(texts), characters=sum(map(len, texts)))
-    try:
-        yield record
-    finally:
-        record.ended_at = time.monotonic()
-        observer.call_ended(record)
+        return _UNRECORDED
+    characters = sum(map(len, texts))
+    record = CallRecord(model=model.name, version=model.version, texts=len(texts), characters=characters)
+    return _Recording(record, observer)
+
+
+class _Recording:
+    """A record, which its observer gets when the call has ended."""
+
+    def __init__(self, record: CallRecord, observer: CallObserver) -> None:
+        self._record, self._observer = record, observer
+
+    def __enter__(self) -> CallRecord:
+        return self._record
+
+    def __exit__(self, *_: object) -> None:
+        self._record.ended_at = time.monotonic()
+        self._observer.call_ended(self._record)

@@ -87,6 +87,9 @@ class LoadedModel:
         self._rules = SearchRules(
             none_better=defaults.stopping == manifest_pb2.STOPPING_NONE_BETTER, forces_end=defaults.forces_end
         )
+        self._max_target_length = bundle.manifest.dimensions.max_target_length
+        # Factor and offset of the limit on target tokens that grows with the source.
+        self._length_line = defaults.max_length_factor, defaults.max_length_offset
         self.limits = UNLIMITED
         """Limits of its own, set by `open`."""
         self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
@@ -272,7 +275,7 @@ class LoadedModel:
             The sentence with the options that hold for it.
         """
         limit = options.max_target_length or self._target_limit(len(source_ids), options, constraints)
-        longest, named = self.bundle.manifest.dimensions.max_target_length, len(language_ids)
+        longest, named = self._max_target_length, len(language_ids)
         minimum = options.min_target_length + named if options.min_target_length else 0
         resolved = SearchOptions(
             decoding=replace(options, min_target_length=minimum) if named else options,
@@ -285,12 +288,11 @@ class LoadedModel:
         return Sentence(source_ids=list(source_ids), options=resolved)
 
     def _target_limit(self, source_tokens: int, options: DecodingOptions, constraints: TargetConstraints) -> int:
-        manifest = self.bundle.manifest
-        defaults = manifest.generation_defaults
-        limit = int(defaults.max_length_factor * source_tokens + defaults.max_length_offset) + constraints.phrase_tokens
+        factor, offset = self._length_line
+        limit = int(factor * source_tokens + offset) + constraints.phrase_tokens
         # The caller's minimum, prefix and terms make room for themselves and the end token.
         minimum = max(options.min_target_length, len(constraints.prefix_ids) + 1) + 1
-        return min(max(limit, minimum), manifest.dimensions.max_target_length)
+        return min(max(limit, minimum), self._max_target_length)
 
     def sample_sentence(self, sample: Sample) -> Sentence:
         """Make a sentence for the decoder of a sample of the certificate."""

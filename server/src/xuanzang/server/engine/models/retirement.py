@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from xuanzang.server.engine.hardware import return_free_memory
 from xuanzang.server.engine.models.folder import VersionName
@@ -17,6 +17,25 @@ _LOGGER = logging.getLogger(__name__)
 
 Release = Callable[[LoadedModel], Awaitable[None]]
 """Lets the workers drop what they hold of a model without calls."""
+
+
+class _Use:
+    """A call in progress."""
+
+    def __init__(
+        self, model: LoadedModel, calls: dict[LoadedModel, int], unused: dict[LoadedModel, asyncio.Event]
+    ) -> None:
+        self._model, self._calls, self._unused = model, calls, unused
+
+    def __enter__(self) -> None:
+        self._calls[self._model] = self._calls.get(self._model, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._calls[self._model] -= 1
+        if not self._calls[self._model]:
+            del self._calls[self._model]
+            if unused := self._unused.pop(self._model, None):
+                unused.set()
 
 
 class ModelUsage:
@@ -30,25 +49,13 @@ class ModelUsage:
         """Return the number of calls in progress of a model."""
         return self._calls.get(model, 0)
 
-    @contextmanager
-    def of(self, model: LoadedModel) -> Iterator[None]:
-        """Count a call.
+    def of(self, model: LoadedModel) -> AbstractContextManager[None]:
+        """Count a call while it is in progress.
 
         Args:
             model: Model that it is for.
-
-        Yields:
-            Control while the call is in progress.
         """
-        self._calls[model] = self.calls(model) + 1
-        try:
-            yield
-        finally:
-            self._calls[model] -= 1
-            if not self._calls[model]:
-                del self._calls[model]
-                if unused := self._unused.pop(model, None):
-                    unused.set()
+        return _Use(model, self._calls, self._unused)
 
     async def ended(self, model: LoadedModel) -> None:
         """Wait until no call of a model is in progress; no new one may begin.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
@@ -36,14 +37,14 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
         raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}")
     if len(candidates) > 1:
         _require_languages(source_language, target_language)
-    ranked = [(_fit(served, source_language, target_language), served) for served in candidates]
-    fits = [(fit, served) for fit, served in ranked if fit is not None]
+    languages = source_language, target_language
+    fits = [(fit, served) for served in candidates if (fit := _fit(served, *languages)) is not None]
     if not fits:
         pairs = _listed(_pairs(candidates))
         wanted = f"{source_language or 'any'} to {target_language or 'any'}"
         raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {pairs}")
-    best = min(fit for fit, _ in fits)
-    return _route(_only_one([served for fit, served in fits if fit == best]), source_language, target_language)
+    best, _ = min(fits, key=itemgetter(0))
+    return _route(_only_one([served for fit, served in fits if fit == best]), *languages)
 
 
 def route_to(served: ServedModel, *, source_language: str, target_language: str) -> Route | None:
@@ -74,7 +75,9 @@ def undecided_languages(models: Sequence[ServedModel], *, model: str, target_lan
     Returns:
         BCP-47 codes, in order; none if only one model fits, and it need not be told.
     """
-    named = (served for served in models if _has_name(served, model))
+    named = [served for served in models if _has_name(served, model)]
+    if not named or (len(named) == 1 and not named[0].needs_source_language):
+        return []
     fitting = [served for served in named if _fit(served, "", target_language) is not None]
     if len(fitting) < 2 and not any(served.needs_source_language for served in fitting):
         return []
@@ -172,6 +175,8 @@ def _dropped_subtags(wanted: str, served: Iterable[str]) -> int | None:
 
 
 def _matched(wanted: str, served: Iterable[str]) -> str | None:
+    if not wanted:
+        return None
     # The lookup of RFC 4647, section 3.4.
     codes = {code.lower(): code for code in served}
     subtags = wanted.lower().split("-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
+from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
 from xuanzang.server.engine.scheduling.load import (
     Calibration,
@@ -51,10 +52,13 @@ class Admission:
         Raises:
             OverloadedError: There is no room now.
         """
+        if not (cost and self._queue.count):
+            return
+        if flow.limited:
+            self._require_limited_room(flow.limited, cost)
         own, total = self._queue.backlog(flow) + cost, self._queue.cost + cost
-        self._require_limited_room(flow, cost)
         excess = own + total - self._max_tokens
-        if cost and self._queue.count and excess > 0:
+        if excess > 0:
             wait = self.throughput.seconds_for(excess)
             raise OverloadedError(
                 f"the queue is full: {self._queue.cost} of at most {self._max_tokens} tokens wait, "
@@ -63,12 +67,11 @@ class Admission:
                 retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
             )
 
-    def _require_limited_room(self, flow: FlowKey, cost: int) -> None:
+    def _require_limited_room(self, model: LoadedModel, cost: int) -> None:
         """Keep half of the queue free of sentences that wait for a model with limits of its own."""
-        model = flow.limited
-        waiting = self._queue.cost_for(model) if model else 0
+        waiting = self._queue.cost_for(model)
         excess = waiting + cost - self._max_tokens // 2
-        if model and cost and waiting and excess > 0:
+        if waiting and excess > 0:
             wait = self.throughput.seconds_for(excess)
             raise ModelOverloadedError(
                 f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
@@ -79,30 +82,35 @@ class Admission:
     def _seconds_for(self, flow: FlowKey, tokens: int) -> float | None:
         """Estimate the time for tokens of a flow, which not all workers may decode."""
         seconds = self.throughput.seconds_for(tokens)
-        workers = (flow.limited and flow.limited.limits.workers) or self._workers
-        return None if seconds is None else seconds * max(1.0, self._workers / workers)
+        workers = flow.limited.limits.workers if flow.limited else None
+        return seconds if seconds is None or not workers else seconds * max(1.0, self._workers / workers)
 
-    def require_time(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> None:
-        """Refuse a request that would not be done in time.
+    def is_safe(self, estimate: float | None, seconds: float) -> bool:
+        """Whether a request will be done in time, as far as anybody knows.
+
+        Args:
+            estimate: Estimated seconds until then; None before the first measurement.
+            seconds: Time until the result is of no use; infinite for no limit.
+        """
+        return estimate is None or self.calibration.safe(estimate) <= seconds
+
+    def too_late(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> OverloadedError:
+        """Return the refusal of a request that would not be done in time.
 
         Args:
             flow: Flow of the request.
             cost: Predicted tokens of the request.
-            longest: Predicted target tokens of its longest sentence.
+            longest: Predicted target tokens of its longest sentence; 0 if it is not read yet.
             rows: Sentences of the batch that they will join.
-            seconds: Time until the result is of no use; infinite for no limit.
-
-        Raises:
-            OverloadedError: It would not be done in time.
+            seconds: Time until the result is of no use.
         """
-        estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows)
-        if estimate is not None and self.calibration.safe(estimate) > seconds:
-            kind = ModelOverloadedError if flow.limited else OverloadedError
-            raise kind(
-                f"the deadline is in {seconds:.2f} s, and the request would be done in about "
-                f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(flow, cost)} tokens come first",
-                retry_after_seconds=self._wait(flow, cost, longest=longest, rows=rows, seconds=seconds),
-            )
+        estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows) or 0.0
+        kind = ModelOverloadedError if flow.limited else OverloadedError
+        return kind(
+            f"the deadline is in {seconds:.2f} s, and the request would be done in about "
+            f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(flow, cost)} tokens come first",
+            retry_after_seconds=self._wait(flow, cost, longest=longest, rows=rows, seconds=seconds),
+        )
 
     def _wait(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> float:
         """Estimate after how many seconds a request would be accepted; one that is not read is as large as others."""
@@ -112,19 +120,19 @@ class Admission:
         estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows) or 0.0
         return max(self.calibration.wait(estimate, seconds), _MIN_RETRY_SECONDS)
 
-    def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int, rows: float) -> float | None:
+    def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int = 0, rows: float = 1.0) -> float | None:
         """Estimate when a request would be done if it were submitted now.
 
         Args:
             flow: Flow of the request.
             cost: Predicted tokens of the request.
-            longest: Predicted target tokens of its longest sentence.
+            longest: Predicted target tokens of its longest sentence; 0 if it is not read yet.
             rows: Sentences of the batch that they will join.
 
         Returns:
             Seconds; None before the first measurement.
         """
-        in_batch = self.decoding_time.seconds_for(longest, rows)
+        in_batch = self.decoding_time.seconds_for(longest, rows) if longest else 0.0
         if not self._queue.count:
             seconds = self._seconds_for(flow, cost)
             return None if seconds is None else max(seconds, in_batch)

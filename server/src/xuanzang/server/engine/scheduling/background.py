@@ -35,9 +35,13 @@ class Background:
         self._running = [0] * workers
         self._called_at = -math.inf
 
-    def caller_came(self) -> None:
-        """Expect further callers, who must find workers with nothing to do and short steps."""
-        self._called_at = time.monotonic()
+    def caller_came(self, now: float) -> None:
+        """Expect further callers, who must find workers with nothing to do and short steps.
+
+        Args:
+            now: Time on the clock of `time.monotonic`.
+        """
+        self._called_at = now
 
     @property
     def running(self) -> int:

@@ -35,14 +35,12 @@ class Deadlines:
         """
         self._admission, self._occupancy = admission, occupancy
 
-    def require(self, flow: FlowKey, cost: int, *, longest: int = 0, sentences: int = 1, useful_until: float) -> None:
-        """Refuse a request that the queue has no room for, or that would not be done in time.
+    def require(self, flow: FlowKey, cost: int, *, useful_until: float) -> None:
+        """Refuse a request that is not tokenised yet, as `admit` would refuse one of a single sentence.
 
         Args:
             flow: Flow of the request.
-            cost: Predicted tokens of the request.
-            longest: Predicted target tokens of its longest sentence; 0 if it is not read yet.
-            sentences: Number of its sentences.
+            cost: Predicted tokens of the request, or fewer.
             useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
 
         Raises:
@@ -51,25 +49,41 @@ class Deadlines:
         self._admission.require_room(flow, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if cost and not self._occupancy.is_idle:
-            seconds, rows = useful_until - time.monotonic(), self._occupancy.rows(sentences)
-            self._admission.require_time(flow, cost, longest=longest, rows=rows, seconds=seconds)
+            estimate, seconds = self._admission.seconds_until_done(flow, cost), useful_until - time.monotonic()
+            if not self._admission.is_safe(estimate, seconds):
+                rows = self._occupancy.rows(1)
+                raise self._admission.too_late(flow, cost, longest=0, rows=rows, seconds=seconds)
 
-    def estimate(self, request: Request) -> None:
-        """Estimate when a request will be done, unless its caller allows less than is safe."""
-        rows = self._occupancy.rows(len(request.sentences))
-        estimate = self._admission.seconds_until_done(request.flow, request.cost, longest=request.longest, rows=rows)
-        seconds = request.context.useful_until - time.monotonic()
-        if estimate is not None and self._admission.calibration.safe(estimate) <= seconds:
+    def admit(self, request: Request, *, now: float, follows: bool) -> None:
+        """Refuse a request that the queue has no room for, or that would not be done in time; estimate when it will be.
+
+        Args:
+            request: Request, which gets the estimate unless its caller allows less than is safe.
+            now: Time on the clock of `time.monotonic`.
+            follows: Whether it is the second part of an accepted one, so that it must be accepted, too.
+
+        Raises:
+            OverloadedError: It does not fit now, or would not be done in time.
+        """
+        flow, cost, longest = request.flow, request.cost, request.longest
+        rows, seconds = self._occupancy.rows(request.sentence_count), request.useful_until - now
+        estimate = self._admission.seconds_until_done(flow, cost, longest=longest, rows=rows)
+        is_safe = self._admission.is_safe(estimate, seconds)
+        if is_safe:
             request.estimate = estimate
+        if follows:
+            return
+        self._admission.require_room(flow, cost)
+        if not is_safe and not self._occupancy.is_idle:
+            raise self._admission.too_late(flow, cost, longest=longest, rows=rows, seconds=seconds)
 
-    def set_urgency(self, request: Request) -> None:
+    def set_urgency(self, request: Request, now: float) -> None:
         """Set the time from which each sentence goes first."""
-        useful_until, now = request.context.useful_until, time.monotonic()
-        if math.isinf(useful_until):
+        if request.useful_until == math.inf:
             return
         for queued in request.sentences:
             seconds = self._admission.decoding_time.seconds_for(queued.target_tokens)
-            queued.goes_first_at = now + _PATIENT_SHARE * (useful_until - seconds - now)
+            queued.goes_first_at = now + _PATIENT_SHARE * (request.useful_until - seconds - now)
 
     def is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
         """Whether a sentence cannot be done in time any more, and a part of it is of no use."""
@@ -89,7 +103,7 @@ class Deadlines:
             calibration.observe(estimate, seconds, submitted_at=request.submitted_at)
         # A caller whose own clock runs out hangs up a moment before the deadline as it is known here.
         elif abandoned == "deadline" or (abandoned == "cancelled" and seconds > calibration.safe(estimate)):
-            allowed = request.context.useful_until - request.submitted_at
+            allowed = request.useful_until - request.submitted_at
             calibration.observe_expiry(estimate, allowed, now=now)
 
     def record(self, done: Sequence[DoneSentence], *, rows: int, seconds: float) -> None:

@@ -136,14 +136,16 @@ class FairQueue:
         # While its own are taken, every other flow gets as many, if it has them.
         return own + sum(min(flow.cost, own + cost) for other, flow in self._flows.items() if other != key)
 
-    def add(self, sentences: Iterable[QueuedSentence]) -> None:
+    def add(self, sentences: Sequence[QueuedSentence]) -> None:
         """Add sentences."""
-        added = list(sentences)
-        self.count += len(added)
-        self.cost += sum(queued.cost for queued in added)
+        self.count += len(sentences)
         due = self._taken + _PATIENCE * self.count
-        for queued in added:
-            self._flows.setdefault(queued.request.flow, _Flow()).add(queued, next(self._numbers), due)
+        for queued in sentences:
+            self.cost += queued.cost
+            flow = self._flows.get(queued.request.flow)
+            if flow is None:
+                flow = self._flows[queued.request.flow] = _Flow()
+            flow.add(queued, next(self._numbers), due)
 
     def remove(self, sentences: Iterable[QueuedSentence]) -> list[QueuedSentence]:
         """Remove sentences out of turn.

@@ -37,11 +37,11 @@ _OVERHEAD_SECONDS = 0.05
 def predicted_target_tokens(sentence: Sentence) -> int:
     """Predict the target tokens of a sentence: as many as source tokens, within the limits of the sentence."""
     options = sentence.options
-    minimum = max(options.decoding.min_target_length + 1, len(options.prefix_ids) + 1)
-    return min(max(len(sentence.source_ids), minimum), options.max_target_length)
+    tokens = max(len(sentence.source_ids), options.decoding.min_target_length + 1, len(options.prefix_ids) + 1)
+    return min(tokens, options.max_target_length)
 
 
-def predicted_cost(sentence: Sentence) -> int:
+def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:
     """Predict the tokens that must go through the network for a sentence.
 
     Each source token passes the encoder once, and each token of each hypothesis the decoder once. The error of the
@@ -49,11 +49,14 @@ def predicted_cost(sentence: Sentence) -> int:
 
     Args:
         sentence: Sentence with its options.
+        target_tokens: Its predicted target tokens, where they are known already.
 
     Returns:
         Tokens, at least 2.
     """
-    return len(sentence.source_ids) + sentence.options.decoding.beam_size * predicted_target_tokens(sentence)
+    if target_tokens is None:
+        target_tokens = predicted_target_tokens(sentence)
+    return len(sentence.source_ids) + sentence.options.decoding.beam_size * target_tokens
 
 
 class Throughput:

@@ -221,24 +221,19 @@ class Request:
             listener: Receiver of the results of single sentences.
         """
         self.context = context
-        self.sentences: Sequence[QueuedSentence] = [
-            QueuedSentence(
-                request=self,
-                position=position,
-                sentence=search.sentence,
-                renderer=search.renderer,
-                cost=predicted_cost(search.sentence),
-                target_tokens=predicted_target_tokens(search.sentence),
-                cache_bytes=context.model.cache_bytes_of(search.sentence),
-                shape=BatchShape.of(search.sentence.options.decoding),
-            )
-            for position, search in enumerate(searches)
-        ]
-        self.sentence_count = len(self.sentences)
+        self.model = context.model
+        """Model that translates."""
+        self.in_background = context.in_background
+        """Whether it is given up when a caller has to wait."""
         self.flow = context.flow
-        self.cost = sum(queued.cost for queued in self.sentences)
-        self.longest = max(queued.target_tokens for queued in self.sentences)
+        self.useful_until = context.useful_until
+        """Time after which its sentences need not be begun, on the clock of `time.monotonic`."""
+        self.cost = 0
+        """Predicted tokens of all sentences."""
+        self.longest = 0
         """Predicted target tokens of the longest sentence."""
+        self.sentences: Sequence[QueuedSentence] = [self._queued(*each) for each in enumerate(searches)]
+        self.sentence_count = len(self.sentences)
         self.submitted_at = time.monotonic()
         self.estimate: float | None = None
         """Seconds from submission to the results, as estimated then; None before anything has been measured."""
@@ -250,15 +245,23 @@ class Request:
         self.done: asyncio.Future[list[SentenceResult]] = asyncio.get_running_loop().create_future()
         """Results, in the order of the sentences."""
 
-    @property
-    def model(self) -> LoadedModel:
-        """Model that translates."""
-        return self.context.model
-
-    @property
-    def in_background(self) -> bool:
-        """Whether it is given up when a caller has to wait."""
-        return self.context.in_background
+    def _queued(self, position: int, search: PlannedSearch) -> QueuedSentence:
+        """Return the sentence of a search, and count what it takes."""
+        sentence, renderer = search
+        target_tokens = predicted_target_tokens(sentence)
+        cost = predicted_cost(sentence, target_tokens)
+        self.cost += cost
+        self.longest = max(self.longest, target_tokens)
+        return QueuedSentence(
+            request=self,
+            position=position,
+            sentence=sentence,
+            renderer=renderer,
+            cost=cost,
+            target_tokens=target_tokens,
+            cache_bytes=self.model.cache_bytes_of(sentence),
+            shape=BatchShape.of(sentence.options.decoding),
+        )
 
     @property
     def timelines(self) -> list[SentenceTimeline]:

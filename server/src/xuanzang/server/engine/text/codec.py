@@ -68,6 +68,8 @@ class TextCodec:
         self.target_phrases = target_phrases or TargetPhrases(self._target, vocab_size)
         """Tokenisations of phrases that translations must hold."""
         self._before, self._after = _framing(manifest, source_language, language)
+        # Ids of a sentence besides those of its text.
+        self._added = len(self._before) + len(self._after)
         self.target_prefix_ids = _ids_of(manifest.target_format.language_ids, language)
         """Ids with which every hypothesis begins: that of the target language, if it has one."""
         self._normalization = manifest.source_format.normalization
@@ -103,7 +105,9 @@ class TextCodec:
             Segments in their order; joined, their texts are `text`. With `refuse_long` a segment may have more than
             `max_source_length` ids.
         """
-        parts = with_unbroken(split_sentences(text), unbroken)
+        parts = split_sentences(text)
+        if unbroken:
+            parts = with_unbroken(parts, unbroken)
         return [segment for part in parts for segment in self._segments(part, refuse_long=refuse_long)]
 
     def _segments(self, part: str, *, refuse_long: bool) -> list[Segment]:
@@ -123,11 +127,6 @@ class TextCodec:
         segment = self._segment(part)
         fits = refuse_long or len(segment.source_ids) <= self.max_source_length
         return replace(segment, source_ids=segment.source_ids if fits else (), is_forced_cut=is_forced_cut)
-
-    @property
-    def _added(self) -> int:
-        """Number of ids of a sentence besides those of its text."""
-        return len(self._before) + len(self._after)
 
     def _segment(self, part: str) -> Segment:
         source_ids = () if is_copied(part) else tuple(self.encode(part))

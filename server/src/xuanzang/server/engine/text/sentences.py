@@ -111,10 +111,12 @@ def _split_line(line: str) -> list[str]:
 def _ornaments(line: str) -> tuple[list[str], str, list[str]]:
     """Return the markers and pictures that a line begins with, its sentences, and the pictures that it ends with."""
     marked = _MARKED.match(line)
-    front, rest = (line[: marked.end()], line[marked.end() :]) if marked else ("", line)
+    front, rest = (_IS_COPIED.findall(marked.group()), line[marked.end() :]) if marked else ([], line)
     pictured = _PICTURED.match(rest[::-1])
-    end = len(rest) - (pictured.end() if pictured else 0)
-    return _IS_COPIED.findall(front), rest[:end], _IS_COPIED.findall(rest[end:])
+    if not pictured:
+        return front, rest, []
+    end = len(rest) - pictured.end()
+    return front, rest[:end], _IS_COPIED.findall(rest[end:])
 
 
 def _end_of_closers(line: str, start: int, end: int, quotes: Sequence[int]) -> int:
@@ -154,7 +156,7 @@ def _is_within(line: str, start: int, period: int) -> bool:
 def set_space_apart(text: str) -> list[str]:
     """Return text without white space at its ends, and that white space, in their order."""
     body = text.strip()
-    if not body:
+    if len(body) in (0, len(text)):
         return [text] if text else []
     start = text.index(body)
     return [part for part in (text[:start], body, text[start + len(body) :]) if part]

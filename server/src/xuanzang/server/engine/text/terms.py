@@ -96,6 +96,8 @@ class Terms:
 
     def with_marks(self, text: str) -> list[Span]:
         """Find the entries that have a mark that may end a sentence, such as "Yahoo!"; no sentence ends within them."""
+        if not self.indices:
+            return []
         indices = [index for index in self.indices if index.has_marks]
         found = _longest(list(_entries_in(text, indices))) if indices else []
         return [(term.start, term.end) for term in found if not _MARKS.isdisjoint(normalized(term.source))]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
@@ -17,14 +15,14 @@ class Identities:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    def identified(self, context: Context) -> Context:
+    def identified(self, context: Context) -> IdentifiedContext:
         """Return a context that knows the caller.
 
         Args:
             context: Context of an RPC.
         """
         metadata = tuple(context.invocation_metadata() or ())
-        return cast("Context", IdentifiedContext(context, self._identity(context, metadata), metadata))
+        return IdentifiedContext(context, self._identity(context, metadata), metadata)
 
     def _identity(self, context: Context, metadata: Metadata) -> Caller | Exception:
         try:

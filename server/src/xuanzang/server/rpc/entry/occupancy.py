@@ -62,11 +62,14 @@ class Occupancy:
         Raises:
             OverloadedError: A limit is reached; the message names it.
         """
-        self._check(place)
+        keys = _keys(place)
+        self._check(place, *self._taken(keys))
         self.rpcs += 1
         self._connections[place.connection] += 1
-        for key in _keys(place):
-            count = self._counts.setdefault(key, _Count())
+        for key in keys:
+            count = self._counts.get(key)
+            if count is None:
+                count = self._counts[key] = _Count()
             count.rpcs += 1
             count.streams += place.is_stream
 
@@ -93,8 +96,7 @@ class Occupancy:
         Args:
             place: Place of a new RPC.
         """
-        limits = self._limits
-        address, caller = (self._counts.get(key, _NONE) for key in _keys(place))
+        limits, (address, caller) = self._limits, self._taken(_keys(place))
         return max(
             self._connections[place.connection] / limits.max_connection_rpcs,
             caller.rpcs / limits.max_caller_rpcs,
@@ -102,18 +104,29 @@ class Occupancy:
             self.rpcs / self._unreserved,
         )
 
-    def _check(self, place: Place) -> None:
+    def _taken(self, keys: tuple[Hashable, Hashable]) -> tuple[_Count, _Count]:
+        """Return what the address and the caller of a place have taken."""
+        address, caller = keys
+        return self._counts.get(address, _NONE), self._counts.get(caller, _NONE)
+
+    def _check(self, place: Place, address: _Count, caller: _Count) -> None:
         limits = self._limits
-        address, caller = (self._counts.get(key, _NONE) for key in _keys(place))
         # Checked from the widest to the narrowest, so that the first limit named is the one to wait for.
-        _refuse_from(limits.max_concurrent_rpcs, self.rpcs, "concurrent RPCs")
-        if address.rpcs:
-            _refuse_from(self._unreserved, self.rpcs, "concurrent RPCs outside the reserve")
-        _refuse_from(limits.max_address_rpcs, address.rpcs, "RPCs of one network address")
-        _refuse_from(limits.max_caller_rpcs, caller.rpcs, "RPCs of one caller")
+        checks = [
+            (self.rpcs, limits.max_concurrent_rpcs, "concurrent RPCs"),
+            (self.rpcs if address.rpcs else 0, self._unreserved, "concurrent RPCs outside the reserve"),
+            (address.rpcs, limits.max_address_rpcs, "RPCs of one network address"),
+            (caller.rpcs, limits.max_caller_rpcs, "RPCs of one caller"),
+        ]
         if place.is_stream:
-            _refuse_from(limits.max_address_streams, address.streams, "streams of one network address")
-            _refuse_from(limits.max_caller_streams, caller.streams, "streams of one caller")
+            checks += [
+                (address.streams, limits.max_address_streams, "streams of one network address"),
+                (caller.streams, limits.max_caller_streams, "streams of one caller"),
+            ]
+        for taken, limit, what in checks:
+            if taken >= limit:
+                message = f"the limit of {limit} {what} is reached"
+                raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
 def address_of(peer: str) -> str:
@@ -133,8 +146,3 @@ def address_of(peer: str) -> str:
 
 def _keys(place: Place) -> tuple[Hashable, Hashable]:
     return place.address, ("" if place.is_authenticated else place.address, place.caller)
-
-
-def _refuse_from(limit: int, taken: int, what: str) -> None:
-    if taken >= limit:
-        raise OverloadedError(f"the limit of {limit} {what} is reached", retry_after_seconds=_RETRY_AFTER_SECONDS)

@@ -6,13 +6,15 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import grpc
 
+from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.context import Context, caller_of, deadline_of, has_caller
+from xuanzang.server.rpc.context import Context, caller_of, deadline_of
 from xuanzang.server.rpc.entry.gate import RpcGate
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.entry.listener import Refusal
@@ -105,11 +107,11 @@ class Screen:
         """
         if not self._gate.is_open:
             return None
-        known = self._identities.identified(context)
-        if not has_caller(known):
+        known: Any = self._identities.identified(context)
+        if not isinstance(known.identity, Caller):
             # It is found again, counted and refused when the RPC is read.
             return None
-        found = self._found(known, caller_of(known).name, _seconds_left(context))
+        found = self._found(known, known.identity.name, _seconds_left(context))
         if found is not None:
             self._count(self._rpcs[method], found.code)
         return found

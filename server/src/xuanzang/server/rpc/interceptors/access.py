@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.errors import UnauthenticatedError
-from xuanzang.server.rpc.context import Context, caller_of, has_caller
+from xuanzang.server.rpc.context import Context, caller_of
 from xuanzang.server.rpc.entry.identities import Identities
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
@@ -32,8 +33,8 @@ class IdentityInterceptor(Interceptor):
         function = function_of(handler)
 
         async def identified(messages: AsyncIterator[Any], context: Context) -> Any:
-            known = self._identities.identified(context)
-            return await function(messages if has_caller(known) else _empty_message(), known)
+            known: Any = self._identities.identified(context)
+            return await function(messages if isinstance(known.identity, Caller) else _empty_message(), known)
 
         return with_function(handler, identified)
 

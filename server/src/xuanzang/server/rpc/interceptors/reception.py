@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
 from typing import Any, cast
 
 import grpc
@@ -46,12 +45,15 @@ class ReceptionInterceptor(Interceptor):
 
         return with_function(handler, received, receives_stream=True)
 
-    async def _only(self, messages: AsyncIterator[Any]) -> Any:
+    async def _only(self, messages: Any) -> Any:
         try:
             # Closed at once, because gRPC's iterator and its generator hold each other as long as this can go on.
-            generator = cast("AsyncGenerator[Any, None]", aiter(messages))
-            async with asyncio.timeout(self._idle_seconds), aclosing(generator) as received:
-                return await anext(received)
+            generator: AsyncGenerator[Any, None] = aiter(messages)
+            async with asyncio.timeout(self._idle_seconds):
+                try:
+                    return await anext(generator)
+                finally:
+                    await generator.aclose()
         except TimeoutError:
             raise _idle(self._idle_seconds) from None
         except StopAsyncIteration:

@@ -33,7 +33,7 @@ class RpcLog:
             request_id: Its id; None if it has none.
         """
         # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
-        level = logging.DEBUG if rpc not in self._rpcs or code is grpc.StatusCode.OK else logging.INFO
+        level = logging.DEBUG if code is grpc.StatusCode.OK or rpc not in self._rpcs else logging.INFO
         if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code.name)):
             return
         facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}

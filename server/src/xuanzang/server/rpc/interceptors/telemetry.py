@@ -6,13 +6,13 @@ import asyncio
 import collections
 import time
 from collections.abc import AsyncIterable, AsyncIterator
+from functools import cache
 from typing import Any, cast
 
 import grpc
 from prometheus_client import Counter
 
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.observation.rpc_record import RpcRecord
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.server.rpc.interceptors.handlers import Handler, function_of, with_function
@@ -64,7 +64,9 @@ class TelemetryInterceptor(Interceptor):
     def wrap(self, handler: Handler, rpc: Rpc) -> Handler:
         """Observe what the handler does."""
         function = function_of(handler)
-        metrics = self._metrics.of_rpc(rpc)
+        metrics, handled = self._metrics.of_rpc(rpc), self._metrics.grpc_server_handled
+        # Finding a series by its labels takes as long as counting, so it is done once for each status.
+        handled_with = cache(lambda code: handled.labels(*rpc, code.name))
         is_recorded = rpc in self._rpcs
 
         async def observed(request: Any, context: Context) -> Any:
@@ -93,20 +95,15 @@ class TelemetryInterceptor(Interceptor):
                 code = _code_of_cancellation(context, timeout)
                 raise
             finally:
-                self._end(rpc, context, record, code=code, seconds=time.perf_counter() - started)
+                seconds = time.perf_counter() - started
+                metrics.handling_seconds.observe(seconds, None if record is None else record.exemplar)
+                handled_with(code).inc()
+                self._log.write(rpc, code, seconds, request_id=request_id_of(context))
+                if record is not None:
+                    self._observation.end(record, code, seconds)
             return response
 
         return with_function(handler, observed)
-
-    def _end(
-        self, rpc: Rpc, context: Context, record: RpcRecord | None, *, code: grpc.StatusCode, seconds: float
-    ) -> None:
-        exemplar = None if record is None else record.exemplar
-        self._metrics.of_rpc(rpc).handling_seconds.observe(seconds, exemplar)
-        self._metrics.grpc_server_handled.labels(*rpc, code.name).inc()
-        self._log.write(rpc, code, seconds, request_id=request_id_of(context))
-        if record is not None:
-            self._observation.end(record, code, seconds)
 
 
 class _CountedContext:

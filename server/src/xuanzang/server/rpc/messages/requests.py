@@ -13,7 +13,7 @@ from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, 
 from xuanzang.server.rpc.messages.content_format import content_format_of, content_format_violations
 from xuanzang.server.rpc.messages.options import mutual_violations, range_violations, with_defaults
 from xuanzang.server.rpc.messages.quality import quality_violations
-from xuanzang.server.rpc.messages.terms import read_terms, search_violations, term_violations
+from xuanzang.server.rpc.messages.terms import read_terms, search_violations, term_fields, term_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_CONTENTS = 1024
@@ -180,8 +180,9 @@ def _read(
     if request.return_quality:
         options = dataclasses.replace(options, quality=True)
         violations += quality_violations(route.model)
+    fields = term_fields(request)
     violations += mutual_violations(options, route.model)
-    violations += search_violations(request, options)
+    violations += search_violations(fields, options)
     if violations:
         raise InvalidInputError(violations)
     return TranslationRequest(
@@ -193,6 +194,6 @@ def _read(
         return_scores=request.options.return_scores,
         return_provenance=request.return_provenance,
         detected_language=route.detected_language,
-        terms=read_terms(request, route, glossaries),
+        terms=read_terms(request, fields, route, glossaries),
         content_format=content_format_of(request.content_format),
     )

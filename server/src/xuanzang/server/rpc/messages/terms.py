@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
@@ -58,19 +58,28 @@ def term_violations(request: Request) -> Iterator[FieldViolation]:
             yield FieldViolation(field=f"protected_patterns[{number}]", description=f"is no known pattern: {pattern}")
 
 
-def search_violations(request: Request, options: DecodingOptions) -> Iterable[FieldViolation]:
-    """Find options with which no search can keep the terms of a request.
+def term_fields(request: Request) -> tuple[str, ...]:
+    """Return the fields of a request that want something kept.
 
     Args:
         request: Request as the caller sent it.
+    """
+    return tuple([name for name in _FIELDS if getattr(request, name)])
+
+
+def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> Iterable[FieldViolation]:
+    """Find options with which no search can keep the terms of a request.
+
+    Args:
+        term_fields: Fields of the request that want something kept.
         options: Completed options.
 
     Returns:
         One violation per option.
     """
-    fields = ", ".join(_fields(request))
-    if not fields:
+    if not term_fields:
         return []
+    fields = ", ".join(term_fields)
     if options.sampling:
         return [FieldViolation(field="options.sampling", description=f"cannot be together with {fields}")]
     if options.beam_size < MIN_BEAM_SIZE:
@@ -79,11 +88,12 @@ def search_violations(request: Request, options: DecodingOptions) -> Iterable[Fi
     return []
 
 
-def read_terms(request: Request, route: Route, glossaries: GlossaryFolder) -> Terms:
+def read_terms(request: Request, fields: tuple[str, ...], route: Route, glossaries: GlossaryFolder) -> Terms:
     """Read what a request wants kept.
 
     Args:
         request: Request without faults in its entries and patterns.
+        fields: Its fields that want something kept.
         route: Model and target language.
         glossaries: Glossaries that requests may name.
 
@@ -93,7 +103,6 @@ def read_terms(request: Request, route: Route, glossaries: GlossaryFolder) -> Te
     Raises:
         InvalidInputError: There is no such glossary, or it is for other languages.
     """
-    fields = _fields(request)
     if not fields:
         return NO_TERMS
     indices = [TermIndex(map(_entry, request.glossary_entries))] if request.glossary_entries else []
@@ -116,10 +125,6 @@ def _serves(route: Route, source: str, target: str) -> bool:
 
 def _primary(code: str) -> str:
     return code.lower().split("-")[0]
-
-
-def _fields(request: Request) -> tuple[str, ...]:
-    return tuple(name for name in _FIELDS if getattr(request, name))
 
 
 def _entry(entry: pb.GlossaryEntry) -> GlossaryEntry:

@@ -57,7 +57,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
         usage = Usage(caller)
         with usage.charged(checked.texts) as used:
-            asked = _asked(checked, context, used)
+            asked = _asked(checked, context, used, caller)
             translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
@@ -93,7 +93,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         sent = 0
         try:
             with usage.charged(checked.texts) as used:
-                asked = _asked(checked, context, used)
+                asked = _asked(checked, context, used, caller)
                 parts = self._engine.translate_progressively(checked.texts[0], journal=recorder.journal, **asked)
                 async with aclosing(parts):
                     async for part in parts:
@@ -183,7 +183,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         checked = requests.read_stream_request(request, self._resolve(stream.caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
         with stream.usage.charged(checked.texts) as used:
-            asked = _asked(checked, stream.context, used)
+            asked = _asked(checked, stream.context, used, stream.caller)
             [hypotheses] = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 
@@ -218,12 +218,12 @@ def _error_response(
     return pb.StreamTranslateTextResponse(id=request.id, error=status)
 
 
-def _asked(checked: requests.TranslationRequest, context: Context, used: TextsUsage) -> CallArguments:
+def _asked(checked: requests.TranslationRequest, context: Context, used: TextsUsage, caller: Caller) -> CallArguments:
     return CallArguments(
         model=checked.model,
         options=checked.options,
         deadline=deadline_of(context),
-        caller=caller_of(context).name,
+        caller=caller.name,
         source_language=checked.source_language,
         target_language=checked.target_language,
         terms=checked.terms,
