@@ -6,7 +6,6 @@ Prints the sentences that differ; fails if a difference is not a tie of scores.
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,9 +13,8 @@ from pathlib import Path
 import ctranslate2
 from models import first_sentences, load_model, write_models
 from tqdm import tqdm
-from workload import target_limit
+from workload import LIMIT, target_limit
 
-from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
@@ -28,7 +26,6 @@ from xuanzang.server.engine.types import DecodingOptions
 HERE = Path(__file__).resolve().parent
 BEAM_SIZE = 4
 BATCH = 16
-LIMIT = StepLimit(64, math.inf, Interrupt())
 TIE = 1e-4
 """Scores closer than this, in nats, count as equal, because rounding decides the order of such hypotheses."""
 

@@ -10,7 +10,6 @@ $ PYTHONPATH=tests/benchmark python tests/benchmark/step_time.py OLD/zh-en/2 ser
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +19,8 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from sentencepiece import SentencePieceProcessor
+from workload import LIMIT
 
-from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.kernels.graphs import Graph
 from xuanzang.server.bundles.repository import load_bundle
 from xuanzang.server.engine.decoding.decoder import Decoder
@@ -31,7 +30,6 @@ from xuanzang.server.engine.runtime.sessions import Binding, Sessions
 from xuanzang.server.engine.types import DecodingOptions
 
 SENTENCES = Path(__file__).with_name("sentences.tsv")
-LIMIT = StepLimit(64, math.inf, Interrupt())
 CELLS = [(beam, batch, count) for beam in (4, 1) for batch, count in ((1, 24), (8, 96), (32, 256))]
 
 

@@ -12,9 +12,8 @@ from itertools import chain
 from pathlib import Path
 
 from engine import Translated
-from workload import Workload
+from workload import LIMIT, Workload
 
-from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding.decoder import Decoder
@@ -25,7 +24,6 @@ from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
 """Maximum number of sentences in one decoder, as in the server."""
-_LIMIT = StepLimit(64, math.inf, Interrupt())
 
 
 class Xuanzang:
@@ -78,7 +76,7 @@ def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sent
             decoder.admit(newcomers)
         if not len(decoder):
             return best
-        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(_LIMIT).done)
+        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(LIMIT).done)
 
 
 def _take(waiting: deque[Sentence], count: int) -> Iterator[Sentence]:

@@ -25,21 +25,21 @@ class Interrupt:
 
     def __init__(self) -> None:
         """Start without interruption."""
-        self._flag = np.zeros(1, np.int64)
-        self.address = address(self._flag)
+        self._flag = ctypes.c_int64(0)
+        self.address = ctypes.addressof(self._flag)
 
     def set(self) -> None:
         """End the steps, and let any that follow be one only until it is cleared."""
-        self._flag[0] = 1
+        self._flag.value = 1
 
     @property
     def is_set(self) -> bool:
         """Whether steps end."""
-        return bool(self._flag[0])
+        return bool(self._flag.value)
 
     def clear(self) -> None:
         """Let steps follow each other again."""
-        self._flag[0] = 0
+        self._flag.value = 0
 
 
 class StepLimit(NamedTuple):

@@ -22,7 +22,6 @@ BINDING_NAMES = ("XuanzangNewBinding", "XuanzangFreeBinding", "XuanzangBind")
 # As onnxruntime numbers the types of tensors.
 _TYPES = {np.dtype(t): n for t, n in ((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.int64, 7), (np.bool_, 9))}
 
-
 _Element = TypeVar("_Element", ctypes.c_int64, "BoundTensor")
 
 
@@ -144,37 +143,16 @@ class BoundTensors:
         self.count = len(tensors)
         # They must exist as long as the structures that have their addresses.
         self._shapes = [_shape(tensor) for _, tensor, _ in tensors]
-        described = zip(tensors, self._shapes, strict=True)
-        self._structures = (BoundTensor * len(tensors))(
-            *(
-                BoundTensor(name.encode(), *_memory(one, shape), is_output)
-                for (name, one, is_output), shape in described
-            )
+        structures = (
+            BoundTensor(name.encode(), *_memory(tensor, shape), is_output)
+            for (name, tensor, is_output), shape in zip(tensors, self._shapes, strict=True)
         )
+        self._structures = _array_of(BoundTensor, len(tensors))(*structures)
 
     @property
     def address(self) -> int:
         """Where the library finds the structures."""
         return ctypes.addressof(self._structures)
-
-
-def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
-    shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
-    return _array_of(ctypes.c_int64, len(shape))(*shape)
-
-
-@cache
-def _array_of(element: type[_Element], count: int) -> type[ctypes.Array[_Element]]:
-    """Return a type of arrays; each is made once, because only the garbage collector frees one."""
-    return element * count
-
-
-def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
-    """Return address, address of the shape, rank, bytes and type."""
-    where = ctypes.addressof(shape)
-    if isinstance(tensor, np.ndarray):
-        return address(tensor), where, len(shape), tensor.nbytes, _TYPES[tensor.dtype]
-    return tensor.data_ptr(), where, len(shape), tensor.tensor_size_in_bytes(), tensor.element_type()
 
 
 class GraphBinding:
@@ -221,3 +199,22 @@ class GraphBinding:
         """
         if self.functions.run(self.address):
             raise self.functions.fault()
+
+
+def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
+    shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
+    return _array_of(ctypes.c_int64, len(shape))(*shape)
+
+
+@cache
+def _array_of(element: type[_Element], count: int) -> type[ctypes.Array[_Element]]:
+    """Return a type of arrays; each is made once, because only the garbage collector frees one."""
+    return element * count
+
+
+def _memory(tensor: Tensor, shape: ctypes.Array[ctypes.c_int64]) -> tuple[int, int, int, int, int]:
+    """Return address, address of the shape, rank, bytes and type."""
+    where = ctypes.addressof(shape)
+    if isinstance(tensor, np.ndarray):
+        return address(tensor), where, len(shape), tensor.nbytes, _TYPES[tensor.dtype]
+    return tensor.data_ptr(), where, len(shape), tensor.tensor_size_in_bytes(), tensor.element_type()

@@ -3,7 +3,6 @@
 
 #include <exception>
 #include <new>
-#include <stdexcept>
 #include <string>
 
 #include "decode.h"
@@ -49,9 +48,7 @@ XUANZANG_EXPORT OrtStatus* RegisterCustomOps(OrtSessionOptions* options, const O
   if (!base) return nullptr;
   try {
     last_fault().clear();
-    const Simd* const simd = chosen_simd();
-    if (!simd) throw std::invalid_argument("XUANZANG_KERNELS_ISA names no instruction set that can be used here");
-    Library::of(*base).add_to(options, *simd);
+    Library::of(*base).add_to(options);
     return nullptr;
   } catch (const std::exception& error) {
     last_fault() = error.what();

@@ -92,9 +92,11 @@ const Library& Library::known() {
   return *library;
 }
 
-void Library::add_to(OrtSessionOptions* options, const Simd& simd) const {
+void Library::add_to(OrtSessionOptions* options) const {
+  const Simd* const simd = chosen_simd();
+  if (!simd) throw std::invalid_argument("XUANZANG_KERNELS_ISA names no instruction set that can be used here");
   for (const Operators& operators : operators_) {
-    if (operators.simd() != &simd || operators.projects() != projects(simd)) continue;
+    if (operators.simd() != simd || operators.projects() != projects(*simd)) continue;
     check(api_, api_.AddCustomOpDomain(options, operators.domain()));
   }
 }

@@ -19,8 +19,9 @@ class Library {
 
   const OrtApi& api() const { return api_; }
 
-  // Adds the operators for an instruction set to the options of a session.
-  void add_to(OrtSessionOptions* options, const Simd& simd) const;
+  // Adds the operators for the chosen instruction set to the options of a session. Throws std::invalid_argument if
+  // XUANZANG_KERNELS_ISA is wrong.
+  void add_to(OrtSessionOptions* options) const;
 
   Library(const Library&) = delete;
 

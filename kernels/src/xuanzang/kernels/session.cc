@@ -1,9 +1,5 @@
 #include "session.h"
 
-#include <stdexcept>
-
-#include "simd.h"
-
 namespace xuanzang {
 namespace {
 
@@ -23,8 +19,6 @@ OrtEnv* environment(const OrtApi& api) {
 
 OrtSession* opened(const Library& library, const SessionSettings& settings) {
   const OrtApi& api = library.api();
-  const Simd* const simd = chosen_simd();
-  if (!simd) throw std::invalid_argument("XUANZANG_KERNELS_ISA names no instruction set that can be used here");
   const Owned<OrtSessionOptions> options(made<OrtSessionOptions>(api, api.CreateSessionOptions),
                                          api.ReleaseSessionOptions);
   check(api, api.SetSessionLogSeverityLevel(options.get(), kOrtError));
@@ -33,7 +27,7 @@ OrtSession* opened(const Library& library, const SessionSettings& settings) {
                                    : api.DisablePerSessionThreads(options.get()));
   check(api, api.AddSessionConfigEntry(options.get(), "optimization.disable_specified_optimizers",
                                        settings.disabled_optimizers));
-  library.add_to(options.get(), *simd);
+  library.add_to(options.get());
   return made<OrtSession>(api, api.CreateSession, environment(api), settings.path, options.get());
 }
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.bundles.bundle import Sample
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.decoding.decoder import Decoder
@@ -72,9 +73,11 @@ def _target_ids(
     found: dict[Sample, tuple[int, ...]] = {}
     decoder.admit(list(running))
     # A hypothesis ends at the maximum length; whatever the graphs compute, there are no more steps.
-    for _ in range(max(sentence.options.max_target_length for sentence in running) + 1):
-        if not len(decoder) or time.monotonic() > deadline:
-            break
-        found |= {running[sentence]: tuple(best.target_ids) for sentence, [best, *_] in decoder.step()}
+    left = max(sentence.options.max_target_length for sentence in running) + 1
+    # As many at once as in a worker.
+    while len(decoder) and left > 0 and (seconds := deadline - time.monotonic()) >= 0:
+        steps, done = decoder.advance(StepLimit(left, seconds, Interrupt()))
+        left -= steps
+        found |= {running[sentence]: tuple(best.target_ids) for sentence, [best, *_] in done}
     decoder.discard([sentence for sentence, sample in running.items() if sample not in found])
     return found

@@ -301,7 +301,9 @@ class Scheduler:
         if self._reservations.differ(worker, uses):
             with self._changed:
                 self._reservations.report(worker, uses)
-                self._tell_workers()
+                # Only who waits for memory could want to know of it.
+                if self._queue.count or self._background.count:
+                    self._tell_workers()
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
         """Measure the work that a worker has done and reported.

@@ -158,21 +158,24 @@ class Worker:
         joining: dict[LoadedModel, list[QueuedSentence]] = {}
         for queued in newcomers:
             joining.setdefault(queued.request.model, []).append(queued)
-        models = dict.fromkeys((*self._due(), *joining))
+        is_alone = len({*joining, *self._running()}) == 1
         done = [
             sentence
-            for model in models
-            for sentence in self._advance(model, joining.get(model, ()), is_alone=len(models) == 1)
+            for model in dict.fromkeys((*self._due(), *joining))
+            for sentence in self._advance(model, joining.get(model, ()), is_alone=is_alone)
         ]
         if done:
             now = time.perf_counter()
             self._scheduler.record(self._number, done, seconds=now - self._busy_since)
             self._busy_since = now
 
+    def _running(self) -> list[LoadedModel]:
+        return [model for model, runner in self._runners.items() if runner]
+
     def _due(self) -> list[LoadedModel]:
         """Return the models that have sentences, without those that nobody waits for unless it is their round."""
         self._rounds += 1
-        running = [model for model, runner in self._runners.items() if runner]
+        running = self._running()
         awaited = [model for model in running if self._runners[model].in_background < len(self._runners[model])]
         return running if not awaited or self._rounds % _BACKGROUND_ROUNDS == 0 else awaited
 
