@@ -87,6 +87,8 @@ KINDS = [
     options(3, phrases=phrases((306, 307)), token_details=True, coverage_penalty=0.2),
 ]
 
+STEADY_KINDS = [kind for kind, one in enumerate(KINDS) if one in (options(1), options(3), options(4))]
+
 
 @pytest.fixture(
     scope="module", params=[("float32", True), ("int8", True), ("float32", False), ("float16", True)], ids=str
@@ -110,12 +112,16 @@ def alone(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int], li
 def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     data: st.DataObject, runtime: Sessions, texts: list[list[int]], alone: dict[tuple[int, int], list[TargetHypothesis]]
 ) -> None:
-    choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, len(KINDS) - 1))
+    # Steps follow each other only where no sentence concerns Python.
+    kinds = data.draw(st.sampled_from((range(len(KINDS)), STEADY_KINDS)))
+    choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.sampled_from(kinds))
     plan = data.draw(st.lists(choices, min_size=1, max_size=12))
     asked = [(step, Sentence(source_ids=texts[text], options=KINDS[kind])) for step, text, kind in plan]
     leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
     leavers = [(asked[index][0] + 2, asked[index][1]) for index in leaving]
-    limit = StepLimit(data.draw(st.sampled_from((1, 2, 5, 64))), math.inf, Interrupt())
+    limit = StepLimit(
+        data.draw(st.sampled_from((1, 2, 5, 64))), math.inf, Interrupt(), data.draw(st.sampled_from((0, 1, 3, 64)))
+    )
     decoder = Decoder(runtime)
     found = decode(decoder, asked, leavers, limit)
     assert len(decoder) == 0
@@ -137,6 +143,25 @@ def test_steps_follow_each_other_until_somebody_interrupts_or_the_time_is_over(
     assert decoder.advance(StepLimit(3, math.inf, calm)).steps == (3 if runtime.step_functions else 1)
     interrupted.clear()
     assert (decoder.advance(StepLimit(64, math.inf, interrupted)).steps > 3) == (runtime.step_functions is not None)
+
+
+def test_sentences_that_are_done_wait_for_others_as_long_as_they_are_told(
+    runtime: Sessions, texts: list[list[int]]
+) -> None:
+    def search(after_done: int) -> tuple[int, list[list[TargetHypothesis]]]:
+        decoder = Decoder(runtime)
+        asked = [Sentence(source_ids=ids, options=options(4)) for ids in texts]
+        decoder.admit(asked)
+        found: dict[Sentence, list[TargetHypothesis]] = {}
+        calls = 0
+        while len(decoder):
+            calls += 1
+            found.update(decoder.advance(StepLimit(64, math.inf, Interrupt(), after_done)).done)
+        return calls, [found[sentence] for sentence in asked]
+
+    (impatient, expected), (patient, found) = search(0), search(64)
+    assert found == expected
+    assert (patient < impatient) == (runtime.step_functions is not None)
 
 
 @settings(max_examples=5)

@@ -27,13 +27,11 @@ int64_t count_endings(const BeamStep& step, const Continuations& found) {
   return std::count(found.ids, found.ids + std::min(step.beam, found.count), step.eos_id);
 }
 
-// Whether a sentence goes on, although hypotheses have ended or are missing.
-bool goes_on(const Decode& decode, int64_t sentence) {
-  const BeamStep& step = *decode.beams;
-  const Continuations found(step, sentence);
-  const bool has_survivor =
-      std::any_of(found.ids, found.ids + found.count, [&](int64_t id) { return id != step.eos_id; });
-  return has_survivor && count_endings(step, found) < decode.endings_left[sentence];
+// Of sentences that are done, `endings_left` is this.
+constexpr int64_t kDone = -1;
+
+bool has_survivor(const BeamStep& step, const Continuations& found) {
+  return std::any_of(found.ids, found.ids + found.count, [&](int64_t id) { return id != step.eos_id; });
 }
 
 void keep_endings(Decode& decode, int64_t sentence, const Continuations& found) {
@@ -66,19 +64,48 @@ void survive(const Decode& decode, int64_t sentence, const Continuations& found)
   }
 }
 
-// Lets sentences of which a hypothesis has ended or is missing go on; returns false, with nothing done, if one may not.
-bool settle(Decode& decode, int64_t inspected) {
+// Takes a sentence out of the steps: its hypotheses die, and see nothing.
+void finish(Decode& decode, int64_t sentence) {
   const BeamStep& step = *decode.beams;
-  const int64_t* const begin = step.inspected;
-  const int64_t* const end = begin + inspected;
-  if (decode.endings_count + inspected * step.beam > decode.max_endings) return false;
-  if (!std::all_of(begin, end, [&](int64_t sentence) { return goes_on(decode, sentence); })) return false;
-  for (const int64_t* sentence = begin; sentence != end; ++sentence) {
-    const Continuations found(step, *sentence);
-    keep_endings(decode, *sentence, found);
-    survive(decode, *sentence, found);
+  decode.endings_left[sentence] = kDone;
+  decode.done[decode.done_count++] = sentence;
+  std::fill_n(step.scores + sentence * step.beam, step.beam, decode.dead_score);
+  std::fill_n(step.token_ids + sentence * step.beam, step.beam, step.eos_id);
+}
+
+// Deals with a sentence of which a hypothesis has ended or is missing.
+void settle(Decode& decode, int64_t sentence) {
+  const Continuations found(*decode.beams, sentence);
+  const bool is_done =
+      count_endings(*decode.beams, found) >= decode.endings_left[sentence] || !has_survivor(*decode.beams, found);
+  keep_endings(decode, sentence, found);
+  if (is_done) {
+    finish(decode, sentence);
+  } else {
+    survive(decode, sentence, found);
   }
-  return true;
+}
+
+// Deals with all sentences of which a hypothesis has ended or is missing, or with none; returns how many are left.
+int64_t settle_all(Decode& decode, int64_t inspected) {
+  const BeamStep& step = *decode.beams;
+  int64_t* const begin = step.inspected;
+  int64_t* const end = std::remove_if(begin, begin + inspected,
+                                      [&](int64_t sentence) { return decode.endings_left[sentence] == kDone; });
+  const bool has_room = decode.endings_count + (end - begin) * step.beam <= decode.max_endings;
+  if (!has_room || std::any_of(begin, end, [&](int64_t sentence) { return !decode.endings_left[sentence]; })) {
+    return end - begin;
+  }
+  std::for_each(begin, end, [&](int64_t sentence) { settle(decode, sentence); });
+  return 0;
+}
+
+// Lets sentences that are done need no page: their hypotheses see nothing, so that the lowest slots are free.
+void blind(const Decode& decode) {
+  const SlotStep& step = *decode.slots;
+  for (int64_t index = 0; index < decode.done_count; ++index) {
+    std::fill_n(step.visible + decode.done[index] * step.beam * step.slots, step.beam * step.slots, 0);
+  }
 }
 
 void add_links(const Decode& decode) {
@@ -99,16 +126,20 @@ void bind_later(const Decode& decode) {
 
 int64_t decode(Decode& decode) {
   const auto end = Clock::now() + std::chrono::duration<double>(decode.max_seconds);
-  decode.steps = decode.endings_count = 0;
+  int64_t max_steps = decode.max_steps;
+  decode.steps = decode.endings_count = decode.done_count = 0;
   while (true) {
     decode.decoder->run();
     if (!decode.steps) bind_later(decode);
-    const int64_t inspected = continue_best(*decode.beams);
     ++decode.steps;
-    const bool is_last = decode.steps == decode.max_steps || Clock::now() >= end;
-    if (is_last || __atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE)) return inspected;
-    if (inspected && !settle(decode, inspected)) return inspected;
-    if (advance_slots(*decode.slots, Pages::kMustSuffice)) return -1;
+    const bool was_done = decode.done_count;
+    const int64_t left = settle_all(decode, continue_best(*decode.beams));
+    if (left) return left;
+    if (!was_done && decode.done_count) max_steps = std::min(max_steps, decode.steps + decode.steps_after_done);
+    if (decode.steps >= max_steps || Clock::now() >= end || __atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE))
+      return 0;
+    blind(decode);
+    if (advance_slots(*decode.slots, Pages::kMustSuffice)) return 0;
     add_links(decode);
   }
 }

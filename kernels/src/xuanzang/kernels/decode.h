@@ -20,24 +20,29 @@ struct Decode {
   int64_t max_steps;
   double max_seconds;
   const int64_t* interrupt;
-  float dead_score;       // of a beam position without hypothesis
-  int64_t* endings_left;  // [batch], changed: a sentence may be done when so many more hypotheses have ended
+  // After the first step in which a sentence is done at most so many follow, for others that will be done soon.
+  int64_t steps_after_done;
+  float dead_score;  // of a beam position without hypothesis
+  // [batch], changed: a sentence is done when so many more hypotheses have ended; 0 where their number does not decide.
+  int64_t* endings_left;
   // Token and parent of each hypothesis after each step, [batch, max_links, 2, beam], the next at `next_link`.
   int32_t* links;
   int64_t max_links, next_link;
-  // Hypotheses that have ended, in order.
+  // Hypotheses that have ended, in order, those of `done` included.
   int64_t max_endings;
   int64_t* endings;       // [max_endings, 3], out: number of the step, from 1, sentence and beam position of the parent
   float* ending_scores;   // [max_endings], out
+  int64_t* done;          // [batch], out: sentences that are done, in order; their hypotheses are dead from then on
   int64_t steps;          // out: steps taken
   int64_t endings_count;  // out
+  int64_t done_count;     // out
 };
 
 // Takes at least one step. In each hypotheses get their best continuations, and those that end make room for others.
 //
 // Returns the number of `beams->inspected`: sentences of which, in the last step, hypotheses have ended or are missing,
-// which is not dealt with. -1 if all is done, but there are too few slots or pages for the next step. In either case
-// the last step is not in `links` and the slots have not been advanced after it.
+// which is not dealt with, as their number does not decide whether one of them is done. The last step is not in
+// `links`, and the slots have not been advanced after it.
 int64_t decode(Decode& decode);
 
 }  // namespace xuanzang

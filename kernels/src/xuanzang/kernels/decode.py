@@ -51,6 +51,8 @@ class StepLimit(NamedTuple):
     """After the step in which so much time has passed."""
     interrupt: Interrupt
     """After the step in which it is set."""
+    after_done: int = 0
+    """So many after the first step in which a sentence is done."""
 
 
 ONE_STEP = StepLimit(1, math.inf, Interrupt())
@@ -74,6 +76,8 @@ class Taken(NamedTuple):
     steps: int
     endings: list[Ending]
     """Hypotheses that have ended, except those of `inspected` in the last step."""
+    done: list[int]
+    """Sentences that are done, first those of earlier steps; since then their hypotheses are dead."""
     inspected: list[int]
     """Sentences of which, in the last step, a hypothesis has ended or is missing, with which nothing was done."""
 
@@ -88,18 +92,19 @@ class Decode(ctypes.Structure):
         *members("max_steps"),
         *members("max_seconds", of=ctypes.c_double),
         *members("interrupt", of=ctypes.c_void_p),
+        *members("steps_after_done"),
         *members("dead_score", of=ctypes.c_float),
         *members("endings_left", "links", of=ctypes.c_void_p),
         *members("max_links", "next_link", "max_endings"),
-        *members("endings", "ending_scores", of=ctypes.c_void_p),
-        *members("steps", "endings_count"),
+        *members("endings", "ending_scores", "done", of=ctypes.c_void_p),
+        *members("steps", "endings_count", "done_count"),
     )
 
 
 class DecodeSteps:
     """Runs a decoder again and again, with the bookkeeping of the slots and of the search between the runs.
 
-    Steps end before the limit when a sentence may be done, or needs another page. Belongs to one thread.
+    Steps end before the limit when a sentence is or may be done, or needs another page. Belongs to one thread.
     """
 
     def __init__(self, decoder: GraphBinding, slots: AdvanceSlots, beams: ContinueBest, *, dead_score: float) -> None:
@@ -137,7 +142,8 @@ class DecodeSteps:
             links: Token and parent of each hypothesis after each step, [batch, step, 2, beam]; those of all steps but
                 the last are added.
             next_link: Where in `links` the next step goes.
-            endings_left: Number of endings with which a sentence may be done, [batch]; changed.
+            endings_left: Number of endings with which a sentence is done, or 0 if their number does not decide,
+                [batch]; changed.
             limit: End of the steps.
             later: Inputs of the decoder from the second step on, in place of what is bound.
 
@@ -154,10 +160,12 @@ class DecodeSteps:
         decode.later, decode.later_count = second.address, second.count
         decode.slots, decode.beams = self.slots.address, self._beams.address
         decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
+        done = np.zeros(batch, np.int64)
+        decode.steps_after_done, decode.done = limit.after_done, address(done)
         decode.endings_left = address(endings_left)
         decode.links, decode.max_links, decode.next_link = address(links), links.shape[1], next_link
         count = self._decoder.functions.decode(ctypes.byref(decode))
-        if count < -1:
+        if count < 0:
             raise self._decoder.functions.fault()
         self._decoder.keep(second)
         ended = decode.endings_count
@@ -166,4 +174,4 @@ class DecodeSteps:
             Ending(step, sentence, parent, score)
             for (step, sentence, parent), score in zip(places, scores, strict=True)
         ]
-        return Taken(decode.steps, endings, self._beams.inspected(max(count, 0)))
+        return Taken(decode.steps, endings, done[: decode.done_count].tolist(), self._beams.inspected(count))

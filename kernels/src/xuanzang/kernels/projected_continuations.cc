@@ -13,7 +13,8 @@ namespace {
 
 // What a thread keeps from one step to the next.
 struct Buffers {
-  std::vector<uint8_t> rows;        // [row, depth].
+  std::vector<size_t> live;         // The rows that have continuations.
+  std::vector<uint8_t> states;      // Of these rows, [live row, depth].
   std::vector<float> maxima, sums;  // Of the logits of each block and of their exponentials, [row, block].
   std::vector<Best> found, best;    // Of the logits, [part, row]; of the log-probabilities, [row].
   std::vector<float> norms;         // Logarithms of the sums of all exponentials, [row].
@@ -29,12 +30,15 @@ class Step {
         panels_(columns.panels()),
         buffers_(buffers),
         x_(context.input<uint8_t>(0)),
+        scores_(context.input<float>(6)),
         banned_(context.input<int64_t>(8)),
         batch_(x_.size(0)),
         beam_(x_.size(1)),
         edits_(context, 9, batch_ * beam_, columns.vocab_size()) {
     require(x_.rank == 3 && banned_.rank == 1, "an input has the wrong dimensions");
     require(x_.size(2) == columns.width(), "x and columns differ in width");
+    require(scores_.rank == 2 && scores_.size(0) == batch_ && scores_.size(1) == beam_,
+            "there is not one score for each hypothesis");
     const auto wanted = context.input<int64_t>(7);
     require(wanted.elements() == 1 && wanted.data[0] > 0, "the number of continuations is not a positive number");
     require(beam_ && columns.vocab_size(), "there is nothing to choose from");
@@ -48,7 +52,7 @@ class Step {
   void search(const Context& context) {
     // Parts of the vocabulary for the threads; what is found does not depend on them.
     constexpr size_t kParts = 4;
-    copy_rows();
+    choose_rows(context);
     buffers_.maxima.resize(rows() * columns_.blocks());
     buffers_.sums.resize(rows() * columns_.blocks());
     if (buffers_.found.size() < kParts * rows()) buffers_.found.resize(kParts * rows());
@@ -57,19 +61,19 @@ class Step {
     floors_ = std::make_unique<std::atomic<float>[]>(rows());
     for (size_t row = 0; row < rows(); ++row) floors_[row] = std::numeric_limits<float>::lowest();
     // One hypothesis waits for the matrix, which takes as long as its multiplication by floats.
-    context.parallel(kParts, rows() * panels_.depth * columns_.vocab_size() / 2, [&](size_t part) {
+    const auto& live = buffers_.live;
+    context.parallel(kParts, live.size() * panels_.depth * columns_.vocab_size() / 2, [&](size_t part) {
       Best* const found = buffers_.found.data() + part * rows();
-      for (size_t row = 0; row < rows(); ++row) found[row].start(per_row_);
+      for (const size_t row : live) found[row].start(per_row_);
       const size_t blocks = columns_.blocks(), end = blocks * (part + 1) / kParts;
       for (size_t block = blocks * part / kParts; block < end; ++block) search_block(block, found);
     });
-    for (size_t row = 0; row < rows(); ++row) finish(row, kParts);
+    for (size_t row = 0; row < rows(); ++row) buffers_.best[row].start(per_row_);
+    for (const size_t row : live) finish(row, kParts);
+    for (size_t row = 0; row < rows(); ++row) fill(buffers_.best[row]);
   }
 
   void write_continuations(const Context& context) {
-    const auto scores = context.input<float>(6);
-    require(scores.rank == 2 && scores.size(0) == batch_ && scores.size(1) == beam_,
-            "there is not one score for each hypothesis");
     const auto totals = context.output<float>(0, {batch_, count_});
     const auto ids = context.output<int64_t>(1, {batch_, count_});
     const auto parents = context.output<int64_t>(2, {batch_, count_});
@@ -77,7 +81,7 @@ class Step {
     for (size_t sentence = 0; sentence < batch_; ++sentence) {
       buffers_.selection.start(count_);
       for (size_t row = sentence * beam_; row < (sentence + 1) * beam_; ++row) {
-        buffers_.selection.add(scores.data[row], buffers_.best[row].choices());
+        buffers_.selection.add(scores_.data[row], buffers_.best[row].choices());
       }
       const size_t first = sentence * count_;
       buffers_.selection.write(totals.data + first, ids.data + first, parents.data + first);
@@ -92,7 +96,7 @@ class Step {
     const auto scores = context.output<float>(3, {count, per_row_});
     const auto ids = context.output<int64_t>(4, {count, per_row_});
     const auto asked = context.output<float>(5, {count, width});
-    require(scores.data && ids.data && (asked.data || !width), "an output is not used");
+    require(!count || (scores.data && ids.data && (asked.data || !width)), "an output is not used");
     for (size_t i = 0; i < count; ++i) {
       const size_t row = static_cast<size_t>(inspected.data[i]);
       require(row < rows(), "an inspected hypothesis does not exist");
@@ -110,27 +114,36 @@ class Step {
     float of_rows[kProjected][kBlock];
   };
 
-  void copy_rows() {
-    buffers_.rows.assign(rows() * panels_.depth, 0);
+  void choose_rows(const Context& context) {
+    const bool has_inspected = context.input<int64_t>(12).elements();
+    auto& live = buffers_.live;
+    auto& states = buffers_.states;
+    live.clear();
     for (size_t row = 0; row < rows(); ++row) {
-      std::copy_n(x_.data + row * columns_.width(), columns_.width(), buffers_.rows.data() + row * panels_.depth);
+      if (has_inspected || !(scores_.data[row] < kDead)) live.push_back(row);
+    }
+    states.assign(live.size() * panels_.depth, 0);
+    for (size_t at = 0; at < live.size(); ++at) {
+      std::copy_n(x_.data + live[at] * columns_.width(), columns_.width(), states.data() + at * panels_.depth);
     }
   }
 
-  // Computes a block of the logits of some hypotheses.
-  void project(size_t block, size_t row, size_t count, Logits& logits) const {
-    simd_.project(panels_, block, buffers_.rows.data() + row * panels_.depth, count, logits.of_rows[0], kBlock);
-    for (size_t i = 0; i < count; ++i)
-      edits_.apply(row + i, block * kBlock, columns_.block_size(block), logits.of_rows[i]);
+  // Computes a block of the logits of some live rows, the first of which is number `first` of them.
+  void project(size_t block, size_t first, size_t count, Logits& logits) const {
+    simd_.project(panels_, block, buffers_.states.data() + first * panels_.depth, count, logits.of_rows[0], kBlock);
+    for (size_t i = 0; i < count; ++i) {
+      edits_.apply(buffers_.live[first + i], block * kBlock, columns_.block_size(block), logits.of_rows[i]);
+    }
   }
 
   void search_block(size_t block, Best* found) {
     Logits logits;
-    size_t row = 0;
-    for (size_t left = (rows() + kProjected - 1) / kProjected; left; --left) {
-      const size_t count = (rows() - row + left - 1) / left;
-      project(block, row, count, logits);
-      for (size_t i = 0; i < count; ++i, ++row) search_logits(block, row, logits.of_rows[i], found[row]);
+    const auto& live = buffers_.live;
+    size_t at = 0;
+    for (size_t left = (live.size() + kProjected - 1) / kProjected; left; --left) {
+      const size_t count = (live.size() - at + left - 1) / left;
+      project(block, at, count, logits);
+      for (size_t i = 0; i < count; ++i, ++at) search_logits(block, live[at], logits.of_rows[i], found[live[at]]);
     }
   }
 
@@ -165,17 +178,21 @@ class Step {
     for (size_t at = first; at < end; ++at) sum += buffers_.sums[at] * std::exp(buffers_.maxima[at] - maximum);
     const float norm = buffers_.norms[row] = maximum + std::log(sum);
     Best& best = buffers_.best[row];
-    best.start(per_row_);
     for (size_t part = 0; part < parts; ++part) {
       for (const Choice& choice : buffers_.found[part * rows() + row].choices()) {
         best.add({choice.value - norm, choice.index});
       }
     }
     for (size_t i = 0; i < banned_.elements(); ++i) best.add({kBanned, static_cast<size_t>(banned_.data[i])});
-    // Logits that are infinite or no numbers may have been skipped; callers count on `per_row_` choices.
+  }
+
+  // Callers count on `per_row_` choices, also of no hypothesis, or where logits that are infinite or no numbers were
+  // skipped.
+  void fill(Best& best) const {
     for (size_t id = 0; best.choices().size() < per_row_; ++id) best.add({kBanned, id});
   }
 
+  // Log-probability of a piece after an inspected hypothesis; all rows are live then.
   float log_probability(size_t row, int64_t piece) const {
     const size_t id = static_cast<size_t>(piece);
     require(id < columns_.vocab_size(), "a required piece does not exist");
@@ -189,6 +206,7 @@ class Step {
   const Panels panels_;
   Buffers& buffers_;
   const Tensor<const uint8_t> x_;
+  const Tensor<const float> scores_;
   const Tensor<const int64_t> banned_;
   const size_t batch_, beam_;
   const LogitEdits edits_;

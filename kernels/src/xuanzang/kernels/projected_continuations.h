@@ -11,7 +11,8 @@ struct ProjectedContinuations {
   // x [batch, beam, model]; the projection [model, vocab]: integers, scale of x, scales [vocab], zero point of x,
   // biases [vocab]; scores of the hypotheses [batch, beam]; number of continuations [1]; ids to choose only if no
   // others are left [banned]; ids, penalties and biases of edited logits [batch, beam, edit]; hypotheses that are
-  // inspected [row], and ids that are asked for [row, required].
+  // inspected [row], and ids that are asked for [row, required]. Hypotheses with scores below kDead, of which there are
+  // none, have banned continuations only, unless some are inspected.
   static constexpr OrtElementType kInputs[] = {kOrtUint8, kOrtInt8,  kOrtFloat, kOrtFloat, kOrtUint8,
                                                kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64,
                                                kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64};

@@ -10,6 +10,8 @@ namespace xuanzang {
 
 // Log-probability of banned ids.
 constexpr float kBanned = -1.0e9f;
+// Scores below are of beam positions without hypothesis.
+constexpr float kDead = kBanned / 2;
 
 class Selection {
  public:

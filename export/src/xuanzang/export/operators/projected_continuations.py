@@ -19,7 +19,8 @@ INSPECTION = ("inspected_rows", "required_ids")
 def projected_continuations() -> onnx.FunctionProto:
     """Return the operator that projects states onto the vocabulary and chooses continuations; calls BestContinuations.
 
-    A kernel computes the logits block by block: they are needed nowhere else, and take 48 KB for each hypothesis.
+    A kernel computes the logits block by block: they are needed nowhere else, and take 48 KB for each hypothesis. It
+    leaves out beam positions without hypothesis, which have scores far below any sum of log-probabilities.
 
     Inputs: those of `MATRIX`; scores, candidate_count and banned_ids of `best_continuations`; the logit edits and the
     inspected hypotheses of `tensors.decoder_inputs`.

@@ -334,7 +334,7 @@ async def test_an_rpc_refused_unread_is_asked_to_wait_as_long_as_a_typical_reque
 
 @pytest.mark.parametrize("event", ["submit", "cancel", "wake", "stop"])
 async def test_workers_in_the_midst_of_steps_are_told_of_what_has_changed(make_queue: MakeQueue, event: str) -> None:
-    queue = make_queue()
+    queue = make_queue(workers=1)
     running = queue.submit(3)
     assert queue.take() == [3]
     interrupts = queue.scheduler.interrupts
@@ -349,6 +349,17 @@ async def test_workers_in_the_midst_of_steps_are_told_of_what_has_changed(make_q
     else:
         queue.scheduler.stop()
     assert interrupts[0].is_set
+
+
+async def test_a_newcomer_interrupts_only_workers_that_may_take_it(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=2, max_batch_sentences=2)
+    interrupts = queue.scheduler.interrupts
+    queue.submit(3)
+    assert queue.take() == [3]
+    queue.take_or_idle()
+    # It is for the other worker, which is idle; then for either; then both are full.
+    queue.submit(4)
+    assert [interrupt.is_set for interrupt in interrupts] == [False, True]
 
 
 async def test_an_answered_request_interrupts_nobody(make_queue: MakeQueue) -> None:

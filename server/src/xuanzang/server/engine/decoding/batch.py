@@ -141,7 +141,7 @@ class Batch:
             limit: End of the steps, if no sentence is done before.
 
         Returns:
-            Sentences that are done in the last step and have left, each with its hypotheses, best first.
+            Sentences that are done and have left, each with its hypotheses, best first.
         """
         # Here and not when they leave: most indices are taken by others at once, and then no array has to move.
         self._close_gaps()

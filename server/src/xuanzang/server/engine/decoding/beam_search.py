@@ -145,7 +145,7 @@ class BeamSearch:
             later: Inputs of the decoder from the second step on.
 
         Returns:
-            Their number, and what `advance` returns of the last one.
+            Their number, and what `advance` returns of them all.
         """
         if self.continue_best:
             self.continue_best.fit(*candidates, *self.beams)
@@ -160,7 +160,7 @@ class BeamSearch:
         self._history.skip(taken.steps - 1)
         done = [index for index in taken.inspected if self._advance_sentence(index, candidates.of(index))]
         self._history.add(self.beams.token_ids, self.beams.parents, self.beams.positions)
-        return Advance(taken.steps, self._results(done))
+        return Advance(taken.steps, self._results([*taken.done, *done]))
 
     def advance(
         self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None

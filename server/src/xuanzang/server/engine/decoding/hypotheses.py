@@ -192,4 +192,4 @@ class Advance(NamedTuple, Generic[_Name]):
 
     steps: int
     done: list[tuple[_Name, list[TargetHypothesis]]]
-    """Sentences that are done in the last one, each with its hypotheses, best first."""
+    """Sentences that are done, each with its hypotheses, best first."""

@@ -21,7 +21,7 @@ class SentenceState:
 
     @property
     def endings_left(self) -> int:
-        """How many more hypotheses may end until the search may be over; 0 where their number does not decide."""
+        """How many more hypotheses end until the search is over; 0 where their number does not decide."""
         decoding = self.options.decoding
         decides = decoding.length_penalty and not self.options.rules.none_better
         return decoding.beam_size - len(self.finished.endings) if decides else 0

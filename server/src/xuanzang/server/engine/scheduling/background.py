@@ -98,12 +98,14 @@ class Background:
         """Take the number of such sentences that a worker decodes."""
         self._running[worker] = running
 
-    def give_up(self) -> None:
-        """End all requests with an error, also those that have begun."""
-        for request in tuple(self._requests):
+    def give_up(self) -> bool:
+        """End all requests with an error, also those that have begun; return whether there were any."""
+        requests = tuple(self._requests)
+        for request in requests:
             self.remove(request)
             request.abandoned = "cancelled"
             request.fail(busy())
+        return bool(requests)
 
 
 def busy() -> OverloadedError:

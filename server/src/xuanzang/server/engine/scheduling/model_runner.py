@@ -16,6 +16,10 @@ from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, u
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason
 
+# A sentence that is done waits so many steps for others as its batch has times this many: going on without it costs
+# as much time as a step, and every sentence of a large batch would have its own.
+_SENTENCES_PER_STEP = 4
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _RunningSentence:
@@ -140,7 +144,8 @@ class ModelRunner:
         if any(request.has_listener for request in requests):
             steps = 1
         cutoff = min(request.context.cutoff for request in requests)
-        return StepLimit(steps, cutoff - time.monotonic(), self._interrupt)
+        after_done = len(requests) // _SENTENCES_PER_STEP
+        return StepLimit(steps, cutoff - time.monotonic(), self._interrupt, after_done)
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""

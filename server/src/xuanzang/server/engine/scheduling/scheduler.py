@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
@@ -77,8 +77,11 @@ class Scheduler:
     def _tell_workers(self) -> None:
         """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
         self._changed.notify_all()
-        for interrupt in self.interrupts:
-            interrupt.set()
+        self._interrupt(range(len(self.interrupts)))
+
+    def _interrupt(self, workers: Iterable[int]) -> None:
+        for worker in workers:
+            self.interrupts[worker].set()
 
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
@@ -143,9 +146,11 @@ class Scheduler:
             self._background.caller_came(now)
             self._queue.add(request.sentences)
             count_submitted(request)
-            if self._occupancy.is_crowded:
-                self._background.give_up()
-            self._tell_workers()
+            if self._occupancy.is_crowded and self._background.give_up():
+                self._tell_workers()
+            self._changed.notify_all()
+            # One that is full asks by itself when it has room again.
+            self._interrupt(worker for worker in range(len(self.interrupts)) if self._occupancy.room(worker) > 0)
 
     def _submit_in_background(self, request: Request) -> None:
         if self._occupancy.is_crowded:

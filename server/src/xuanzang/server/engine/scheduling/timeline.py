@@ -15,12 +15,12 @@ class SentenceTimeline:
     encoded_at: float
     """Time at which it had joined the batch: encoded, with all that joined at the same step."""
     finished_at: float
-    """Time after its last step."""
+    """Time at which it left the batch."""
     worker: int
     """Number of the worker, from 0."""
     batch_size: int
     """Sentences of the model that the worker decoded when it had joined, itself counted."""
     steps: int
-    """Decoder steps, those of a discarded repetition counted."""
+    """Decoder steps until it left the batch, those of a discarded repetition counted."""
     searches: int = 1
     """Searches made: 2 if the first one found a repetition."""
