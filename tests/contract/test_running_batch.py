@@ -161,7 +161,8 @@ def test_sentences_that_are_done_wait_for_others_as_long_as_they_are_told(
 
     (impatient, expected), (patient, found) = search(0), search(64)
     assert found == expected
-    assert (patient < impatient) == (runtime.step_functions is not None)
+    has_kernels = runtime.step_functions is not None and runtime.cache_shape.dtype == np.float32
+    assert (patient < impatient) == has_kernels
 
 
 @settings(max_examples=5)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <numeric>
+#include <vector>
 
 namespace xuanzang {
 namespace {
@@ -27,120 +29,153 @@ int64_t count_endings(const BeamStep& step, const Continuations& found) {
   return std::count(found.ids, found.ids + std::min(step.beam, found.count), step.eos_id);
 }
 
-// Of sentences that are done, `endings_left` is this.
-constexpr int64_t kDone = -1;
-
 bool has_survivor(const BeamStep& step, const Continuations& found) {
   return std::any_of(found.ids, found.ids + found.count, [&](int64_t id) { return id != step.eos_id; });
 }
 
-void keep_endings(Decode& decode, int64_t sentence, const Continuations& found) {
-  const BeamStep& step = *decode.beams;
-  for (int64_t rank = 0; rank < std::min(step.beam, found.count); ++rank) {
-    if (found.ids[rank] != step.eos_id) continue;
-    int64_t* const ending = decode.endings + 3 * decode.endings_count;
-    ending[0] = decode.steps;
-    ending[1] = sentence;
-    ending[2] = found.parents[rank];
-    decode.ending_scores[decode.endings_count++] = found.scores[rank];
-    --decode.endings_left[sentence];
-  }
+void swap_rows(void* data, int64_t bytes, int64_t one, int64_t other) {
+  char* const rows = static_cast<char*>(data);
+  std::swap_ranges(rows + one * bytes, rows + (one + 1) * bytes, rows + other * bytes);
 }
 
-void survive(const Decode& decode, int64_t sentence, const Continuations& found) {
-  const BeamStep& step = *decode.beams;
-  int64_t to = sentence * step.beam;
-  const int64_t end = to + step.beam;
-  for (int64_t rank = 0; rank < found.count && to < end; ++rank) {
-    if (found.ids[rank] == step.eos_id) continue;
-    step.scores[to] = found.scores[rank];
-    step.token_ids[to] = found.ids[rank];
-    step.parents[to++] = found.parents[rank];
+// The sentences that steps are taken with: those of the first rows.
+class Running {
+ public:
+  explicit Running(Decode& decode) : decode_(decode), slots_(*decode.slots), beams_(*decode.beams) {
+    std::iota(decode.order, decode.order + beams_.batch, 0);
+    decode.steps = decode.endings_count = decode.done_count = 0;
   }
-  for (; to < end; ++to) {
-    step.scores[to] = decode.dead_score;
-    step.token_ids[to] = step.eos_id;
-    step.parents[to] = 0;
+
+  ~Running() { decode_.batch = beams_.batch; }
+
+  // Runs the decoder; returns the number of rows that are inspected and not dealt with.
+  int64_t step() {
+    decode_.decoder->run();
+    if (!decode_.steps) bind(decode_.later, decode_.later_count);
+    ++decode_.steps;
+    return settle(continue_best(beams_));
   }
-}
 
-// Takes a sentence out of the steps: its hypotheses die, and see nothing.
-void finish(Decode& decode, int64_t sentence) {
-  const BeamStep& step = *decode.beams;
-  decode.endings_left[sentence] = kDone;
-  decode.done[decode.done_count++] = sentence;
-  std::fill_n(step.scores + sentence * step.beam, step.beam, decode.dead_score);
-  std::fill_n(step.token_ids + sentence * step.beam, step.beam, step.eos_id);
-}
-
-// Deals with a sentence of which a hypothesis has ended or is missing.
-void settle(Decode& decode, int64_t sentence) {
-  const Continuations found(*decode.beams, sentence);
-  const bool is_done =
-      count_endings(*decode.beams, found) >= decode.endings_left[sentence] || !has_survivor(*decode.beams, found);
-  keep_endings(decode, sentence, found);
-  if (is_done) {
-    finish(decode, sentence);
-  } else {
-    survive(decode, sentence, found);
+  // Makes the next step possible; returns false if it is not, because pages are lacking or no sentence is left.
+  bool prepare() {
+    if (decode_.done_count > taken_out_) take_out();
+    if (!beams_.batch || advance_slots(slots_, Pages::kMustSuffice)) return false;
+    add_links();
+    return true;
   }
-}
 
-// Deals with all sentences of which a hypothesis has ended or is missing, or with none; returns how many are left.
-int64_t settle_all(Decode& decode, int64_t inspected) {
-  const BeamStep& step = *decode.beams;
-  int64_t* const begin = step.inspected;
-  int64_t* const end = std::remove_if(begin, begin + inspected,
-                                      [&](int64_t sentence) { return decode.endings_left[sentence] == kDone; });
-  const bool has_room = decode.endings_count + (end - begin) * step.beam <= decode.max_endings;
-  if (!has_room || std::any_of(begin, end, [&](int64_t sentence) { return !decode.endings_left[sentence]; })) {
-    return end - begin;
+ private:
+  // Deals with all rows of which a hypothesis has ended or is missing, or with none; returns how many are left.
+  int64_t settle(int64_t inspected) {
+    const int64_t* const begin = beams_.inspected;
+    const int64_t* const end = begin + inspected;
+    const bool has_room = decode_.endings_count + inspected * beams_.beam <= decode_.max_endings;
+    if (!has_room || std::any_of(begin, end, [&](int64_t row) { return !decode_.endings_left[row]; })) return inspected;
+    std::for_each(begin, end, [&](int64_t row) { settle_row(row); });
+    return 0;
   }
-  std::for_each(begin, end, [&](int64_t sentence) { settle(decode, sentence); });
-  return 0;
-}
 
-// Lets sentences that are done need no page: their hypotheses see nothing, so that the lowest slots are free.
-void blind(const Decode& decode) {
-  const SlotStep& step = *decode.slots;
-  for (int64_t index = 0; index < decode.done_count; ++index) {
-    std::fill_n(step.visible + decode.done[index] * step.beam * step.slots, step.beam * step.slots, 0);
+  void settle_row(int64_t row) {
+    const Continuations found(beams_, row);
+    const bool is_done = count_endings(beams_, found) >= decode_.endings_left[row] || !has_survivor(beams_, found);
+    keep_endings(row, found);
+    if (is_done) {
+      int64_t* const done = decode_.done + 2 * decode_.done_count++;
+      done[0] = decode_.order[row], done[1] = decode_.steps;
+      done_rows_.push_back(row);
+    } else {
+      survive(row, found);
+    }
   }
-}
 
-void add_links(const Decode& decode) {
-  const BeamStep& step = *decode.beams;
-  const int64_t link = decode.next_link + decode.steps - 1;
-  for (int64_t sentence = 0; sentence < step.batch; ++sentence) {
-    int32_t* const links = decode.links + (sentence * decode.max_links + link) * 2 * step.beam;
-    std::copy_n(step.token_ids + sentence * step.beam, step.beam, links);
-    std::copy_n(step.parents + sentence * step.beam, step.beam, links + step.beam);
+  void keep_endings(int64_t row, const Continuations& found) {
+    for (int64_t rank = 0; rank < std::min(beams_.beam, found.count); ++rank) {
+      if (found.ids[rank] != beams_.eos_id) continue;
+      int64_t* const ending = decode_.endings + 3 * decode_.endings_count;
+      ending[0] = decode_.order[row], ending[1] = beams_.positions[row], ending[2] = found.parents[rank];
+      decode_.ending_scores[decode_.endings_count++] = found.scores[rank];
+      --decode_.endings_left[row];
+    }
   }
-}
 
-void bind_later(const Decode& decode) {
-  for (int64_t index = 0; index < decode.later_count; ++index) decode.decoder->bind(decode.later[index]);
-}
+  void survive(int64_t row, const Continuations& found) {
+    int64_t to = row * beams_.beam;
+    const int64_t end = to + beams_.beam;
+    for (int64_t rank = 0; rank < found.count && to < end; ++rank) {
+      if (found.ids[rank] == beams_.eos_id) continue;
+      beams_.scores[to] = found.scores[rank];
+      beams_.token_ids[to] = found.ids[rank];
+      beams_.parents[to++] = found.parents[rank];
+    }
+    for (; to < end; ++to) {
+      beams_.scores[to] = decode_.dead_score;
+      beams_.token_ids[to] = beams_.eos_id;
+      beams_.parents[to] = 0;
+    }
+  }
+
+  // Takes out the sentences that were done in the last step, the last rows first, so that those behind them go on.
+  void take_out() {
+    for (auto row = done_rows_.rbegin(); row != done_rows_.rend(); ++row) {
+      const int64_t last = --beams_.batch;
+      if (*row != last) swap(*row, last);
+    }
+    slots_.batch = beams_.batch;
+    taken_out_ = decode_.done_count;
+    done_rows_.clear();
+    for (int64_t index = 0; index < decode_.rows_count; ++index) {
+      BoundTensor rows = decode_.rows[index];
+      std::vector<int64_t> shape(rows.shape, rows.shape + rows.rank);
+      rows.bytes = rows.bytes / shape[0] * beams_.batch;
+      shape[0] = beams_.batch;
+      rows.shape = shape.data();
+      decode_.decoder->bind(rows);
+    }
+  }
+
+  void swap(int64_t one, int64_t other) {
+    for (int64_t index = 0; index < decode_.rows_count; ++index) {
+      const BoundTensor& rows = decode_.rows[index];
+      if (!rows.is_output) swap_rows(rows.data, rows.bytes / rows.shape[0], one, other);
+    }
+    swap_rows(beams_.parents, beams_.beam * sizeof *beams_.parents, one, other);
+    swap_rows(decode_.links, decode_.max_links * 2 * beams_.beam * sizeof *decode_.links, one, other);
+    std::swap(decode_.endings_left[one], decode_.endings_left[other]);
+    std::swap(decode_.order[one], decode_.order[other]);
+  }
+
+  void bind(const BoundTensor* tensors, int64_t count) {
+    for (int64_t index = 0; index < count; ++index) decode_.decoder->bind(tensors[index]);
+  }
+
+  void add_links() {
+    const int64_t link = decode_.next_link + decode_.steps - 1, beam = beams_.beam;
+    for (int64_t row = 0; row < beams_.batch; ++row) {
+      int32_t* const links = decode_.links + (row * decode_.max_links + link) * 2 * beam;
+      std::copy_n(beams_.token_ids + row * beam, beam, links);
+      std::copy_n(beams_.parents + row * beam, beam, links + beam);
+    }
+  }
+
+  Decode& decode_;
+  SlotStep slots_;
+  BeamStep beams_;
+  std::vector<int64_t> done_rows_;  // In the last step, in order.
+  int64_t taken_out_ = 0;
+};
 
 }  // namespace
 
 int64_t decode(Decode& decode) {
   const auto end = Clock::now() + std::chrono::duration<double>(decode.max_seconds);
   int64_t max_steps = decode.max_steps;
-  decode.steps = decode.endings_count = decode.done_count = 0;
+  Running running(decode);
   while (true) {
-    decode.decoder->run();
-    if (!decode.steps) bind_later(decode);
-    ++decode.steps;
     const bool was_done = decode.done_count;
-    const int64_t left = settle_all(decode, continue_best(*decode.beams));
-    if (left) return left;
+    if (const int64_t left = running.step()) return left;
     if (!was_done && decode.done_count) max_steps = std::min(max_steps, decode.steps + decode.steps_after_done);
-    if (decode.steps >= max_steps || Clock::now() >= end || __atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE))
-      return 0;
-    blind(decode);
-    if (advance_slots(*decode.slots, Pages::kMustSuffice)) return 0;
-    add_links(decode);
+    if (decode.steps >= max_steps || Clock::now() >= end) return 0;
+    if (__atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE) || !running.prepare()) return 0;
   }
 }
 

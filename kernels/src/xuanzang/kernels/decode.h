@@ -14,13 +14,17 @@ struct Decode {
   // Bound after the first step in place of what only that one has.
   const BoundTensor* later;
   int64_t later_count;
+  // Inputs and outputs with a row for each sentence, which sentences that are done are taken out of.
+  const BoundTensor* rows;
+  int64_t rows_count;
   const SlotStep* slots;
   const BeamStep* beams;
   // The steps end after so many, after so many seconds, or as soon as `interrupt` is not 0.
   int64_t max_steps;
   double max_seconds;
   const int64_t* interrupt;
-  // After the first step in which a sentence is done at most so many follow, for others that will be done soon.
+  // After the first step in which a sentence is done at most so many follow, for others that will be done soon; more
+  // than 0 only with `rows`.
   int64_t steps_after_done;
   float dead_score;  // of a beam position without hypothesis
   // [batch], changed: a sentence is done when so many more hypotheses have ended; 0 where their number does not decide.
@@ -30,19 +34,23 @@ struct Decode {
   int64_t max_links, next_link;
   // Hypotheses that have ended, in order, those of `done` included.
   int64_t max_endings;
-  int64_t* endings;       // [max_endings, 3], out: number of the step, from 1, sentence and beam position of the parent
+  int64_t* endings;       // [max_endings, 3], out: sentence, number of tokens, beam position of the parent
   float* ending_scores;   // [max_endings], out
-  int64_t* done;          // [batch], out: sentences that are done, in order; their hypotheses are dead from then on
+  int64_t* done;          // [batch, 2], out: sentences that are done, and the numbers of their last steps, from 1
+  int64_t* order;         // [batch], out: where the sentence of each row was before; those taken out are the last ones
   int64_t steps;          // out: steps taken
   int64_t endings_count;  // out
   int64_t done_count;     // out
+  int64_t batch;          // out: sentences that have not been taken out
 };
 
 // Takes at least one step. In each hypotheses get their best continuations, and those that end make room for others.
+// Sentences are taken out before the next step: another one gets their row, in all arrays with a row for each. What is
+// said of sentences names them by the rows that they had before.
 //
-// Returns the number of `beams->inspected`: sentences of which, in the last step, hypotheses have ended or are missing,
-// which is not dealt with, as their number does not decide whether one of them is done. The last step is not in
-// `links`, and the slots have not been advanced after it.
+// Returns the number of `beams->inspected`, here rows: sentences of which, in the last step, hypotheses have ended or
+// are missing, which is not dealt with, as their number does not decide whether one of them is done. The last step is
+// not in `links`, and the slots have not been advanced after it.
 int64_t decode(Decode& decode);
 
 }  // namespace xuanzang

@@ -18,6 +18,7 @@ from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 # Room for hypotheses that end before the steps do; with more the steps end earlier.
 _MAX_ENDINGS = 256
+NO_TENSORS = BoundTensors(())
 
 
 class Interrupt:
@@ -52,7 +53,7 @@ class StepLimit(NamedTuple):
     interrupt: Interrupt
     """After the step in which it is set."""
     after_done: int = 0
-    """So many after the first step in which a sentence is done."""
+    """So many after the first step in which a sentence is done, for others that will be done soon."""
 
 
 ONE_STEP = StepLimit(1, math.inf, Interrupt())
@@ -61,23 +62,33 @@ ONE_STEP = StepLimit(1, math.inf, Interrupt())
 class Ending(NamedTuple):
     """The end of a hypothesis."""
 
-    step: int
-    """Number of the step, from 1."""
     sentence: int
+    token_count: int
+    """Tokens, the end token counted."""
     parent: int
     """Beam position, before the step, of the hypothesis that ends."""
     score: float
     """Sum of the log-probabilities, nats."""
 
 
+class Done(NamedTuple):
+    """A sentence that is done."""
+
+    sentence: int
+    steps_ago: int
+    """Steps that others have taken since."""
+
+
 class Taken(NamedTuple):
-    """Steps that were taken."""
+    """Steps that were taken. Sentences are named by the indices that they have now."""
 
     steps: int
+    order: list[int]
+    """Index, before, of each sentence: some that were done have changed places with the last ones; empty if none."""
     endings: list[Ending]
     """Hypotheses that have ended, except those of `inspected` in the last step."""
-    done: list[int]
-    """Sentences that are done, first those of earlier steps; since then their hypotheses are dead."""
+    done: list[Done]
+    """Sentences that are done."""
     inspected: list[int]
     """Sentences of which, in the last step, a hypothesis has ended or is missing, with which nothing was done."""
 
@@ -88,6 +99,8 @@ class Decode(ctypes.Structure):
     _fields_ = (
         *members("decoder", "later", of=ctypes.c_void_p),
         *members("later_count"),
+        *members("rows", of=ctypes.c_void_p),
+        *members("rows_count"),
         *members("slots", "beams", of=ctypes.c_void_p),
         *members("max_steps"),
         *members("max_seconds", of=ctypes.c_double),
@@ -96,8 +109,8 @@ class Decode(ctypes.Structure):
         *members("dead_score", of=ctypes.c_float),
         *members("endings_left", "links", of=ctypes.c_void_p),
         *members("max_links", "next_link", "max_endings"),
-        *members("endings", "ending_scores", "done", of=ctypes.c_void_p),
-        *members("steps", "endings_count", "done_count"),
+        *members("endings", "ending_scores", "done", "order", of=ctypes.c_void_p),
+        *members("steps", "endings_count", "done_count", "batch"),
     )
 
 
@@ -135,6 +148,7 @@ class DecodeSteps:
         endings_left: npt.NDArray[np.int64],
         limit: StepLimit,
         later: Mapping[str, Tensor] = NOTHING,
+        rows: BoundTensors = NO_TENSORS,
     ) -> Taken:
         """Take at least one step, on the arrays to which slots and hypotheses were fitted last.
 
@@ -146,32 +160,62 @@ class DecodeSteps:
                 [batch]; changed.
             limit: End of the steps.
             later: Inputs of the decoder from the second step on, in place of what is bound.
+            rows: All inputs and outputs of the decoder, later ones, with a row for each sentence, if steps may follow
+                one in which a sentence is done. It changes places with the last one, in `links`, too, and the decoder
+                works on the others: bind these tensors anew.
 
         Raises:
             GraphError: The graph fails.
             ValueError: An array is of another shape or type or not contiguous, or `links` has no room for the steps.
         """
-        batch, beam = self.slots.chosen.shape
-        require(links, np.int32, (batch, links.shape[1], 2, beam))
-        require(endings_left, np.int64, (batch,))
-        if not 0 < limit.steps <= links.shape[1] - next_link + 1:
-            raise ValueError(f"{limit.steps} steps from {next_link} on do not fit into {links.shape[1]}")
-        decode, second = self._decode, BoundTensors([(name, tensor, False) for name, tensor in later.items()])
+        self._check(links, next_link, endings_left, limit, rows)
+        batch, second = len(links), BoundTensors([(name, tensor, False) for name, tensor in later.items()])
+        done, order = np.zeros((batch, 2), np.int64), np.zeros(batch, np.int64)
+        decode = self._decode
         decode.later, decode.later_count = second.address, second.count
+        decode.rows, decode.rows_count = rows.address, rows.count
         decode.slots, decode.beams = self.slots.address, self._beams.address
         decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
-        done = np.zeros(batch, np.int64)
-        decode.steps_after_done, decode.done = limit.after_done, address(done)
-        decode.endings_left = address(endings_left)
+        decode.steps_after_done = limit.after_done
+        decode.endings_left, decode.done, decode.order = address(endings_left), address(done), address(order)
         decode.links, decode.max_links, decode.next_link = address(links), links.shape[1], next_link
         count = self._decoder.functions.decode(ctypes.byref(decode))
         if count < 0:
             raise self._decoder.functions.fault()
         self._decoder.keep(second)
-        ended = decode.endings_count
+        if decode.batch < batch:
+            self._decoder.forget(rows)
+        return self._taken(done, order if decode.batch < batch else None, self._beams.inspected(count))
+
+    def _check(
+        self,
+        links: npt.NDArray[np.int32],
+        next_link: int,
+        endings_left: npt.NDArray[np.int64],
+        limit: StepLimit,
+        rows: BoundTensors,
+    ) -> None:
+        batch, beam = self.slots.chosen.shape
+        require(links, np.int32, (batch, links.shape[1], 2, beam))
+        require(endings_left, np.int64, (batch,))
+        if not 0 < limit.steps <= links.shape[1] - next_link + 1:
+            raise ValueError(f"{limit.steps} steps from {next_link} on do not fit into {links.shape[1]}")
+        if limit.after_done and not rows.count:
+            raise ValueError("without rows no steps can follow one in which a sentence is done")
+
+    def _taken(self, done: npt.NDArray[np.int64], order: npt.NDArray[np.int64] | None, inspected: list[int]) -> Taken:
+        """Describe the steps, with the indices of sentences from before replaced by those of now."""
+        steps, ended, now = self._decode.steps, self._decode.endings_count, range(len(done))
+        if order is not None:
+            now = np.argsort(order).tolist()
         places, scores = self._endings[:ended].tolist(), self._scores[:ended].tolist()
-        endings = [
-            Ending(step, sentence, parent, score)
-            for (step, sentence, parent), score in zip(places, scores, strict=True)
-        ]
-        return Taken(decode.steps, endings, done[: decode.done_count].tolist(), self._beams.inspected(count))
+        return Taken(
+            steps,
+            [] if order is None else order.tolist(),
+            [
+                Ending(now[row], token_count, parent, score)
+                for (row, token_count, parent), score in zip(places, scores, strict=True)
+            ],
+            [Done(now[row], steps - step) for row, step in done[: self._decode.done_count].tolist()],
+            inspected,
+        )

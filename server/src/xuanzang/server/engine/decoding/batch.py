@@ -8,8 +8,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.kernels.decode import NOTHING, DecodeSteps, StepLimit
-from xuanzang.kernels.graphs import GraphBinding
+from xuanzang.kernels.decode import NO_TENSORS, NOTHING, DecodeSteps, StepLimit
+from xuanzang.kernels.graphs import BoundTensors, GraphBinding
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import DEAD_SCORE, Candidates
@@ -19,7 +19,7 @@ from xuanzang.server.engine.decoding.logit_edits import no_edits
 from xuanzang.server.engine.decoding.phrases.search import Inspection
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
-from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
+from xuanzang.server.engine.runtime.kv_cache import SENTENCE_INPUTS, KeyValueCache
 from xuanzang.server.engine.runtime.page_pool import Tensor
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.types import DecodingOptions
@@ -87,6 +87,8 @@ class Batch:
             if sessions.has_shortlist
             else None
         )
+        # Suggested pieces do not move, and without kernels (float16 has none) attention finds pages by their owners.
+        self._may_reorder = not self._shortlist and sessions.cache_shape.dtype == np.float32
         self._no_edits = no_edits(0, beam)
         self._candidates = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: Floats = np.zeros((0, 0, 0), np.float32)
@@ -153,12 +155,41 @@ class Batch:
         if self._steps and steps > 1:
             self._steps.slots.fit(cache.slots(search.beams.parents))
             later = self._no_edits._asdict() if has_edits else NOTHING
-            taken, done = search.advance_by(self._steps, self._candidates, limit._replace(steps=steps), later)
+            after_done = limit.after_done if self._may_reorder else 0
+            rows = self._rows() if after_done else NO_TENSORS
+            limit = limit._replace(steps=steps, after_done=after_done)
+            (steps, done), order = search.advance_by(self._steps, self._candidates, limit, later, rows)
+            if order:
+                self._reorder(order)
         else:
             self._decoder.run()
-            taken = 1
+            steps = 1
             done = search.advance(self._candidates, self._attention, inspection if len(search.required) else None)
-        return Advance(taken, [(self._leave(index), hypotheses) for index, hypotheses in done])
+        return Advance(steps, [(self._leave(index), hypotheses) for index, hypotheses in done])
+
+    def _rows(self) -> BoundTensors:
+        """Return the inputs and outputs of the decoder with a row for each sentence, from the second step on."""
+        beams, cache = self._search.beams, self._cache.decoder_tensors.inputs
+        inputs: dict[str, Tensor] = {
+            "token_ids": beams.token_ids,
+            "positions": beams.positions,
+            "scores": beams.scores,
+            **self._no_edits._asdict(),
+            **{name: cache[name] for name in SENTENCE_INPUTS},
+        }
+        rows = [(name, tensor, False) for name, tensor in inputs.items()]
+        return BoundTensors([*rows, *((name, array, True) for name, array in self._outputs().items())])
+
+    def _outputs(self) -> dict[str, Tensor]:
+        candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
+        return {"attention": self._attention, **candidates}
+
+    def _reorder(self, order: Sequence[int]) -> None:
+        """Take note that sentences have changed places: some that are done are behind the others."""
+        self._sentences = [self._sentences[index] for index in order]
+        self._cache.reorder(np.array(order))
+        # The library has bound the arrays without those that are done.
+        self._bound = _UNBOUND
 
     def trim(self) -> None:
         """Give back the memory for keys and values that the sentences do not need."""
@@ -237,9 +268,8 @@ class Batch:
             **self._inspected.inputs,
             **cache.decoder_tensors.inputs,
         }
-        candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
-        outputs = {"attention": self._attention, **candidates, **self._inspected.outputs}
-        self._decoder.bind(inputs, {**outputs, **cache.decoder_tensors.outputs})
+        outputs = {**self._outputs(), **self._inspected.outputs, **cache.decoder_tensors.outputs}
+        self._decoder.bind(inputs, outputs)
         return edits is not None
 
     def _fit_outputs(self) -> None:

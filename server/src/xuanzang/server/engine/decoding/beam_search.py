@@ -8,12 +8,12 @@ count as they are. A hypothesis scores sum / length^α, eos counted in both.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import numpy as np
 
 from xuanzang.kernels.decode import DecodeSteps, StepLimit
-from xuanzang.kernels.graphs import Tensor
+from xuanzang.kernels.graphs import BoundTensors, Tensor
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints, Order
@@ -134,8 +134,13 @@ class BeamSearch:
         return 1 if concerned else max(1, self._inspected_from - 1 - self._step)
 
     def advance_by(
-        self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit, later: Mapping[str, Tensor]
-    ) -> Advance[int]:
+        self,
+        steps: DecodeSteps,
+        candidates: Candidates,
+        limit: StepLimit,
+        later: Mapping[str, Tensor],
+        rows: BoundTensors,
+    ) -> tuple[Advance[int], list[int]]:
         """Let the kernels take steps.
 
         Args:
@@ -143,24 +148,28 @@ class BeamSearch:
             candidates: Output of the decoder.
             limit: End of the steps, at most `free_steps` of them.
             later: Inputs of the decoder from the second step on.
+            rows: Tensors of the decoder with a row for each sentence.
 
         Returns:
-            Their number, and what `advance` returns of them all.
+            Their number, and what `advance` returns of them all; batch indices before, of the sentences as they are
+            now, if some have changed places.
         """
         if self.continue_best:
             self.continue_best.fit(*candidates, *self.beams)
         self._history.make_room(limit.steps, int(self.beams.positions.max()))
         endings_left = np.array([state.endings_left for state in self.sentences], dtype=np.int64)
-        taken = steps(self._history.links, self._history.steps, endings_left, limit, later)
-        for step, index, parent, total in taken.endings:
-            length = self._length(index) - taken.steps + step
+        taken = steps(self._history.links, self._history.steps, endings_left, limit, later, rows)
+        if taken.order:
+            self.sentences = [self.sentences[index] for index in taken.order]
+        for index, length, parent, total in taken.endings:
             score = final_score(total, length, self.sentences[index].options.decoding, None)
             self.sentences[index].finished.add(Ending(parent, self._eos_id, length, score, None), is_best=False)
         self._step += taken.steps
         self._history.skip(taken.steps - 1)
         done = [index for index in taken.inspected if self._advance_sentence(index, candidates.of(index))]
         self._history.add(self.beams.token_ids, self.beams.parents, self.beams.positions)
-        return Advance(taken.steps, self._results([*taken.done, *done]))
+        found = [self._result(index, ago) for index, ago in taken.done] + [self._result(index) for index in done]
+        return Advance(taken.steps, found), taken.order
 
     def advance(
         self, candidates: Candidates, attention: Floats, inspection: Inspection | None = None
@@ -198,11 +207,11 @@ class BeamSearch:
         self._history.add(beams.token_ids, beams.parents, beams.positions)
         if self.details:
             self.details.advance(beams.parents, beams.scores, beams.positions[:, 0] - 1)
-        return self._results(done)
+        return [self._result(index) for index in done]
 
-    def _results(self, done: Iterable[int]) -> list[tuple[int, list[TargetHypothesis]]]:
-        endings = ((index, self.sentences[index].finished.best()) for index in done)
-        return [(index, [self._ended(index, ending) for ending in best]) for index, best in endings]
+    def _result(self, index: int, ago: int = 0) -> tuple[int, list[TargetHypothesis]]:
+        """Return a sentence that is done, since some steps ago, and its hypotheses, best first."""
+        return index, [self._ended(index, ending, ago) for ending in self.sentences[index].finished.best()]
 
     def _forced_ends(self, required: Container[int]) -> dict[int, list[tuple[float, int, int]]]:
         """Return the candidates of sentences at a limit where every hypothesis ends at no cost, by batch index."""
@@ -329,10 +338,10 @@ class BeamSearch:
         score = final_score(total, count, self.sentences[index].options.decoding, details)
         return Ending(parent, token, count, score, details)
 
-    def _ended(self, index: int, ending: Ending) -> TargetHypothesis:
-        """Look up the tokens of a hypothesis that ended in this step or before."""
+    def _ended(self, index: int, ending: Ending, ago: int = 0) -> TargetHypothesis:
+        """Look up the tokens of a hypothesis that ended in the last step of its sentence, some steps ago, or before."""
         before = ending.token_count - 1
-        tokens = self._history.tokens(index, ending.parent, before, ago=self._length(index) - before)
+        tokens = self._history.tokens(index, ending.parent, before, ago=self._length(index) - before + ago)
         finished = ending.token == self._eos_id
         return TargetHypothesis(
             target_ids=tokens if finished else [*tokens, ending.token],

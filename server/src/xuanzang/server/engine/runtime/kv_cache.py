@@ -26,6 +26,9 @@ from xuanzang.server.engine.arrays import Ints, Order, extended
 from xuanzang.server.engine.runtime.page_pool import PagePool, PageShape, Tensor
 from xuanzang.server.engine.runtime.page_table import PageTable
 
+SENTENCE_INPUTS = ("page_table", "visible", "slot_indices", "source_lengths", "source_page_table")
+"""Decoder inputs with a row for each sentence."""
+
 
 class GraphTensors(NamedTuple):
     """Inputs and outputs of a graph, by their names in it."""
@@ -193,6 +196,16 @@ class KeyValueCache:
         np.copyto(self._visible, inherited)
         self._visible[indices, self._beam_positions, slots] = True
         self._point_to(indices, slots)
+
+    def reorder(self, order: Ints) -> None:
+        """Take note that sentences have changed places in all arrays of `SENTENCE_INPUTS`.
+
+        Args:
+            order: Batch index, before, of each sentence.
+        """
+        moved = np.flatnonzero(order != np.arange(len(order)))
+        for pages in (self._pages, self._source_pages):
+            pages.own(moved)
 
     def slots(self, parents: Ints) -> SlotArrays:
         """Return the arrays of a step as the kernels take them.

@@ -80,14 +80,22 @@ class PageTable:
         gone[order.kept] = False
         self.release(np.flatnonzero(gone))
         self.table = order.apply(self.table)
-        moved = self.table[order.moved]
-        sentences, entries = np.nonzero(moved >= 0)
-        self.owners[moved[sentences, entries], 0] = order.moved[sentences]
+        self.own(order.moved)
         if self.width > _WIDTH_STEP:
             self._narrow()
         free = int(self.free_count[0])
         used = self.count - free
         return self._give_back(used) if free > max(used, self._max_free) else []
+
+    def own(self, indices: Ints) -> None:
+        """Give sentences the pages that they have in the table, after they have got other batch indices.
+
+        Args:
+            indices: Batch indices.
+        """
+        held = self.table[indices]
+        sentences, entries = np.nonzero(held >= 0)
+        self.owners[held[sentences, entries], 0] = indices[sentences]
 
     def _narrow(self) -> None:
         """Take away logical pages that no sentence has."""

@@ -199,6 +199,8 @@ class Gate:
         self._is_full = False
         self.lacking: QueuedSentence | None = None
         """First sentence that found too little memory."""
+        self.has_refused = False
+        """Whether a sentence waits for what other sentences have."""
 
     def is_open(self, limited: LoadedModel | None) -> bool:
         """Whether sentences may be tried.
@@ -208,7 +210,9 @@ class Gate:
         """
         if self._is_full or limited in self._closed:
             return False
-        return limited is None or self._reservations.may_serve(self._worker, limited)
+        may_serve = limited is None or self._reservations.may_serve(self._worker, limited)
+        self.has_refused |= not may_serve
+        return may_serve
 
     def admits(self, queued: QueuedSentence) -> bool:
         """Reserve what a sentence needs, or close the gate for it and those that wait for the same.
@@ -223,7 +227,7 @@ class Gate:
         if lack is None:
             self._reservations.reserve(self._worker, queued)
             return True
-        self.lacking = self.lacking or queued
+        self.lacking, self.has_refused = self.lacking or queued, True
         self._is_full |= lack == "server"
         self._closed.add(queued.request.model)
         return False

@@ -67,6 +67,8 @@ class Scheduler:
         """Of each worker; set when it should ask what there is for it before its next step."""
         self._woken: set[int] = set()
         self._trimming: set[int] = set()
+        # Whether workers have found sentences that wait for what others have.
+        self._has_refused = False
         self._stopped = False
 
     @property
@@ -240,6 +242,7 @@ class Scheduler:
             now=now,
         )
         count_removed(taken)
+        self._has_refused |= gate.has_refused
         if gate.lacking:
             self._ask_for_memory(gate.lacking)
         # An idle worker tries what it gets first, so that estimates made under load are renewed.
@@ -279,7 +282,9 @@ class Scheduler:
             return []
         max_tokens = self._settings.max_join_source_tokens
         sweep, gate = self._sweeps[worker], Gate(self._reservations, worker)
-        return self._background.take(worker, sweep, gate, max_source_tokens=max_tokens, now=time.monotonic())
+        taken = self._background.take(worker, sweep, gate, max_source_tokens=max_tokens, now=time.monotonic())
+        self._has_refused |= gate.has_refused
+        return taken
 
     def _give_up(self, request: Request) -> None:
         """End a request before its deadline, so that its sentences take no more time from others."""
@@ -306,8 +311,8 @@ class Scheduler:
         if self._reservations.differ(worker, uses):
             with self._changed:
                 self._reservations.report(worker, uses)
-                # Only who waits for memory could want to know of it.
-                if self._queue.count or self._background.count:
+                if self._has_refused:
+                    self._has_refused = False
                     self._tell_workers()
 
     def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
