@@ -42,11 +42,17 @@ void swap_rows(void* data, int64_t bytes, int64_t one, int64_t other) {
 class Running {
  public:
   explicit Running(Decode& decode) : decode_(decode), slots_(*decode.slots), beams_(*decode.beams) {
+    decode.batch = beams_.batch;
     std::iota(decode.order, decode.order + beams_.batch, 0);
     decode.steps = decode.endings_count = decode.done_count = 0;
   }
 
-  ~Running() { decode_.batch = beams_.batch; }
+  // Binds all rows again.
+  void end() {
+    if (!taken_out_) return;
+    beams_.batch = decode_.beams->batch;
+    bind_rows();
+  }
 
   // Runs the decoder; returns the number of rows that are inspected and not dealt with.
   int64_t step() {
@@ -120,22 +126,21 @@ class Running {
       const int64_t last = --beams_.batch;
       if (*row != last) swap(*row, last);
     }
-    slots_.batch = beams_.batch;
+    decode_.batch = slots_.batch = beams_.batch;
     taken_out_ = decode_.done_count;
     done_rows_.clear();
+    bind_rows();
+  }
+
+  void bind_rows() {
     for (int64_t index = 0; index < decode_.rows_count; ++index) {
-      BoundTensor rows = decode_.rows[index];
-      std::vector<int64_t> shape(rows.shape, rows.shape + rows.rank);
-      rows.bytes = rows.bytes / shape[0] * beams_.batch;
-      shape[0] = beams_.batch;
-      rows.shape = shape.data();
-      decode_.decoder->bind(rows);
+      decode_.decoder->bind_rows(decode_.rows[index], beams_.batch);
     }
   }
 
   void swap(int64_t one, int64_t other) {
     for (int64_t index = 0; index < decode_.rows_count; ++index) {
-      const BoundTensor& rows = decode_.rows[index];
+      const BoundTensor& rows = decode_.decoder->bound(decode_.rows[index]);
       if (!rows.is_output) swap_rows(rows.data, rows.bytes / rows.shape[0], one, other);
     }
     swap_rows(beams_.parents, beams_.beam * sizeof *beams_.parents, one, other);
@@ -164,12 +169,9 @@ class Running {
   int64_t taken_out_ = 0;
 };
 
-}  // namespace
-
-int64_t decode(Decode& decode) {
+int64_t take_steps(Decode& decode, Running& running) {
   const auto end = Clock::now() + std::chrono::duration<double>(decode.max_seconds);
   int64_t max_steps = decode.max_steps;
-  Running running(decode);
   while (true) {
     const bool was_done = decode.done_count;
     if (const int64_t left = running.step()) return left;
@@ -177,6 +179,15 @@ int64_t decode(Decode& decode) {
     if (decode.steps >= max_steps || Clock::now() >= end) return 0;
     if (__atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE) || !running.prepare()) return 0;
   }
+}
+
+}  // namespace
+
+int64_t decode(Decode& decode) {
+  Running running(decode);
+  const int64_t left = take_steps(decode, running);
+  running.end();
+  return left;
 }
 
 }  // namespace xuanzang

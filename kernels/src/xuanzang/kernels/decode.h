@@ -14,8 +14,8 @@ struct Decode {
   // Bound after the first step in place of what only that one has.
   const BoundTensor* later;
   int64_t later_count;
-  // Inputs and outputs with a row for each sentence, which sentences that are done are taken out of.
-  const BoundTensor* rows;
+  // Names of inputs and outputs with a row for each sentence, which sentences that are done are taken out of.
+  const char* const* rows;
   int64_t rows_count;
   const SlotStep* slots;
   const BeamStep* beams;

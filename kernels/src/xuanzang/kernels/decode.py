@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,7 +18,6 @@ from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
 NOTHING: Mapping[str, Tensor] = MappingProxyType({})
 # Room for hypotheses that end before the steps do; with more the steps end earlier.
 _MAX_ENDINGS = 256
-NO_TENSORS = BoundTensors(())
 
 
 class Interrupt:
@@ -120,7 +119,15 @@ class DecodeSteps:
     Steps end before the limit when a sentence is or may be done, or needs another page. Belongs to one thread.
     """
 
-    def __init__(self, decoder: GraphBinding, slots: AdvanceSlots, beams: ContinueBest, *, dead_score: float) -> None:
+    def __init__(
+        self,
+        decoder: GraphBinding,
+        slots: AdvanceSlots,
+        beams: ContinueBest,
+        *,
+        dead_score: float,
+        rows: Sequence[str] = (),
+    ) -> None:
         """Start without steps.
 
         Args:
@@ -128,13 +135,19 @@ class DecodeSteps:
             slots: Bookkeeping of the slots.
             beams: Bookkeeping of the hypotheses.
             dead_score: Score of a beam position without hypothesis.
+            rows: Names of all inputs and outputs of the decoder with a row for each sentence, if steps may follow one
+                in which a sentence is done. It then changes places with the last one, in `links`, too, and the decoder
+                works on the others.
         """
         # They hold the memory that the library works on.
         self._decoder, self.slots, self._beams = decoder, slots, beams
         self._endings = np.zeros((_MAX_ENDINGS, 3), np.int64)
         self._scores = np.zeros(_MAX_ENDINGS, np.float32)
+        self._rows = (ctypes.c_char_p * len(rows))(*(name.encode() for name in rows))
         self._decode = Decode(
             decoder=decoder.address,
+            rows=ctypes.addressof(self._rows),
+            rows_count=len(rows),
             dead_score=dead_score,
             max_endings=_MAX_ENDINGS,
             endings=address(self._endings),
@@ -148,7 +161,6 @@ class DecodeSteps:
         endings_left: npt.NDArray[np.int64],
         limit: StepLimit,
         later: Mapping[str, Tensor] = NOTHING,
-        rows: BoundTensors = NO_TENSORS,
     ) -> Taken:
         """Take at least one step, on the arrays to which slots and hypotheses were fitted last.
 
@@ -160,20 +172,16 @@ class DecodeSteps:
                 [batch]; changed.
             limit: End of the steps.
             later: Inputs of the decoder from the second step on, in place of what is bound.
-            rows: All inputs and outputs of the decoder, later ones, with a row for each sentence, if steps may follow
-                one in which a sentence is done. It changes places with the last one, in `links`, too, and the decoder
-                works on the others: bind these tensors anew.
 
         Raises:
             GraphError: The graph fails.
             ValueError: An array is of another shape or type or not contiguous, or `links` has no room for the steps.
         """
-        self._check(links, next_link, endings_left, limit, rows)
+        self._check(links, next_link, endings_left, limit)
         batch, second = len(links), BoundTensors([(name, tensor, False) for name, tensor in later.items()])
         done, order = np.zeros((batch, 2), np.int64), np.zeros(batch, np.int64)
         decode = self._decode
         decode.later, decode.later_count = second.address, second.count
-        decode.rows, decode.rows_count = rows.address, rows.count
         decode.slots, decode.beams = self.slots.address, self._beams.address
         decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
         decode.steps_after_done = limit.after_done
@@ -183,8 +191,6 @@ class DecodeSteps:
         if count < 0:
             raise self._decoder.functions.fault()
         self._decoder.keep(second)
-        if decode.batch < batch:
-            self._decoder.forget(rows)
         return self._taken(done, order if decode.batch < batch else None, self._beams.inspected(count))
 
     def _check(
@@ -193,14 +199,13 @@ class DecodeSteps:
         next_link: int,
         endings_left: npt.NDArray[np.int64],
         limit: StepLimit,
-        rows: BoundTensors,
     ) -> None:
         batch, beam = self.slots.chosen.shape
         require(links, np.int32, (batch, links.shape[1], 2, beam))
         require(endings_left, np.int64, (batch,))
         if not 0 < limit.steps <= links.shape[1] - next_link + 1:
             raise ValueError(f"{limit.steps} steps from {next_link} on do not fit into {links.shape[1]}")
-        if limit.after_done and not rows.count:
+        if limit.after_done and not self._rows:
             raise ValueError("without rows no steps can follow one in which a sentence is done")
 
     def _taken(self, done: npt.NDArray[np.int64], order: npt.NDArray[np.int64] | None, inspected: list[int]) -> Taken:

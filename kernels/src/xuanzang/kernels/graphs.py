@@ -191,11 +191,6 @@ class GraphBinding:
         """Take note of tensors that the library has bound."""
         self._bound.update(tensors.values)
 
-    def forget(self, tensors: BoundTensors) -> None:
-        """Bind tensors anew next time: the library has bound them in other shapes."""
-        for name in tensors.values:
-            self._bound.pop(name, None)
-
     def run(self) -> None:
         """Run the graph on the present content of the tensors.
 

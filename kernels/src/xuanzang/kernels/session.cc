@@ -70,6 +70,31 @@ Binding::Binding(const Session& session, bool shrinks)
               api_.ReleaseMemoryInfo) {}
 
 void Binding::bind(const BoundTensor& tensor) {
+  give(tensor);
+  const auto kept = bound_.try_emplace(tensor.name).first;
+  kept->second.shape.assign(tensor.shape, tensor.shape + tensor.rank);
+  kept->second.tensor = tensor;
+  kept->second.tensor.name = kept->first.c_str();
+  kept->second.tensor.shape = kept->second.shape.data();
+}
+
+const BoundTensor& Binding::bound(const std::string& name) const {
+  const auto kept = bound_.find(name);
+  if (kept == bound_.end()) throw std::runtime_error("nothing is bound to " + name);
+  return kept->second.tensor;
+}
+
+void Binding::bind_rows(const std::string& name, int64_t rows) {
+  BoundTensor tensor = bound(name);
+  if (!tensor.rank || rows > tensor.shape[0]) throw std::runtime_error("too few rows are bound to " + name);
+  std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
+  tensor.bytes = shape[0] ? tensor.bytes / shape[0] * rows : 0;
+  shape[0] = rows;
+  tensor.shape = shape.data();
+  give(tensor);
+}
+
+void Binding::give(const BoundTensor& tensor) const {
   // The binding refers to it as well.
   const Owned<OrtValue> value(
       made<OrtValue>(api_, api_.CreateTensorWithDataAsOrtValue, memory_.get(), tensor.data,

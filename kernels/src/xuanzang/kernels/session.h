@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "operators.h"
 
@@ -47,16 +49,29 @@ class Binding {
   // shrinks: whether each run gives back, at its end, the memory that the graph keeps for intermediate results.
   Binding(const Session& session, bool shrinks);
 
-  // Both throw std::runtime_error with onnxruntime's message.
+  // All throw std::runtime_error, with onnxruntime's message if it has one.
   void bind(const BoundTensor& tensor);
   void run() const;
 
+  // What was bound to a name last.
+  const BoundTensor& bound(const std::string& name) const;
+  // Binds, for the next runs, only the first rows of that.
+  void bind_rows(const std::string& name, int64_t rows);
+
  private:
+  struct Kept {
+    BoundTensor tensor;
+    std::vector<int64_t> shape;
+  };
+
+  void give(const BoundTensor& tensor) const;
+
   const OrtApi& api_;
   OrtSession* const session_;
   const Owned<OrtIoBinding> binding_;
   const Owned<OrtRunOptions> options_;
   const Owned<OrtMemoryInfo> memory_;
+  std::unordered_map<std::string, Kept> bound_;
 };
 
 }  // namespace xuanzang

@@ -8,14 +8,14 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from xuanzang.kernels.decode import NO_TENSORS, NOTHING, DecodeSteps, StepLimit
-from xuanzang.kernels.graphs import BoundTensors, GraphBinding
+from xuanzang.kernels.decode import NOTHING, DecodeSteps, StepLimit
+from xuanzang.kernels.graphs import GraphBinding
 from xuanzang.server.engine.arrays import Floats, Ints, Order
 from xuanzang.server.engine.decoding.beam_search import BeamSearch
 from xuanzang.server.engine.decoding.beams import DEAD_SCORE, Candidates
 from xuanzang.server.engine.decoding.hypotheses import Advance, Sentence, TargetHypothesis
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
-from xuanzang.server.engine.decoding.logit_edits import no_edits
+from xuanzang.server.engine.decoding.logit_edits import LogitEdits, no_edits
 from xuanzang.server.engine.decoding.phrases.search import Inspection
 from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.token_details import TokenDetailRecorder
@@ -27,6 +27,11 @@ from xuanzang.server.engine.types import DecodingOptions
 # An encoder that computes padding gets sentences while it is at most this share of them; longer ones come in the next
 # group.
 _MAX_PADDED_SHARE = 0.2
+# Inputs and outputs of the decoder with a row for each sentence.
+_ROWS = (
+    *("token_ids", "positions", "scores", *LogitEdits._fields, *SENTENCE_INPUTS),
+    *("attention", *(f"candidate_{name}" for name in Candidates._fields)),
+)
 # Owners of the arrays that the decoder graph has, before it has any.
 _UNBOUND = (None,) * 7
 
@@ -77,6 +82,8 @@ class Batch:
             functions=functions,
         )
         self._cache = KeyValueCache(sessions.cache_shape, beam, functions=functions)
+        # Suggested pieces do not move, and without kernels (float16 has none) attention finds pages by their owners.
+        self._may_reorder = not sessions.has_shortlist and sessions.cache_shape.dtype == np.float32
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)
         self._steps = self._new_steps()
         count = min(shape.candidate_count, dimensions.target_vocab_size)
@@ -87,8 +94,6 @@ class Batch:
             if sessions.has_shortlist
             else None
         )
-        # Suggested pieces do not move, and without kernels (float16 has none) attention finds pages by their owners.
-        self._may_reorder = not self._shortlist and sessions.cache_shape.dtype == np.float32
         self._no_edits = no_edits(0, beam)
         self._candidates = Candidates(*(np.zeros((0, 0), dtype) for dtype in (np.float32, np.int64, np.int64)))
         self._attention: Floats = np.zeros((0, 0, 0), np.float32)
@@ -134,7 +139,8 @@ class Batch:
         slots, beams, decoder = self._cache.advance_slots, self._search.continue_best, self._decoder
         if not slots or not beams or not isinstance(decoder, GraphBinding):
             return None
-        return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE))
+        rows = _ROWS if self._may_reorder else ()
+        return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE), rows=rows)
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
         """Extend every hypothesis by one token, and by more where nothing but the end of sentences can happen.
@@ -155,10 +161,8 @@ class Batch:
         if self._steps and steps > 1:
             self._steps.slots.fit(cache.slots(search.beams.parents))
             later = self._no_edits._asdict() if has_edits else NOTHING
-            after_done = limit.after_done if self._may_reorder else 0
-            rows = self._rows() if after_done else NO_TENSORS
-            limit = limit._replace(steps=steps, after_done=after_done)
-            (steps, done), order = search.advance_by(self._steps, self._candidates, limit, later, rows)
+            limit = limit._replace(steps=steps, after_done=limit.after_done if self._may_reorder else 0)
+            (steps, done), order = search.advance_by(self._steps, self._candidates, limit, later)
             if order:
                 self._reorder(order)
         else:
@@ -167,29 +171,10 @@ class Batch:
             done = search.advance(self._candidates, self._attention, inspection if len(search.required) else None)
         return Advance(steps, [(self._leave(index), hypotheses) for index, hypotheses in done])
 
-    def _rows(self) -> BoundTensors:
-        """Return the inputs and outputs of the decoder with a row for each sentence, from the second step on."""
-        beams, cache = self._search.beams, self._cache.decoder_tensors.inputs
-        inputs: dict[str, Tensor] = {
-            "token_ids": beams.token_ids,
-            "positions": beams.positions,
-            "scores": beams.scores,
-            **self._no_edits._asdict(),
-            **{name: cache[name] for name in SENTENCE_INPUTS},
-        }
-        rows = [(name, tensor, False) for name, tensor in inputs.items()]
-        return BoundTensors([*rows, *((name, array, True) for name, array in self._outputs().items())])
-
-    def _outputs(self) -> dict[str, Tensor]:
-        candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
-        return {"attention": self._attention, **candidates}
-
     def _reorder(self, order: Sequence[int]) -> None:
         """Take note that sentences have changed places: some that are done are behind the others."""
         self._sentences = [self._sentences[index] for index in order]
         self._cache.reorder(np.array(order))
-        # The library has bound the arrays without those that are done.
-        self._bound = _UNBOUND
 
     def trim(self) -> None:
         """Give back the memory for keys and values that the sentences do not need."""
@@ -268,8 +253,9 @@ class Batch:
             **self._inspected.inputs,
             **cache.decoder_tensors.inputs,
         }
-        outputs = {**self._outputs(), **self._inspected.outputs, **cache.decoder_tensors.outputs}
-        self._decoder.bind(inputs, outputs)
+        candidates = {f"candidate_{name}": array for name, array in self._candidates._asdict().items()}
+        outputs = {"attention": self._attention, **candidates, **self._inspected.outputs}
+        self._decoder.bind(inputs, {**outputs, **cache.decoder_tensors.outputs})
         return edits is not None
 
     def _fit_outputs(self) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping, Sequence
 import numpy as np
 
 from xuanzang.kernels.decode import DecodeSteps, StepLimit
-from xuanzang.kernels.graphs import BoundTensors, Tensor
+from xuanzang.kernels.graphs import Tensor
 from xuanzang.kernels.step_functions import StepFunctions
 from xuanzang.kernels.steps import ContinueBest
 from xuanzang.server.engine.arrays import Floats, Ints, Order
@@ -134,12 +134,7 @@ class BeamSearch:
         return 1 if concerned else max(1, self._inspected_from - 1 - self._step)
 
     def advance_by(
-        self,
-        steps: DecodeSteps,
-        candidates: Candidates,
-        limit: StepLimit,
-        later: Mapping[str, Tensor],
-        rows: BoundTensors,
+        self, steps: DecodeSteps, candidates: Candidates, limit: StepLimit, later: Mapping[str, Tensor]
     ) -> tuple[Advance[int], list[int]]:
         """Let the kernels take steps.
 
@@ -148,7 +143,6 @@ class BeamSearch:
             candidates: Output of the decoder.
             limit: End of the steps, at most `free_steps` of them.
             later: Inputs of the decoder from the second step on.
-            rows: Tensors of the decoder with a row for each sentence.
 
         Returns:
             Their number, and what `advance` returns of them all; batch indices before, of the sentences as they are
@@ -158,7 +152,7 @@ class BeamSearch:
             self.continue_best.fit(*candidates, *self.beams)
         self._history.make_room(limit.steps, int(self.beams.positions.max()))
         endings_left = np.array([state.endings_left for state in self.sentences], dtype=np.int64)
-        taken = steps(self._history.links, self._history.steps, endings_left, limit, later, rows)
+        taken = steps(self._history.links, self._history.steps, endings_left, limit, later)
         if taken.order:
             self.sentences = [self.sentences[index] for index in taken.order]
         for index, length, parent, total in taken.endings:
