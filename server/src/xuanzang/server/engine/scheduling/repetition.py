@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.scheduling.request import QueuedSentence
 from xuanzang.server.engine.text.repetitions import has_repetition
 
-# A repetition has at least so many tokens that occur again.
-_MIN_REPEATED_TOKENS = 3
+# A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.
+_REPEATED_TOKENS = re.compile(r"(.{1,60}?)\1", re.DOTALL)
 
 
 def retry_of(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
@@ -27,7 +28,7 @@ def retry_of(queued: QueuedSentence, best: TargetHypothesis) -> Sentence | None:
     limit = request.model.repetition_retry_ngram_size
     if not limit or options.decoding.no_repeat_ngram_size or request.has_listener:
         return None
-    if len(best.target_ids) - len(set(best.target_ids)) < _MIN_REPEATED_TOKENS:
+    if not _REPEATED_TOKENS.search("".join(map(chr, best.target_ids))):
         return None
     codec = request.context.codec
     if not has_repetition(codec.decode(best.target_ids)):
