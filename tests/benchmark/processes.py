@@ -206,8 +206,12 @@ def free_address() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of measured processes; by default CTranslate2 leaves AVX-512 unused on many CPUs."""
-    return os.environ | ({"CT2_FORCE_CPU_ISA": "AVX512"} if has_avx512() else {})
+    """Return the environment of measured processes.
+
+    By default CTranslate2 leaves AVX-512 unused on many CPUs. Python keeps compiled modules, as installed ones are.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return inherited | ({"CT2_FORCE_CPU_ISA": "AVX512"} if has_avx512() else {})
 
 
 def has_avx512() -> bool:

@@ -100,7 +100,7 @@ Address = Annotated[str, AfterValidator(_checked_address)]
 class Locations(BaseModel):
     """The folder of the models and the listening addresses."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     models: DirectoryPath = Field(
         default=Path("models"),

@@ -37,7 +37,8 @@ Role = Literal["caller", "admin"]
 class ApiKey(BaseModel):
     """An entry of the keys file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built when it is used first: most of the time that importing this takes.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
     """Public name of the key, a part of it."""

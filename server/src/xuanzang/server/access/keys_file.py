@@ -20,7 +20,7 @@ _MAX_FAULTS = 3
 
 
 class _Content(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
     format: Literal[1] = 1
     keys: tuple[ApiKey, ...]

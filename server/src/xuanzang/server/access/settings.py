@@ -22,7 +22,7 @@ def _checked_writers(text: str) -> str:
 class AccessSettings(BaseModel):
     """Who may call."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     keys_file: FilePath | None = Field(
         default=None,

@@ -69,7 +69,7 @@ UNLIMITED = ModelLimits()
 class EngineSettings(BaseModel):
     """How the engine uses the machine, and what it accepts."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     provider: Provider = Field(
         default="auto", description="What runs the models; auto takes cuda where onnxruntime offers it, else cpu."

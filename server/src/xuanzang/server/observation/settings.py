@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class ObservationSettings(BaseModel):
     """What is recorded of single RPCs."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     tracing: bool = Field(
         default=False,

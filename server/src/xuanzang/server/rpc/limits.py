@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class RpcLimits(BaseModel):
     """Limits on messages, RPCs, streams and connections."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     max_message_bytes: int = Field(
         default=16 * 2**20,

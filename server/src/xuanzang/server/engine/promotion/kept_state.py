@@ -22,7 +22,7 @@ Verdicts = Mapping[LoadedModel, Sequence[str]]
 
 
 class _Kept(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class KeptShare(_Kept):

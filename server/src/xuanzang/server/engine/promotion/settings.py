@@ -20,7 +20,7 @@ def _in_a_folder(path: Path) -> Path:
 class PromotionSettings(BaseModel):
     """How versions of a model go live."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     promotion: Promotion = Field(
         default="direct",

@@ -23,7 +23,7 @@ def _checked_names(text: str) -> str:
 class FaceSettings(BaseModel):
     """Other APIs that the server answers."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     faces: Annotated[str, AfterValidator(_checked_names)] = Field(
         default="",
