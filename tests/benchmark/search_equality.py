@@ -13,7 +13,8 @@ from pathlib import Path
 import ctranslate2
 from models import first_sentences, load_model, write_models
 from tqdm import tqdm
-from workload import LIMIT, target_limit
+from workload import target_limit
+from xuanzang_engine import step_limit
 
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.server.bundles.bundle import Bundle
@@ -81,7 +82,7 @@ def translate(folder: Path, sentences: Sequence[Sequence[int]]) -> Iterator[list
         decoder.admit(batch)
         found: dict[Sentence, list[TargetHypothesis]] = {}
         while len(decoder):
-            found.update(decoder.advance(LIMIT).done)
+            found.update(decoder.advance(step_limit(decoder)).done)
         yield from ([(one.target_ids, one.score) for one in found[sentence]] for sentence in batch)
 
 

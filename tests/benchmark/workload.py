@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from xuanzang.kernels.decode import Interrupt, StepLimit
-
-LIMIT = StepLimit(64, math.inf, Interrupt())
-"""Steps that our engine takes one after another, as in a worker that nobody interrupts."""
 FULL_BATCHES = {1: 32, 8: 8, 32: 4}
 """Batches per pass, by batch size."""
 QUICK_BATCHES = {1: 6, 8: 1, 32: 1}

@@ -12,14 +12,16 @@ from itertools import chain
 from pathlib import Path
 
 from engine import Translated
-from workload import LIMIT, Workload
+from workload import Workload
 
+from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.bundles.manifest import read_manifest
 from xuanzang.server.engine.decoding.decoder import Decoder
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, Sentence, TargetHypothesis
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.runtime.sessions import Sessions
+from xuanzang.server.engine.scheduling.model_runner import steps_after_done
 from xuanzang.server.engine.types import DecodingOptions
 
 MAX_SENTENCES = 32
@@ -68,6 +70,11 @@ class Xuanzang:
         return Translated(seconds, [found[sentence].target_ids for sentence in sentences])
 
 
+def step_limit(decoder: Decoder) -> StepLimit:
+    """Return the steps that a decoder takes one after another, as in a worker that nobody interrupts."""
+    return StepLimit(64, math.inf, Interrupt(), steps_after_done(len(decoder)))
+
+
 def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sentence, TargetHypothesis]:
     best: dict[Sentence, TargetHypothesis] = {}
     while True:
@@ -76,7 +83,7 @@ def _decode(decoder: Decoder, waiting: deque[Sentence], share: int) -> dict[Sent
             decoder.admit(newcomers)
         if not len(decoder):
             return best
-        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(LIMIT).done)
+        best.update((sentence, hypotheses[0]) for sentence, hypotheses in decoder.advance(step_limit(decoder)).done)
 
 
 def _take(waiting: deque[Sentence], count: int) -> Iterator[Sentence]:

@@ -16,9 +16,15 @@ from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, u
 from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason
 
-# A sentence that is done waits so many steps for others as its batch has times this many: going on without it costs
-# as much time as a step, and every sentence of a large batch would have its own.
 _SENTENCES_PER_STEP = 4
+
+
+def steps_after_done(sentences: int) -> int:
+    """Return how many steps one that is done waits for others, among so many sentences.
+
+    In a large batch one is done in nearly every step, and each return to Python costs all of them a part of a step.
+    """
+    return sentences // _SENTENCES_PER_STEP
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -144,8 +150,7 @@ class ModelRunner:
         if any(request.has_listener for request in requests):
             steps = 1
         cutoff = min(request.context.cutoff for request in requests)
-        after_done = len(requests) // _SENTENCES_PER_STEP
-        return StepLimit(steps, cutoff - time.monotonic(), self._interrupt, after_done)
+        return StepLimit(steps, cutoff - time.monotonic(), self._interrupt, steps_after_done(len(requests)))
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
