@@ -120,7 +120,10 @@ def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
     leavers = [(asked[index][0] + 2, asked[index][1]) for index in leaving]
     limit = StepLimit(
-        data.draw(st.sampled_from((1, 2, 5, 64))), math.inf, Interrupt(), data.draw(st.sampled_from((0, 1, 3, 64)))
+        steps=data.draw(st.sampled_from((1, 2, 5, 64))),
+        seconds=math.inf,
+        interrupt=Interrupt(),
+        steps_after_done=data.draw(st.sampled_from((0, 1, 3, 64))),
     )
     decoder = Decoder(runtime)
     found = decode(decoder, asked, leavers, limit)
@@ -148,7 +151,7 @@ def test_steps_follow_each_other_until_somebody_interrupts_or_the_time_is_over(
 def test_sentences_that_are_done_wait_for_others_as_long_as_they_are_told(
     runtime: Sessions, texts: list[list[int]]
 ) -> None:
-    def search(after_done: int) -> tuple[int, list[list[TargetHypothesis]]]:
+    def search(after_done: int, seconds: float = math.inf) -> tuple[int, list[list[TargetHypothesis]]]:
         decoder = Decoder(runtime)
         asked = [Sentence(source_ids=ids, options=options(4)) for ids in texts]
         decoder.admit(asked)
@@ -156,11 +159,13 @@ def test_sentences_that_are_done_wait_for_others_as_long_as_they_are_told(
         calls = 0
         while len(decoder):
             calls += 1
-            found.update(decoder.advance(StepLimit(64, math.inf, Interrupt(), after_done)).done)
+            found.update(decoder.advance(StepLimit(64, math.inf, Interrupt(), after_done, seconds)).done)
         return calls, [found[sentence] for sentence in asked]
 
     (impatient, expected), (patient, found) = search(0), search(64)
     assert found == expected
+    # No step is begun that would end too late.
+    assert search(64, 0.0) == (impatient, expected)
     has_kernels = runtime.step_functions is not None and runtime.cache_shape.dtype == np.float32
     assert (patient < impatient) == has_kernels
 

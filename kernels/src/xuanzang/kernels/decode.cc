@@ -170,13 +170,23 @@ class Running {
 };
 
 int64_t take_steps(Decode& decode, Running& running) {
-  const auto end = Clock::now() + std::chrono::duration<double>(decode.max_seconds);
+  using Seconds = std::chrono::duration<double>;
   int64_t max_steps = decode.max_steps;
+  auto now = Clock::now();
+  const auto end = now + Seconds(decode.max_seconds);
+  auto end_after_done = end;
   while (true) {
+    const auto began = now;
     const bool was_done = decode.done_count;
     if (const int64_t left = running.step()) return left;
-    if (!was_done && decode.done_count) max_steps = std::min(max_steps, decode.steps + decode.steps_after_done);
-    if (decode.steps >= max_steps || Clock::now() >= end) return 0;
+    now = Clock::now();
+    if (!was_done && decode.done_count) {
+      max_steps = std::min(max_steps, decode.steps + decode.max_steps_after_done);
+      end_after_done = now + Seconds(decode.max_seconds_after_done);
+    }
+    // Those that are done do not wait for a step that takes too long.
+    if (decode.done_count && now + (now - began) > end_after_done) return 0;
+    if (decode.steps >= max_steps || now >= end) return 0;
     if (__atomic_load_n(decode.interrupt, __ATOMIC_ACQUIRE) || !running.prepare()) return 0;
   }
 }

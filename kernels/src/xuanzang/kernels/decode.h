@@ -24,8 +24,9 @@ struct Decode {
   double max_seconds;
   const int64_t* interrupt;
   // After the first step in which a sentence is done at most so many follow, for others that will be done soon; more
-  // than 0 only with `rows`.
-  int64_t steps_after_done;
+  // than 0 only with `rows`. They end, as far as the last one tells, within so many seconds.
+  int64_t max_steps_after_done;
+  double max_seconds_after_done;
   float dead_score;  // of a beam position without hypothesis
   // [batch], changed: a sentence is done when so many more hypotheses have ended; 0 where their number does not decide.
   int64_t* endings_left;

@@ -51,8 +51,10 @@ class StepLimit(NamedTuple):
     """After the step in which so much time has passed."""
     interrupt: Interrupt
     """After the step in which it is set."""
-    after_done: int = 0
+    steps_after_done: int = 0
     """So many after the first step in which a sentence is done, for others that will be done soon."""
+    seconds_after_done: float = math.inf
+    """Before a step after that one that would end so much later."""
 
 
 ONE_STEP = StepLimit(1, math.inf, Interrupt())
@@ -104,7 +106,8 @@ class Decode(ctypes.Structure):
         *members("max_steps"),
         *members("max_seconds", of=ctypes.c_double),
         *members("interrupt", of=ctypes.c_void_p),
-        *members("steps_after_done"),
+        *members("max_steps_after_done"),
+        *members("max_seconds_after_done", of=ctypes.c_double),
         *members("dead_score", of=ctypes.c_float),
         *members("endings_left", "links", of=ctypes.c_void_p),
         *members("max_links", "next_link", "max_endings"),
@@ -184,7 +187,7 @@ class DecodeSteps:
         decode.later, decode.later_count = second.address, second.count
         decode.slots, decode.beams = self.slots.address, self._beams.address
         decode.max_steps, decode.max_seconds, decode.interrupt = limit.steps, limit.seconds, limit.interrupt.address
-        decode.steps_after_done = limit.after_done
+        decode.max_steps_after_done, decode.max_seconds_after_done = limit.steps_after_done, limit.seconds_after_done
         decode.endings_left, decode.done, decode.order = address(endings_left), address(done), address(order)
         decode.links, decode.max_links, decode.next_link = address(links), links.shape[1], next_link
         count = self._decoder.functions.decode(ctypes.byref(decode))
@@ -205,7 +208,7 @@ class DecodeSteps:
         require(endings_left, np.int64, (batch,))
         if not 0 < limit.steps <= links.shape[1] - next_link + 1:
             raise ValueError(f"{limit.steps} steps from {next_link} on do not fit into {links.shape[1]}")
-        if limit.after_done and not self._rows:
+        if limit.steps_after_done and not self._rows:
             raise ValueError("without rows no steps can follow one in which a sentence is done")
 
     def _taken(self, done: npt.NDArray[np.int64], order: npt.NDArray[np.int64] | None, inspected: list[int]) -> Taken:

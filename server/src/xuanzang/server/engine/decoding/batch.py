@@ -161,7 +161,7 @@ class Batch:
         if self._steps and steps > 1:
             self._steps.slots.fit(cache.slots(search.beams.parents))
             later = self._no_edits._asdict() if has_edits else NOTHING
-            limit = limit._replace(steps=steps, after_done=limit.after_done if self._may_reorder else 0)
+            limit = limit._replace(steps=steps, steps_after_done=limit.steps_after_done if self._may_reorder else 0)
             (steps, done), order = search.advance_by(self._steps, self._candidates, limit, later)
             if order:
                 self._reorder(order)

@@ -17,6 +17,8 @@ from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
 from xuanzang.server.engine.types import FinishReason
 
 _SENTENCES_PER_STEP = 4
+# Steps of a large model take longer than a return to Python, so they save nothing.
+MAX_SECONDS_AFTER_DONE = 0.05
 
 
 def steps_after_done(sentences: int) -> int:
@@ -149,8 +151,9 @@ class ModelRunner:
         requests = [running.queued.request for running in self._running.values()]
         if any(request.has_listener for request in requests):
             steps = 1
-        cutoff = min(request.context.cutoff for request in requests)
-        return StepLimit(steps, cutoff - time.monotonic(), self._interrupt, steps_after_done(len(requests)))
+        seconds = min(request.context.cutoff for request in requests) - time.monotonic()
+        after_done = steps_after_done(len(requests))
+        return StepLimit(steps, seconds, self._interrupt, after_done, MAX_SECONDS_AFTER_DONE)
 
     def release(self) -> None:
         """Free the memory for keys, values and intermediate results, if no sentence is running."""
