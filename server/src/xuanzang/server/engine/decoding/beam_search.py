@@ -289,17 +289,14 @@ class BeamSearch:
         beams = self.beams
         beams.scores[places], beams.token_ids[places] = choice.scores, choice.tokens
         beams.parents[places] = choice.parents
-        live = choice.scores.max(axis=1).tolist()
+        live, states = choice.scores.max(axis=1).tolist(), self.sentences
         return [
             index
             for index, endings, best in zip(indices, choice.endings, live, strict=True)
             # Of most sentences nothing ends in most steps.
-            if (endings or best < DEAD_LIMIT or self._step >= self.sentences[index].limit or self._has_endings(index))
+            if (endings or best < DEAD_LIMIT or self._step >= states[index].limit or states[index].finished.endings)
             and self._finish_required(index, endings, best)
         ]
-
-    def _has_endings(self, index: int) -> bool:
-        return bool(self.sentences[index].finished.endings)
 
     def _finish_required(self, index: int, endings: Sequence[tuple[int, int, float]], best: float) -> bool:
         """Keep the hypotheses of a sentence that have ended; return whether it is done.
