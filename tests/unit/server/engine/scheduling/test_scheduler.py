@@ -13,6 +13,7 @@ from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, 
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.request import CallContext, DoneSentence, FlowKey, PlannedSearch, Request
+from xuanzang.server.engine.scheduling.reservations import BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -357,9 +358,27 @@ async def test_a_newcomer_interrupts_only_workers_that_may_take_it(make_queue: M
     queue.submit(3)
     assert queue.take() == [3]
     queue.take_or_idle()
-    # It is for the other worker, which is idle; then for either; then both are full.
+    # It is for the other worker, which is idle.
     queue.submit(4)
     assert [interrupt.is_set for interrupt in interrupts] == [False, True]
+    queue.submit(5, 6)
+    assert sorted([*(queue.take(0) or ()), *(queue.take(1) or ())]) == [4, 5, 6]
+    queue.take_or_idle()
+    # Both are full.
+    queue.submit(7)
+    assert not any(interrupt.is_set for interrupt in interrupts)
+
+
+async def test_other_memory_of_a_worker_interrupts_nobody_while_no_sentence_waits_for_it(
+    make_queue: MakeQueue,
+) -> None:
+    queue = make_queue(workers=2, max_batch_sentences=1)
+    request = queue.submit(3, 4, 5)
+    assert queue.take(0)
+    assert queue.take(1)
+    key = (request.sentences[0].request.model, request.sentences[0].shape)
+    queue.scheduler.report(0, running=1, uses={key: BatchUse(1, needed=1, held=2)})
+    assert not any(interrupt.is_set for interrupt in queue.scheduler.interrupts)
 
 
 async def test_an_answered_request_interrupts_nobody(make_queue: MakeQueue) -> None:
