@@ -42,7 +42,6 @@ void swap_rows(void* data, int64_t bytes, int64_t one, int64_t other) {
 class Running {
  public:
   explicit Running(Decode& decode) : decode_(decode), slots_(*decode.slots), beams_(*decode.beams) {
-    decode.batch = beams_.batch;
     std::iota(decode.order, decode.order + beams_.batch, 0);
     decode.steps = decode.endings_count = decode.done_count = 0;
   }
@@ -126,7 +125,7 @@ class Running {
       const int64_t last = --beams_.batch;
       if (*row != last) swap(*row, last);
     }
-    decode_.batch = slots_.batch = beams_.batch;
+    slots_.batch = beams_.batch;
     taken_out_ = decode_.done_count;
     done_rows_.clear();
     bind_rows();

@@ -42,7 +42,6 @@ struct Decode {
   int64_t steps;          // out: steps taken
   int64_t endings_count;  // out
   int64_t done_count;     // out
-  int64_t batch;          // out: sentences that have not been taken out
 };
 
 // Takes at least one step. In each hypotheses get their best continuations, and those that end make room for others.

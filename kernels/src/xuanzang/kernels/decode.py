@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from xuanzang.kernels.graphs import BoundTensors, GraphBinding, Tensor
+from xuanzang.kernels.graphs import BoundTensors, GraphBinding, Tensor, array_of
 from xuanzang.kernels.step_functions import address, members, require
 from xuanzang.kernels.steps import AdvanceSlots, ContinueBest
 
@@ -85,7 +85,7 @@ class Taken(NamedTuple):
 
     steps: int
     order: list[int]
-    """Index, before, of each sentence: some that were done have changed places with the last ones; empty if none."""
+    """Index, before, of each sentence: some that are done have changed places with the last ones; empty if none."""
     endings: list[Ending]
     """Hypotheses that have ended, except those of `inspected` in the last step."""
     done: list[Done]
@@ -112,7 +112,7 @@ class Decode(ctypes.Structure):
         *members("endings_left", "links", of=ctypes.c_void_p),
         *members("max_links", "next_link", "max_endings"),
         *members("endings", "ending_scores", "done", "order", of=ctypes.c_void_p),
-        *members("steps", "endings_count", "done_count", "batch"),
+        *members("steps", "endings_count", "done_count"),
     )
 
 
@@ -146,7 +146,7 @@ class DecodeSteps:
         self._decoder, self.slots, self._beams = decoder, slots, beams
         self._endings = np.zeros((_MAX_ENDINGS, 3), np.int64)
         self._scores = np.zeros(_MAX_ENDINGS, np.float32)
-        self._rows = (ctypes.c_char_p * len(rows))(*(name.encode() for name in rows))
+        self._rows = array_of(ctypes.c_char_p, len(rows))(*(name.encode() for name in rows))
         self._decode = Decode(
             decoder=decoder.address,
             rows=ctypes.addressof(self._rows),
@@ -194,14 +194,10 @@ class DecodeSteps:
         if count < 0:
             raise self._decoder.functions.fault()
         self._decoder.keep(second)
-        return self._taken(done, order if decode.batch < batch else None, self._beams.inspected(count))
+        return self._taken(done, order, self._beams.inspected(count))
 
     def _check(
-        self,
-        links: npt.NDArray[np.int32],
-        next_link: int,
-        endings_left: npt.NDArray[np.int64],
-        limit: StepLimit,
+        self, links: npt.NDArray[np.int32], next_link: int, endings_left: npt.NDArray[np.int64], limit: StepLimit
     ) -> None:
         batch, beam = self.slots.chosen.shape
         require(links, np.int32, (batch, links.shape[1], 2, beam))
@@ -211,15 +207,14 @@ class DecodeSteps:
         if limit.steps_after_done and not self._rows:
             raise ValueError("without rows no steps can follow one in which a sentence is done")
 
-    def _taken(self, done: npt.NDArray[np.int64], order: npt.NDArray[np.int64] | None, inspected: list[int]) -> Taken:
+    def _taken(self, done: npt.NDArray[np.int64], order: npt.NDArray[np.int64], inspected: list[int]) -> Taken:
         """Describe the steps, with the indices of sentences from before replaced by those of now."""
-        steps, ended, now = self._decode.steps, self._decode.endings_count, range(len(done))
-        if order is not None:
-            now = np.argsort(order).tolist()
+        steps, ended = self._decode.steps, self._decode.endings_count
+        before, now = order.tolist(), np.argsort(order).tolist()
         places, scores = self._endings[:ended].tolist(), self._scores[:ended].tolist()
         return Taken(
             steps,
-            [] if order is None else order.tolist(),
+            before if before != sorted(before) else [],
             [
                 Ending(now[row], token_count, parent, score)
                 for (row, token_count, parent), score in zip(places, scores, strict=True)

@@ -22,7 +22,7 @@ BINDING_NAMES = ("XuanzangNewBinding", "XuanzangFreeBinding", "XuanzangBind")
 # As onnxruntime numbers the types of tensors.
 _TYPES = {np.dtype(t): n for t, n in ((np.float32, 1), (np.uint8, 2), (np.int8, 3), (np.int64, 7), (np.bool_, 9))}
 
-_Element = TypeVar("_Element", ctypes.c_int64, "BoundTensor")
+_Element = TypeVar("_Element", ctypes.c_int64, ctypes.c_char_p, "BoundTensor")
 
 
 class Value(Protocol):
@@ -147,7 +147,7 @@ class BoundTensors:
             BoundTensor(name.encode(), *_memory(tensor, shape), is_output)
             for (name, tensor, is_output), shape in zip(tensors, self._shapes, strict=True)
         )
-        self._structures = _array_of(BoundTensor, len(tensors))(*structures)
+        self._structures = array_of(BoundTensor, len(tensors))(*structures)
 
     @property
     def address(self) -> int:
@@ -203,11 +203,11 @@ class GraphBinding:
 
 def _shape(tensor: Tensor) -> ctypes.Array[ctypes.c_int64]:
     shape = tensor.shape if isinstance(tensor, np.ndarray) else tensor.shape()
-    return _array_of(ctypes.c_int64, len(shape))(*shape)
+    return array_of(ctypes.c_int64, len(shape))(*shape)
 
 
 @cache
-def _array_of(element: type[_Element], count: int) -> type[ctypes.Array[_Element]]:
+def array_of(element: type[_Element], count: int) -> type[ctypes.Array[_Element]]:
     """Return a type of arrays; each is made once, because only the garbage collector frees one."""
     return element * count
 

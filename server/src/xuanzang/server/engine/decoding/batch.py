@@ -174,7 +174,7 @@ class Batch:
     def _reorder(self, order: Sequence[int]) -> None:
         """Take note that sentences have changed places: some that are done are behind the others."""
         self._sentences = [self._sentences[index] for index in order]
-        self._cache.reorder(np.array(order))
+        self._cache.reorder(Order.of(np.array(order)))
 
     def trim(self) -> None:
         """Give back the memory for keys and values that the sentences do not need."""

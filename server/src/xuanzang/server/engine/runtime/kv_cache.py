@@ -197,15 +197,10 @@ class KeyValueCache:
         self._visible[indices, self._beam_positions, slots] = True
         self._point_to(indices, slots)
 
-    def reorder(self, order: Ints) -> None:
-        """Take note that sentences have changed places in all arrays of `SENTENCE_INPUTS`.
-
-        Args:
-            order: Batch index, before, of each sentence.
-        """
-        moved = np.flatnonzero(order != np.arange(len(order)))
+    def reorder(self, order: Order) -> None:
+        """Take note that sentences, all of which stay, have changed places in the arrays of `SENTENCE_INPUTS`."""
         for pages in (self._pages, self._source_pages):
-            pages.own(moved)
+            pages.own(order.moved)
 
     def slots(self, parents: Ints) -> SlotArrays:
         """Return the arrays of a step as the kernels take them.

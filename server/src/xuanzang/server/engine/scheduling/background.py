@@ -44,11 +44,6 @@ class Background:
         self._called_at = now
 
     @property
-    def count(self) -> int:
-        """Sentences that wait."""
-        return self._queue.count
-
-    @property
     def running(self) -> int:
         """Sentences in the batches of all workers."""
         return sum(self._running)

@@ -76,14 +76,15 @@ class Scheduler:
         """Maximum bytes for the keys and values of all sentences in batches."""
         return self._reservations.max_cache_bytes
 
-    def _tell_workers(self) -> None:
-        """Let workers look at what has changed, those that wait and, after the step that they take, the others."""
-        self._changed.notify_all()
-        self._interrupt(range(len(self.interrupts)))
+    def _tell_workers(self, steps_of: Iterable[Interrupt] | None = None) -> None:
+        """Let workers look at what has changed, those that wait and, after the step that they take, the others.
 
-    def _interrupt(self, workers: Iterable[int]) -> None:
-        for worker in workers:
-            self.interrupts[worker].set()
+        Args:
+            steps_of: Interrupts of the workers that it concerns while they take steps; None for all.
+        """
+        self._changed.notify_all()
+        for interrupt in self.interrupts if steps_of is None else steps_of:
+            interrupt.set()
 
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
@@ -148,11 +149,12 @@ class Scheduler:
             self._background.caller_came(now)
             self._queue.add(request.sentences)
             count_submitted(request)
-            if self._occupancy.is_crowded and self._background.give_up():
-                self._tell_workers()
-            self._changed.notify_all()
-            # One that is full asks by itself when it has room again.
-            self._interrupt(worker for worker in range(len(self.interrupts)) if self._occupancy.room(worker) > 0)
+            gives_up = self._occupancy.is_crowded and self._background.give_up()
+            self._tell_workers(None if gives_up else self._interrupts_of_room())
+
+    def _interrupts_of_room(self) -> list[Interrupt]:
+        """Return those of workers that may take sentences; one that is full asks by itself when it has room again."""
+        return [one for worker, one in enumerate(self.interrupts) if self._occupancy.room(worker) > 0]
 
     def _submit_in_background(self, request: Request) -> None:
         if self._occupancy.is_crowded:
