@@ -287,14 +287,15 @@ def run(script: Script) -> Any:
         *arguments: Any,
         given: str | bytes = "",
         address: Any = script.address,
-        before: Callable[[], None] | None = None,
+        before: str | None = None,
     ) -> Any:
+        """`before` is a command of the shell; `preexec_fn` would fork a process in which gRPC's threads run."""
         content = given if isinstance(given, bytes) else given.encode()
+        shell = ("sh", "-c", f'{before}; exec "$@"', "sh") if before else ()
         done: subprocess.CompletedProcess[bytes] = subprocess.run(
-            command(*arguments),
+            [*shell, *command(*arguments)],
             input=content,
             env=environment(address, measured=before is None),
-            preexec_fn=before,
             capture_output=True,
             timeout=60,
             check=False,
