@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from search_options import search_options
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.export.exporter import export
 from xuanzang.export.settings import ExportSettings
+from xuanzang.kernels.decode import ONE_STEP, Interrupt, StepLimit
 from xuanzang.model.checkpoint import Checkpoint
 from xuanzang.model.data.corpus import CorpusError
 from xuanzang.model.data.shortlist import Shortlist, save_shortlist
@@ -57,6 +59,8 @@ KINDS = [
     options(3, phrases=phrases((OUTSIDE + 7,)), prefix_ids=(281,), num_hypotheses=1, no_repeat_ngram_size=3),
 ]
 """The last ones require phrases, of which the shortlists lack some pieces."""
+STEADY_KINDS = 2
+"""The first ones, with which one step may follow another at once."""
 
 
 @pytest.fixture(scope="module")
@@ -117,9 +121,12 @@ def open_graphs(provider: str) -> OpenGraphs:
 
 
 def decode(
-    runtime: Sessions, arrivals: Sequence[tuple[int, Sentence]], leavers: Mapping[int, Sentence] | None = None
+    runtime: Sessions,
+    arrivals: Sequence[tuple[int, Sentence]],
+    leavers: Mapping[int, Sentence] | None = None,
+    limit: StepLimit = ONE_STEP,
 ) -> dict[Sentence, list[TargetHypothesis]]:
-    """Admit each sentence at its step and discard some; return the hypotheses."""
+    """Admit each sentence at its turn and discard some; return the hypotheses."""
     decoder = Decoder(runtime)
     found: dict[Sentence, list[TargetHypothesis]] = {}
     step = 0
@@ -129,7 +136,7 @@ def decode(
         if leavers and step in leavers:
             decoder.discard([leavers[step]])
         if len(decoder):
-            found.update(decoder.step())
+            found.update(decoder.advance(limit).done)
         step += 1
     return found
 
@@ -180,7 +187,7 @@ def expected(runtime: Sessions, texts: list[list[int]]) -> dict[tuple[int, int],
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     data: st.DataObject,
@@ -188,15 +195,35 @@ def test_a_sentence_gets_the_same_answer_in_any_batch_and_alone(
     texts: list[list[int]],
     expected: dict[tuple[int, int], list[TargetHypothesis]],
 ) -> None:
-    choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, len(KINDS) - 1))
+    kinds = data.draw(st.sampled_from((len(KINDS), STEADY_KINDS)))
+    choices = st.tuples(st.integers(0, 12), st.integers(0, len(texts) - 1), st.integers(0, kinds - 1))
     plan = data.draw(st.lists(choices, min_size=1, max_size=12))
     asked = [(step, Sentence(source_ids=texts[text], options=KINDS[kind])) for step, text, kind in plan]
     leaving = data.draw(st.sets(st.integers(0, len(asked) - 1)))
-    found = decode(runtime, asked, {asked[index][0] + 2: asked[index][1] for index in leaving})
+    steps, after_done = data.draw(st.sampled_from((1, 2, 5, 64))), data.draw(st.sampled_from((0, 1, 3, 64)))
+    limit = StepLimit(steps, math.inf, Interrupt(), after_done)
+    found = decode(runtime, asked, {asked[index][0] + 2: asked[index][1] for index in leaving}, limit)
     for index, ((_, sentence), (_, text, kind)) in enumerate(zip(asked, plan, strict=True)):
         if index not in leaving or sentence in found:
             # Equal to the last bit, scores too.
             assert found[sentence] == expected[text, kind]
+
+
+def test_answers_do_not_depend_on_how_long_sentences_that_are_done_wait(
+    runtime: Sessions, texts: list[list[int]], expected: dict[tuple[int, int], list[TargetHypothesis]]
+) -> None:
+    calls = []
+    for after_done in (0, 64):
+        decoder = Decoder(runtime)
+        asked = [Sentence(source_ids=ids, options=KINDS[0]) for ids in texts]
+        decoder.admit(asked)
+        found: dict[Sentence, list[TargetHypothesis]] = {}
+        calls.append(0)
+        while len(decoder):
+            calls[-1] += 1
+            found.update(decoder.advance(StepLimit(64, math.inf, Interrupt(), after_done)).done)
+        assert [found[sentence] for sentence in asked] == [expected[text, 0] for text in range(len(texts))]
+    assert (calls[1] < calls[0]) == (runtime.step_functions is not None)
 
 
 def test_a_bundle_without_shortlist_is_refused_if_one_is_requested(

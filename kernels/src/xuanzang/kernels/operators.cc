@@ -32,6 +32,7 @@ class Operators {
         chosen_logits_(api, simd),
         source_attention_(api, simd),
         projected_continuations_(api, simd),
+        shortlisted_continuations_(api, simd),
         quantized_product_(api, simd),
         feed_forward_(api, simd),
         simd_(&simd),
@@ -46,8 +47,8 @@ class Operators {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
     if (!projects) return;
-    for (const OrtCustomOp* op :
-         std::initializer_list<const OrtCustomOp*>{&projected_continuations_, &quantized_product_, &feed_forward_}) {
+    for (const OrtCustomOp* op : std::initializer_list<const OrtCustomOp*>{
+             &projected_continuations_, &shortlisted_continuations_, &quantized_product_, &feed_forward_}) {
       check(api, api.CustomOpDomain_Add(domain, op));
     }
   }
@@ -66,6 +67,7 @@ class Operators {
   const CustomOp<ChosenLogits> chosen_logits_;
   const CustomOp<PackedSourceAttention> source_attention_;
   const CustomOp<ProjectedContinuations> projected_continuations_;
+  const CustomOp<ShortlistedContinuations> shortlisted_continuations_;
   const CustomOp<QuantizedProduct> quantized_product_;
   const CustomOp<FeedForward> feed_forward_;
   const Simd* simd_;

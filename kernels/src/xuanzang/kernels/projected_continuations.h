@@ -6,6 +6,12 @@
 
 namespace xuanzang {
 
+// The projection of all sentences, if it never changes.
+struct KeptProjection {
+  explicit KeptProjection(const Constants& constants);
+  PackedColumns columns;
+};
+
 struct ProjectedContinuations {
   static constexpr const char* kName = "ProjectedContinuations";
   // x [batch, beam, model]; the projection [model, vocab]: integers, scale of x, scales [vocab], zero point of x,
@@ -22,14 +28,24 @@ struct ProjectedContinuations {
   static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64, kOrtFloat, kOrtInt64, kOrtFloat};
   static constexpr std::array<InPlace, 0> kInPlace{};
 
-  static constexpr size_t kFirstOfMatrix = 1;
+  using Kept = KeptProjection;
+  static void compute(const Context& context, const Kept& kept);
+};
 
-  // The projection, if it never changes.
-  struct Kept {
-    explicit Kept(const Constants& constants) : columns(kept_columns(constants, kFirstOfMatrix)) {}
-    PackedColumns columns;
-  };
+// The same for sentences that choose among few pieces: some that all sentences share, and then their own.
+struct ShortlistedContinuations {
+  static constexpr const char* kName = "ShortlistedContinuations";
+  // x; the projection onto the shared pieces [model, common]; columns of all pieces [vocab, model], their scales and
+  // biases [vocab], and the ids of those of each sentence [batch, choice]; ids of the shared pieces [common]; the
+  // others as above, in which the places of pieces among the shared ones and a sentence's own stand for ids.
+  static constexpr OrtElementType kInputs[] = {
+      kOrtUint8, kOrtInt8,  kOrtFloat, kOrtFloat, kOrtUint8, kOrtFloat, kOrtInt8,  kOrtFloat, kOrtFloat, kOrtInt64,
+      kOrtInt64, kOrtFloat, kOrtInt64, kOrtInt64, kOrtInt64, kOrtFloat, kOrtFloat, kOrtInt64, kOrtInt64};
+  // As above, with ids of the vocabulary.
+  static constexpr OrtElementType kOutputs[] = {kOrtFloat, kOrtInt64, kOrtInt64, kOrtFloat, kOrtInt64, kOrtFloat};
+  static constexpr std::array<InPlace, 0> kInPlace{};
 
+  using Kept = KeptProjection;
   static void compute(const Context& context, const Kept& kept);
 };
 

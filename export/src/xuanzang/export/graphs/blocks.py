@@ -11,8 +11,15 @@ from xuanzang.export import tensors
 from xuanzang.export.builder import GraphBuilder
 from xuanzang.export.graphs.precision import FloatArray, Floats, Int8, Linear, Precision
 from xuanzang.export.operators.attention import cross_attention, paged_attention
+from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
-from xuanzang.export.operators.projected_continuations import EDITS, INSPECTION, projected_continuations
+from xuanzang.export.operators.projected_continuations import (
+    EDITS,
+    INSPECTION,
+    choose_listed,
+    projected_continuations,
+    shortlisted_continuations,
+)
 from xuanzang.export.operators.source_attention import Padding, attend
 from xuanzang.export.weight_store import RowBlocks, WeightStore, row_blocks
 from xuanzang.model.data.shortlist import Ints
@@ -98,20 +105,39 @@ class Blocks:
         inputs = [*factors, "scores", "candidate_count", banned_ids, *EDITS, *INSPECTION]
         self.graph.call(operator, *inputs, outputs=list(operator.output), calls=[best_continuations()])
 
-    def shortlisted_logits(self, x: str, projection: nn.Linear, always: Ints) -> str:
-        """Project onto the pieces that all sentences share, and onto each sentence's own.
+    def shortlisted_continuations(self, precision: Int8, x: str, projection: nn.Linear, always: Ints) -> None:
+        """Add the end of the decoder step with a shortlist as one operator, whose outputs are outputs of the graph.
 
         Args:
+            precision: Precision of these blocks.
             x: States, [batch, beam, model].
             projection: Output projection of the model.
-            always: Ids of the shared pieces.
+            always: Ids of the pieces that all sentences share.
         """
+        everything, common = self._shortlisted(projection, always)
+        factors, columns = precision.factors(self.graph, x, common), precision.columns(self.graph, everything)
+        banned_ids, common_ids = self._listed_ids(always)
+        operator, calls = shortlisted_continuations(), [chosen_logits(), best_continuations()]
+        choice = ["scores", "candidate_count", banned_ids, *EDITS, *INSPECTION]
+        inputs = [*factors, *columns, "choices", common_ids, *choice]
+        self.graph.call(operator, *inputs, outputs=list(operator.output), calls=calls)
+
+    def shortlisted_choice(self, precision: Floats, x: str, projection: nn.Linear, always: Ints) -> None:
+        """Add the same as products of floats, and nodes that choose."""
+        everything, common = self._shortlisted(projection, always)
+        logits = self._in_32_bits(precision.linear(self.graph, x, common))
+        logits = self.graph.op("Concat", logits, precision.chosen(self.graph, x, everything, "choices"), axis=-1)
+        choose_listed(self.graph, self.graph.known(logits, "batch", "beam", "piece"), *self._listed_ids(always))
+
+    def _listed_ids(self, always: Ints) -> tuple[str, str]:
+        """Return the places of pieces never chosen, of which there are none, and the ids of the shared pieces."""
+        return self.graph.constant("banned_ids", [], np.int64), self.graph.constant("always_ids", always, np.int64)
+
+    def _shortlisted(self, projection: nn.Linear, always: Ints) -> tuple[Linear, Linear]:
+        """Return the projection onto all pieces, and onto those that all sentences share."""
         # The first id after the vocabulary is of a piece never chosen.
         everything = self._projection(projection, 1).filled()
-        common = everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
-        logits = self._in_32_bits(self._precision.linear(self.graph, x, common))
-        logits = self.graph.op("Concat", logits, self._precision.chosen(self.graph, x, everything, "choices"), axis=-1)
-        return self.graph.known(logits, "batch", "beam", "piece")
+        return everything, everything._replace(weight=everything.weight[:, always], bias=everything.biases[always])
 
     def _in_32_bits(self, logits: str) -> str:
         return logits if self._floats == "float32" else self.graph.cast(logits, "float32")

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from xuanzang.export.builder import MICROSOFT, GraphBuilder
-from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.weight_store import RowBlocks
 
 FloatArray = npt.NDArray[np.float32]
@@ -63,19 +62,6 @@ class Precision(Protocol):
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
         """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
 
-    def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
-        """Add nodes for x times some columns of a layer.
-
-        Args:
-            graph: Graph that gets the nodes.
-            x: States, [batch, beam, in].
-            layer: Layer that has the columns.
-            ids: Columns of each sentence, [batch, choice].
-
-        Returns:
-            Name of the products, [batch, beam, choice], float32.
-        """
-
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
         """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
 
@@ -96,7 +82,17 @@ class Floats:
         return graph.op("Add", product, graph.constant(f"{layer.name}.bias", bias, self.name))
 
     def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
-        """Add gathers, a matrix product for each sentence, and a sum."""
+        """Add nodes for x times some columns of a layer.
+
+        Args:
+            graph: Graph that gets the nodes.
+            x: States, [batch, beam, in].
+            layer: Layer that has the columns.
+            ids: Columns of each sentence, [batch, choice].
+
+        Returns:
+            Name of the products, [batch, beam, choice], float32.
+        """
         # Stored by columns, so that each is copied as a whole.
         columns = graph.op("Gather", graph.constant("columns", layer.weight.T, self.name), ids)
         product = graph.op("FusedMatMul", x, columns, domain=MICROSOFT, transB=1)
@@ -141,21 +137,18 @@ class Int8:
             "" if layer.bias is None else graph.constant(f"{layer.name}.bias", layer.bias),
         ]
 
-    def chosen(self, graph: GraphBuilder, x: str, layer: Linear, ids: str) -> str:
-        """Add a quantisation of x and the operator that multiplies by columns."""
+    def columns(self, graph: GraphBuilder, layer: Linear) -> list[str]:
+        """Add the constants with which `chosen_logits` multiplies integers; return their names."""
         weight, scale = quantize_columns(layer.weight)
         x_scale, x_zero = _affine(self._ranges[layer.name])
         scale *= np.float32(x_scale)
         # The zero point times a column is the same for all x.
         bias = layer.biases - x_zero * scale * weight.sum(axis=0)
-        columns = [
+        return [
             graph.constant("columns", weight.T),
             graph.constant("column_scales", scale),
             graph.constant("column_biases", bias, np.float32),
         ]
-        logits = f"{layer.name}.chosen"
-        graph.call(chosen_logits(), self._quantized(graph, x, layer.name)[0], *columns, ids, outputs=[logits])
-        return logits
 
     def _quantized(self, graph: GraphBuilder, x: str, name: str) -> tuple[str, str, str]:
         """Add a quantisation of the input of a layer; return the names of the integers, their scale and zero point."""

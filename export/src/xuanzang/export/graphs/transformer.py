@@ -94,20 +94,13 @@ def shortlist_decoder_graph(
         weights: Store for the weights; None to keep them in the graph.
     """
     blocks = Blocks(model, precision, "decoder", weights)
-    graph = blocks.graph
-    logits = blocks.shortlisted_logits(_decoder_output(blocks, model), model.output_projection, always)
-    edited, banned = edit_logits(graph, logits), graph.constant("banned_ids", [], np.int64)
-    choose(graph, edited, banned, ids="chosen")
-    inspect(graph, edited, banned, ids="row_chosen")
-    shape = graph.op("Concat", graph.op("Shape", "choices", start=0, end=1), graph.ints(len(always)), axis=0)
-    common_ids = graph.op("Expand", graph.constant("always_ids", always, np.int64), shape)
-    ids = graph.op("Concat", common_ids, "choices", axis=1)
-    graph.op("GatherElements", ids, "chosen", axis=1, output="candidate_ids")
-    sentences = graph.op("Div", "inspected_rows", graph.op("Shape", "token_ids", start=1, end=2))
-    row_ids = graph.op("Gather", ids, sentences, axis=0)
-    graph.op("GatherElements", row_ids, "row_chosen", axis=1, output="row_ids")
+    states = _decoder_output(blocks, model)
+    if isinstance(precision, Int8):
+        blocks.shortlisted_continuations(precision, states, model.output_projection, always)
+    else:
+        blocks.shortlisted_choice(precision, states, model.output_projection, always)
     floats = tensors.floats_of(precision.name)
-    return graph.model(
+    return blocks.graph.model(
         tensors.shortlist_decoder_inputs(model.config, floats), tensors.decoder_outputs(model.config, floats)
     )
 

@@ -6,14 +6,19 @@ import numpy as np
 import onnx
 
 from xuanzang.export.builder import MICROSOFT, FunctionBuilder, GraphBuilder
+from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.operators.continuations import best_continuations
 
 MATRIX = ("x", "weight", "x_scale", "weight_scale", "x_zero", "bias")
 """Factors of the projection: integers [batch, beam, in] and [in, vocab], scale of x, scales of the columns [vocab],
 zero point of x, biases [vocab]."""
+SHORTLIST = ("columns", "scales", "biases", "choices", "common_ids")
+"""What a shortlist adds: columns of all pieces [vocab, in], their scales and biases [vocab], the ids of those of each
+sentence [batch, choice], and of those of all sentences [common], onto which `MATRIX` projects."""
 CHOICE = ("scores", "candidate_count", "banned_ids")
 EDITS = ("edited_ids", "edit_penalties", "edit_biases")
 INSPECTION = ("inspected_rows", "required_ids")
+OUTPUTS = ["candidate_scores", "candidate_ids", "candidate_parents", "row_scores", "row_ids", "required_scores"]
 
 
 def projected_continuations() -> onnx.FunctionProto:
@@ -28,15 +33,30 @@ def projected_continuations() -> onnx.FunctionProto:
     `tensors.decoder_outputs`.
     """
     graph = FunctionBuilder("ProjectedContinuations")
-    integers, weight, x_scale, weight_scale, x_zero, bias = MATRIX
-    factors = (integers, weight, x_scale, weight_scale, x_zero, "", bias)
-    logits = edit_logits(graph, graph.op("MatMulIntegerToFloat", *factors, domain=MICROSOFT))
+    logits = edit_logits(graph, _projected(graph))
     choose(graph, logits, "banned_ids", ids="candidate_ids")
     inspect(graph, logits, "banned_ids", ids="row_ids")
-    return graph.function(
-        [*MATRIX, *CHOICE, *EDITS, *INSPECTION],
-        ["candidate_scores", "candidate_ids", "candidate_parents", "row_scores", "row_ids", "required_scores"],
-    )
+    return graph.function([*MATRIX, *CHOICE, *EDITS, *INSPECTION], OUTPUTS)
+
+
+def shortlisted_continuations() -> onnx.FunctionProto:
+    """Return the same operator for sentences that choose among few pieces; calls ChosenLogits and BestContinuations.
+
+    Inputs: those of `MATRIX` and of `SHORTLIST`; the others of `projected_continuations`, in which the places of pieces
+    in `common_ids` and `choices`, one after the other, stand for ids.
+    Outputs: those of `projected_continuations`, with ids of the vocabulary.
+    """
+    graph = FunctionBuilder("ShortlistedContinuations")
+    x, columns, scales, biases, choices = MATRIX[0], *SHORTLIST[:4]
+    graph.call(chosen_logits(), x, columns, scales, biases, choices, outputs=["own_logits"])
+    logits = graph.op("Concat", _projected(graph), "own_logits", axis=-1)
+    choose_listed(graph, logits, "banned_ids", "common_ids")
+    return graph.function([*MATRIX, *SHORTLIST, *CHOICE, *EDITS, *INSPECTION], OUTPUTS)
+
+
+def _projected(graph: GraphBuilder) -> str:
+    integers, weight, x_scale, weight_scale, x_zero, bias = MATRIX
+    return graph.op("MatMulIntegerToFloat", integers, weight, x_scale, weight_scale, x_zero, "", bias, domain=MICROSOFT)
 
 
 def edit_logits(graph: GraphBuilder, logits: str) -> str:
@@ -53,6 +73,20 @@ def choose(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> No
     """Choose the best continuations of each sentence; `ids` is the name for their pieces."""
     outputs = ["candidate_scores", ids, "candidate_parents"]
     graph.call(best_continuations(), logits, "scores", "candidate_count", banned_ids, outputs=outputs)
+
+
+def choose_listed(graph: GraphBuilder, logits: str, banned_ids: str, common_ids: str) -> None:
+    """Edit logits [batch, beam, common + choice], choose and inspect; look up the ids of what was chosen."""
+    edited = edit_logits(graph, logits)
+    choose(graph, edited, banned_ids, ids="chosen")
+    inspect(graph, edited, banned_ids, ids="row_chosen")
+    shape = (graph.op("Shape", "choices", start=0, end=1), graph.op("Shape", common_ids))
+    common = graph.op("Expand", common_ids, graph.op("Concat", *shape, axis=0))
+    ids = graph.op("Concat", common, "choices", axis=1)
+    graph.op("GatherElements", ids, "chosen", axis=1, output="candidate_ids")
+    sentences = graph.op("Div", "inspected_rows", graph.op("Shape", "scores", start=1, end=2))
+    row_ids = graph.op("Gather", ids, sentences, axis=0)
+    graph.op("GatherElements", row_ids, "row_chosen", axis=1, output="row_ids")
 
 
 def inspect(graph: GraphBuilder, logits: str, banned_ids: str, *, ids: str) -> None:

@@ -82,8 +82,8 @@ class Batch:
             functions=functions,
         )
         self._cache = KeyValueCache(sessions.cache_shape, beam, functions=functions)
-        # Suggested pieces do not move, and without kernels (float16 has none) attention finds pages by their owners.
-        self._may_reorder = not sessions.has_shortlist and sessions.cache_shape.dtype == np.float32
+        # Without kernels (float16 has none) attention finds pages by their owners.
+        self._may_reorder = sessions.cache_shape.dtype == np.float32
         self._encoder, self._decoder = sessions.new_bindings(shrinks=shrinks)
         self._steps = self._new_steps()
         count = min(shape.candidate_count, dimensions.target_vocab_size)
@@ -139,7 +139,7 @@ class Batch:
         slots, beams, decoder = self._cache.advance_slots, self._search.continue_best, self._decoder
         if not slots or not beams or not isinstance(decoder, GraphBinding):
             return None
-        rows = _ROWS if self._may_reorder else ()
+        rows = (*_ROWS, *(["choices"] if self._sessions.has_shortlist else [])) if self._may_reorder else ()
         return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE), rows=rows)
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:
@@ -175,6 +175,8 @@ class Batch:
         """Take note that sentences have changed places: some that are done are behind the others."""
         self._sentences = [self._sentences[index] for index in order]
         self._cache.reorder(Order.of(np.array(order)))
+        if self._shortlist:
+            self._shortlist.reorder(order)
 
     def trim(self) -> None:
         """Give back the memory for keys and values that the sentences do not need."""

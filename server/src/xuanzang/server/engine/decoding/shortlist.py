@@ -57,6 +57,11 @@ class BatchShortlist:
         self._pieces = [self._pieces[index] for index in order.kept.tolist()]
         self._inputs, self._positions = {}, None
 
+    def reorder(self, order: Sequence[int]) -> None:
+        """Take note that sentences have changed places in the inputs, too: those of before, in the order of now."""
+        self._pieces = [self._pieces[index] for index in order]
+        self._positions = None
+
     def inputs(self) -> dict[str, Ints]:
         """Return the inputs of the graph by name; the same arrays until sentences join or leave."""
         if not self._inputs:
