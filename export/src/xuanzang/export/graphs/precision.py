@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,28 +53,15 @@ class Linear(NamedTuple):
         return np.zeros(self.weight.shape[1] + self.padding, np.float32) if self.bias is None else self.bias
 
 
-class Precision(Protocol):
-    """How weights are stored and multiplied."""
-
-    name: str
-    """As in the manifest: "float32", "float16" or "int8"."""
-
-    def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
-        """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
-
-    def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
-        """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
-
-
 class Floats:
     """Weights as they were trained, or rounded to 16 bits: for GPUs, which compute with these twice as fast."""
 
     def __init__(self, name: str) -> None:
-        """Compute in "float32" or "float16"."""
+        """Compute in "float32" or "float16", as in the manifest."""
         self.name = name
 
     def linear(self, graph: GraphBuilder, x: str, layer: Linear) -> str:
-        """Add a matrix product and a sum."""
+        """Add nodes for x W + b, where x is [batch, length, in]; return the result's name."""
         product = graph.op("MatMul", x, graph.constant(f"{layer.name}.weight", layer.rows(), self.name))
         if layer.bias is None:
             return product
@@ -100,7 +87,7 @@ class Floats:
         return graph.op("Add", graph.cast(product, "float32"), graph.op("Unsqueeze", biases, graph.ints(1)))
 
     def embedding(self, graph: GraphBuilder, ids: str, name: str, table: RowBlocks) -> str:
-        """Add a gather."""
+        """Add nodes that look up rows of `table` [vocab, model]; return the name of [batch, length, model]."""
         return graph.op("Gather", graph.constant(name, table, self.name), ids)
 
 
@@ -164,6 +151,10 @@ class Int8:
         scales = np.concatenate([scale for _, scale in parts])
         values = graph.op("Cast", graph.op("Gather", graph.constant(name, rows), ids), to=1)
         return graph.op("Mul", values, graph.op("Gather", graph.constant(f"{name}.scale", scales[:, None]), ids))
+
+
+Precision = Floats | Int8
+"""How weights are stored and multiplied."""
 
 
 def quantize_columns(weight: FloatArray) -> tuple[npt.NDArray[np.int8], FloatArray]:

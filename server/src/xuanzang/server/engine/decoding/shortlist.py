@@ -44,11 +44,11 @@ class BatchShortlist:
             suggested: Pieces that the source of each suggests, [batch, vocab].
             prefixes: Forced beginning of the target of each, which it may choose as well.
         """
-        common = self._common[self._common < self._no_piece]
         self._pieces += [np.zeros(0, dtype=np.int64)] * (int(indices.max()) + 1 - len(self._pieces))
         for index, own, prefix in zip(indices.tolist(), suggested, prefixes, strict=True):
-            own[list(prefix)] = True
-            own[common] = False
+            if prefix:
+                own[list(prefix)] = True
+                own[self._common[self._common < self._no_piece]] = False
             self._pieces[index] = np.flatnonzero(own)
         self._inputs, self._positions = {}, None
 
