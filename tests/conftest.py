@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 NUMBERS = "一两三四五六七八九十"
 NUMBERS_IN_ENGLISH = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
@@ -28,7 +28,9 @@ ANIMALS = {
 PEOPLE = {"我": "I", "你": "you", "他们": "they", "我们": "we", "老师": "the teacher", "Ann": "Ann"}
 
 # Nothing may depend on how fast the machine is, and a failure on one machine must be a failure on all.
-settings.register_profile("xuanzang", deadline=None, derandomize=True, database=None)
+settings.register_profile(
+    "xuanzang", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("xuanzang")
 
 # A shell that starts the tests in the background lets them, and all that they start, ignore Ctrl-C.
