@@ -23,14 +23,14 @@ help: ## List the targets
 
 setup: .venv/ready ## Install every room and tool into .venv, torch included (about 2 GB)
 
-demo: .venv-demo/ready ## Serve the default bundle, translate some sentences, show metrics (no torch)
+demo: .venv-demo/ready ## Serve the default bundles, translate some sentences, show metrics (no torch)
 	@.venv-demo/bin/python examples/demo.py
 
 serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRICS_ADDRESS
 	exec .venv-demo/bin/python -m xuanzang.server --models server/models \
 		--address $(ADDRESS) --metrics-address $(METRICS_ADDRESS)
 
-web: .venv-demo/ready ## Serve the default bundle and open the page on WEB_ADDRESS in a browser (no torch)
+web: .venv-demo/ready ## Serve the default bundles and open the page on WEB_ADDRESS in a browser (no torch)
 	@.venv-demo/bin/python examples/web.py $(WEB_ADDRESS)
 
 # One thread in each pytest process, and two processes for each core, because half of the time they wait for servers.

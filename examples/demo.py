@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60
 STOP_SECONDS = 30
 
-SENTENCES = (
+CHINESE = (
     "我有一只猫。",
     "今天天气很好。",
     "她每天早上六点起床。",
@@ -36,10 +36,19 @@ SENTENCES = (
     "如果文件不存在，则返回错误。",
     "点击“保存”按钮以应用更改。",
     "昨天我和朋友去看了一场电影。电影很有意思，我们都很喜欢。",
-    # What the bundled model is weak at: news, names, idioms.
+    # What the bundled models are weak at: news, names, idioms.
     "中国人民银行星期三宣布降低利率。",
     "王小明住在成都，他姐姐在广州工作。",
     "塞翁失马，焉知非福。",
+)
+
+ENGLISH = (
+    "I have a cat.",
+    "If the file does not exist, an error is returned.",
+    "Click the Save button to apply the changes.",
+    "We watched a film with friends yesterday. It was very interesting.",
+    "The central bank announced on Wednesday that it would lower interest rates.",
+    "Don't count your chickens before they hatch.",
 )
 
 METRICS = (
@@ -62,8 +71,9 @@ def main() -> int:
     address, metrics_address = free_address(), free_address()
     with running_server(address, metrics_address) as server:
         with TranslationClient(address) as client:
-            translate_one_by_one(client)
-            translate_together(client)
+            translate_one_by_one(client, CHINESE, "zh", "en")
+            translate_together(client, CHINESE, "zh", "en")
+            translate_one_by_one(client, ENGLISH, "en", "zh")
         show_metrics(metrics_address)
         server.send_signal(signal.SIGTERM)
         status = server.wait(STOP_SECONDS)
@@ -132,30 +142,36 @@ def wait_until_serving(server: subprocess.Popen[bytes], address: str) -> None:
     raise SystemExit("the server did not start; its log is above")
 
 
-def translate_one_by_one(client: TranslationClient) -> None:
+def translate_one_by_one(client: TranslationClient, sentences: Sequence[str], source: str, target: str) -> None:
     """Translate each sentence in its own request and print the result with score and time.
 
     Args:
         client: A client of the running server.
+        sentences: Sentences in one language.
+        source: Code of that language.
+        target: Code of the language to translate into.
     """
-    for sentence in SENTENCES:
+    for sentence in sentences:
         started = time.perf_counter()
-        translation = client.translate_one(sentence, source_language="zh", target_language="en", return_scores=True)
+        translation = client.translate_one(sentence, source_language=source, target_language=target, return_scores=True)
         milliseconds = 1000 * (time.perf_counter() - started)
         print(f"{sentence}\n    {translation.text}")
         print(f"    score {translation.hypotheses[0].score:.2f}, {milliseconds:.0f} ms")
 
 
-def translate_together(client: TranslationClient) -> None:
+def translate_together(client: TranslationClient, sentences: Sequence[str], source: str, target: str) -> None:
     """Translate all sentences in one request, which the server runs as one batch.
 
     Args:
         client: A client of the running server.
+        sentences: Sentences in one language.
+        source: Code of that language.
+        target: Code of the language to translate into.
     """
     started = time.perf_counter()
-    client.translate(SENTENCES, source_language="zh", target_language="en")
+    client.translate(sentences, source_language=source, target_language=target)
     milliseconds = 1000 * (time.perf_counter() - started)
-    print(f"\nall {len(SENTENCES)} in one request: {milliseconds:.0f} ms")
+    print(f"\nall {len(sentences)} in one request: {milliseconds:.0f} ms\n")
 
 
 def show_metrics(address: str) -> None:

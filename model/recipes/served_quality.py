@@ -83,7 +83,7 @@ def find_model(client: TranslationClient, name: str | None) -> Model:
     if name is None and len(models) == 1:
         return next(iter(models.values()))
     if name not in models:
-        raise LookupError(f"--model must be one of {', '.join(models)}, not {name}")
+        raise LookupError(f"--model must be one of {', '.join(models)}" + (f", not {name}" if name else ""))
     return models[name]
 
 

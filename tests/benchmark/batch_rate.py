@@ -96,7 +96,7 @@ def served(lines: list[str]) -> Rate:
     request = translation_pb2.TranslateTextRequest(contents=lines[:1]).SerializeToString()
     server = ServerProcess(*command, "--log-level", "error", address=address, request=request)
     with server, TranslationClient(address) as client, ThreadPoolExecutor(STREAMS) as pool:
-        client.translate(lines[:64])
+        client.translate(lines[:64], source_language="zh")
         began, used = time.perf_counter(), core_seconds(server.pid)
         answered = sum(pool.map(partial(streamed, client), [lines[each::STREAMS] for each in range(STREAMS)]))
         rate = Rate(answered / (time.perf_counter() - began), answered / (core_seconds(server.pid) - used))
@@ -112,7 +112,7 @@ def core_seconds(pid: int) -> float:
 
 def streamed(client: TranslationClient, lines: list[str]) -> int:
     """Translate lines over one stream and return how many were answered."""
-    return sum(item.error is None for item in client.translate_stream(lines))
+    return sum(item.error is None for item in client.translate_stream(lines, source_language="zh"))
 
 
 def batch(command: list[str], lines: list[str]) -> tuple[float, float]:
@@ -120,7 +120,7 @@ def batch(command: list[str], lines: list[str]) -> tuple[float, float]:
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder, "corpus.txt")
         corpus.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        options = ["--models", MODELS, "--shard-rows", "250", "--quiet"]
+        options = ["--models", MODELS, "--model", "zh-en", "--shard-rows", "250", "--quiet"]
         output = subprocess.run(
             [*command, str(corpus), str(Path(folder, "output.txt")), *options],
             check=True,

@@ -33,7 +33,7 @@ def main() -> int:
         corpus, output = Path(folder, "corpus.jsonl"), Path(folder, "output.jsonl")
         write_corpus(corpus, arguments.lines)
         command = [arguments.python, "-m", "xuanzang.batch", str(corpus), str(output), "--engine", arguments.engine]
-        command += ["--models", str(ROOT / "server" / "models"), "--quiet"]
+        command += ["--models", str(ROOT / "server" / "models"), "--model", "zh-en", "--quiet"]
         # What is tested does not depend on the width of the search.
         command += ["--beam-size", "1"]
         began = time.monotonic()

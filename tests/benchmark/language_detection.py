@@ -1,6 +1,7 @@
 """Measure the detection of languages on short lines: translations of programs that this machine has installed.
 
     python tests/benchmark/language_detection.py [--lines 150]
+    python tests/benchmark/language_detection.py --pairs tatoeba-test.turned.tsv.gz
 
 Every program with messages in many languages brings catalogues of gettext. Their messages are short, and each is in the
 language of its catalogue, but for names and words that languages share, which no detector can tell apart.
@@ -13,11 +14,14 @@ import random
 import re
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from gettext import GNUTranslations
 from pathlib import Path
 
+from xuanzang.model.data.corpus import read_rows
+from xuanzang.server.engine.errors import InvalidInputError
+from xuanzang.server.engine.models.routing import detected_language
 from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
 
 LANGUAGES = {
@@ -41,7 +45,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--root", type=Path, default=Path("/usr"), help="folder with catalogues (default: /usr)")
     parser.add_argument("--lines", type=int, default=150, help="lines of each language and length (default: 150)")
+    parser.add_argument(
+        "--pairs", type=Path, nargs="+", default=[], help="en<TAB>zh files to choose models for instead"
+    )
     flags = parser.parse_args()
+    if flags.pairs:
+        print(choices(flags.pairs))
+        return
     samples = sampled(flags.root, flags.lines)
     if not samples:
         sys.exit(f"{flags.root} has no catalogues of gettext")
@@ -51,6 +61,24 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     for bound in _BOUNDS:
         print(row(detector, bound, samples[bound]))
+
+
+def choices(files: Iterable[Path]) -> str:
+    """Say how many texts of both languages a server with the bundled models would give to the model for them."""
+    found: Counter[str] = Counter()
+    for path in files:
+        for source, target, *_ in read_rows(path):
+            found.update((chosen(source, "en"), chosen(target, "zh")))
+    return ", ".join(f"{number:,} {name}" for name, number in found.most_common())
+
+
+def chosen(text: str, language: str) -> str:
+    """Return whether a text's language is found: right, wrong or refused."""
+    try:
+        best = detected_language(text, shared_detector().detect(text, ("en", "zh")), ("en", "zh"))
+    except InvalidInputError:
+        return "refused"
+    return "right" if best.startswith(language) else "wrong"
 
 
 def sampled(root: Path, lines: int) -> Mapping[int, Sequence[tuple[str, str]]]:

@@ -60,7 +60,8 @@ def corpus(tmp_path: Path) -> Path:
 
 
 def options(corpus: Path, output: Path) -> list[str]:
-    return [str(corpus), str(output), "--models", str(MODELS), "--shard-rows", "20", "--beam-size", "1", "--quiet"]
+    chosen = ["--models", str(MODELS), "--model", "zh-en"]
+    return [str(corpus), str(output), *chosen, "--shard-rows", "20", "--beam-size", "1", "--quiet"]
 
 
 def on_ray(corpus: Path, output: Path) -> subprocess.Popen[str]:
@@ -119,7 +120,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     config: dict[str, Any] = yaml.safe_load((RAY / "serve.yaml").read_text(encoding="utf-8"))
     config["grpc_options"]["port"] = free_port()
     config["http_options"]["port"] = free_port()
-    config["applications"][0]["args"] |= {"models": str(MODELS)}
+    config["applications"][0]["args"] |= {"models": str(tmp_path / "models")}
+    # Of both bundled models only one, because this environment detects no languages.
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "zh-en").symlink_to(MODELS / "zh-en")
     path = tmp_path / "serve.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
     address = f"127.0.0.1:{config['grpc_options']['port']}"

@@ -23,6 +23,7 @@ from xuanzang.server.lifecycle import Server
 from xuanzang.server.settings import Settings
 
 LOOPBACK = "127.0.0.1"
+BUNDLED = Path(__file__).parents[2] / "server" / "models"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +139,14 @@ def start_server(tiny_bundle_repository: Path, provider: str) -> StartServer:
             await server.drain()
 
     return start
+
+
+@pytest.fixture(scope="session")
+def bundled_zh_en(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a models directory that holds only the bundled model from Chinese to English."""
+    models = tmp_path_factory.mktemp("bundled")
+    (models / "zh-en").symlink_to(BUNDLED / "zh-en")
+    return models
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ SENTENCES = Path(__file__).parents[1] / "benchmark" / "sentences.tsv"
 
 
 def command(source: Path, output: Path, *options: str) -> list[str]:
-    return [str(source), str(output), "--models", str(MODELS), "--cores", "1", "--quiet", *options]
+    return [str(source), str(output), "--models", str(MODELS), "--model=zh-en", "--cores=1", "--quiet", *options]
 
 
 def test_a_corpus_gets_translations_and_its_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

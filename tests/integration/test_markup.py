@@ -14,8 +14,6 @@ from tests.integration.conftest import StartServer
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient
 
-ROOT = Path(__file__).parents[2]
-
 
 def cases(name: str) -> list[dict[str, Any]]:
     lines = (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines()
@@ -29,9 +27,9 @@ AS_READ = 0.9
 
 
 @pytest.fixture
-async def client(start_server: StartServer) -> AsyncIterator[AsyncTranslationClient]:
+async def client(start_server: StartServer, bundled_zh_en: Path) -> AsyncIterator[AsyncTranslationClient]:
     async with (
-        start_server(models=ROOT / "server" / "models") as running,
+        start_server(models=bundled_zh_en) as running,
         AsyncTranslationClient(running.address) as opened,
     ):
         yield opened
@@ -66,8 +64,8 @@ async def test_every_face_writes_the_same_markup(client: AsyncTranslationClient)
     assert streamed.text == last.translation.text == "".join(part.text_delta for part in parts) == unary
 
 
-async def test_the_blocking_client_takes_xml(start_server: StartServer) -> None:
-    async with start_server(models=ROOT / "server" / "models") as running:
+async def test_the_blocking_client_takes_xml(start_server: StartServer, bundled_zh_en: Path) -> None:
+    async with start_server(models=bundled_zh_en) as running:
 
         def call() -> str:
             with TranslationClient(running.address) as blocking:

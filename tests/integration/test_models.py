@@ -142,7 +142,6 @@ async def test_requests_find_their_model_by_pair_and_by_name(client: AsyncTransl
         ({"model": "many"}, {"target_language_code"}),
         ({"model": "many", "source_language": "ja"}, {"target_language_code"}),
         ({"source_language": "ja"}, {"target_language_code"}),
-        ({}, {"target_language_code"}),
     ],
 )
 async def test_an_ambiguous_request_is_refused_with_the_fields_to_set(
@@ -151,6 +150,13 @@ async def test_an_ambiguous_request_is_refused_with_the_fields_to_set(
     with pytest.raises(InvalidRequestError) as refusal:
         await client.translate_one(SENTENCES[0], **request_of)
     assert {violation.field for violation in refusal.value.violations} == fields
+
+
+async def test_a_language_that_one_model_has_is_enough(client: AsyncTranslationClient) -> None:
+    by_source = await client.translate_one("12345", source_language="zh")
+    by_target = await client.translate_one("12345", target_language="fr")
+    by_text = await client.translate_one(SENTENCES[0], max_target_length=4)
+    assert [each.model for each in (by_source, by_target, by_text)] == ["tiny", "many", "tiny"]
 
 
 async def test_an_unknown_pair_is_refused_with_the_served_pairs(client: AsyncTranslationClient) -> None:

@@ -18,13 +18,12 @@ from xuanzang.client import (
     TranslationClient,
 )
 
-BUNDLED = Path(__file__).parents[2] / "server" / "models"
 EASY, HARD = "我有一只猫。", "塞翁失马，焉知非福。"
 
 
 @pytest.fixture
-async def bundled(start_server: Any) -> AsyncIterator[Any]:
-    async with start_server(models=BUNDLED, detection=False) as server:
+async def bundled(start_server: Any, bundled_zh_en: Path) -> AsyncIterator[Any]:
+    async with start_server(models=bundled_zh_en, detection=False) as server:
         yield server
 
 

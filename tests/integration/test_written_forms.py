@@ -13,7 +13,6 @@ from tests.integration.conftest import StartServer
 from xuanzang.client import AsyncTranslationClient
 from xuanzang.model.evaluation.key_words import missing_key_words
 
-ROOT = Path(__file__).parents[2]
 # Of what the bundled model finds a little is left to other processors, whose sums round differently.
 SPANS_KEPT = 0.95
 WORDS_FOUND = 0.86
@@ -39,9 +38,8 @@ def lost(cases: Iterable[tuple[Case, str]]) -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture
-async def translated(start_server: StartServer) -> list[tuple[Case, str]]:
-    models = ROOT / "server" / "models"
-    async with start_server(models=models) as running, AsyncTranslationClient(running.address) as client:
+async def translated(start_server: StartServer, bundled_zh_en: Path) -> list[tuple[Case, str]]:
+    async with start_server(models=bundled_zh_en) as running, AsyncTranslationClient(running.address) as client:
         translations = await client.translate([case.source for case in CASES], timeout=120)
     return list(zip(CASES, (translation.text for translation in translations), strict=True))
 

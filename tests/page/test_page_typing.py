@@ -123,8 +123,22 @@ def test_languages_and_model_can_be_chosen(page: Any) -> None:
         page.select_option("#source-language", "zh")
     assert asked.value.post_data_json["source_language"] == "zh"
     page.wait_for_selector(".word")
-    # No model translates the other way round.
-    assert page.is_hidden("#swap")
+
+
+def test_the_target_language_follows_a_text_that_is_in_it(page: Any) -> None:
+    assert page.input_value("#target-language") == "en"
+    translated(page, "The weather is very nice today.")
+    expect(page.locator("#target")).to_contain_text("天气")
+    assert page.input_value("#target-language") == "zh"
+    translated(page, SENTENCE)
+    expect(page.locator("#target")).to_contain_text("park")
+
+
+def test_the_languages_are_swapped_and_the_translation_becomes_the_source(page: Any) -> None:
+    whole = translated(page, SENTENCE)
+    page.click("#swap")
+    assert page.input_value("#source") == whole
+    expect(page.locator("#target")).to_contain_text("天气")
 
 
 def test_the_translation_can_be_copied(page: Any) -> None:

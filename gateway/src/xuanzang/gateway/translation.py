@@ -49,7 +49,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class _Guess:
+class Guess:
     """The language that a text is taken to be in."""
 
     code: str
@@ -91,7 +91,7 @@ async def translate(client: AsyncTranslationClient, order: Order, *, source_fiel
     return [_result(text, guess, answered.get(i)) for i, (text, guess) in enumerate(pairs)]
 
 
-async def source_of(client: AsyncTranslationClient, order: Order, *, source_field: str) -> str:
+async def source_of(client: AsyncTranslationClient, order: Order, *, source_field: str) -> Guess:
     """Return the language of an order's only text: as given, or as detected.
 
     Args:
@@ -104,12 +104,12 @@ async def source_of(client: AsyncTranslationClient, order: Order, *, source_fiel
         TranslationError: The server could not be asked.
     """
     if order.source is not None:
-        return order.source
+        return Guess(order.source, None)
     (guess,) = await _guesses(client, order, source_field)
-    return guess.code
+    return guess
 
 
-def _result(text: str, guess: _Guess, translation: Translation | None) -> Translated:
+def _result(text: str, guess: Guess, translation: Translation | None) -> Translated:
     shown = text if translation is None else translation.text
     return Translated(text=shown, source=guess.code, confidence=guess.confidence, translation=translation)
 
@@ -122,12 +122,12 @@ async def _translated(
     return await client.translate(texts, timeout=order.timeout, **options)
 
 
-async def _guesses(client: AsyncTranslationClient, order: Order, source_field: str) -> list[_Guess]:
+async def _guesses(client: AsyncTranslationClient, order: Order, source_field: str) -> list[Guess]:
     models = await client.list_models()
     sources = sources_into(order.target, models)
     if not sources:
         # The server says which pairs there are.
-        return [_Guess("", None)] * len(order.texts)
+        return [Guess("", None)] * len(order.texts)
     detections = await _detections(client, order, sources)
     if detections is None:
         served = ", ".join(sources)
@@ -147,13 +147,13 @@ async def _detections(
         return [[]] * len(order.texts) if len(sources) == 1 else None
 
 
-def _guess(found: Sequence[DetectedLanguage], target: str, sources: Sequence[str], source_field: str) -> _Guess:
+def _guess(found: Sequence[DetectedLanguage], target: str, sources: Sequence[str], source_field: str) -> Guess:
     if found and base(found[0].code) == base(target) and source_for(found[0].code, sources) is None:
-        return _Guess(found[0].code, found[0].confidence, is_target=True)
+        return Guess(found[0].code, found[0].confidence, is_target=True)
     for language in found:
         source = source_for(language.code, sources)
         if source is not None:
-            return _Guess(source, language.confidence)
+            return Guess(source, language.confidence)
     if len(sources) == 1:
-        return _Guess(sources[0], 0.0 if found else None)
+        return Guess(sources[0], 0.0 if found else None)
     raise bad_request(source_field, f"must be given, because a text tells no language; one of {', '.join(sources)}")

@@ -28,7 +28,7 @@ from xuanzang.gateway.faces.answers import rendered
 from xuanzang.gateway.faces.explanations import ExplainRequest
 from xuanzang.gateway.faces.openapi import document
 from xuanzang.gateway.faces.texts import checked_texts
-from xuanzang.gateway.translation import Order, Translated, source_of, translate
+from xuanzang.gateway.translation import Guess, Order, Translated, source_of, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -113,20 +113,21 @@ class Own:
         """Answer /v1/translate/stream; an error before the first part has a status of its own."""
         asked = _read(messages.StreamRequest, request)
         order = Order(texts=[asked.text], source=asked.source_language, target=asked.target_language, options={})
-        source = await source_of(request.client, order, source_field="source_language")
-        options = _options(asked) | {"source_language": source, "target_language": asked.target_language}
+        guess = await source_of(request.client, order, source_field="source_language")
+        if guess.is_target:
+            return _stream(_unchanged(asked.text, guess))
+        options = _options(asked) | {"source_language": guess.code, "target_language": asked.target_language}
         parts = request.client.translate_progressively(
             asked.text, timeout=self._seconds(asked.timeout_seconds), **options
         )
         first = await anext(parts)
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(_events(first, parts, source), media_type="text/event-stream", headers=headers)
+        return _stream(_events(first, parts, guess.code))
 
     async def explain(self, request: Request) -> Response:
         """Answer /v1/explain."""
         asked = _read(ExplainRequest, request)
         order = Order(texts=[asked.text], source=asked.source_language, target=asked.target_language, options={})
-        source = await source_of(request.client, order, source_field="source_language")
+        source = (await source_of(request.client, order, source_field="source_language")).code
         explanation = await request.client.explain(
             asked.text,
             source_language=source,
@@ -214,6 +215,16 @@ def _problem(fault: Fault) -> dict[str, Any]:
     if fault.retry_after is not None:
         problem["retry_after_seconds"] = fault.retry_after
     return problem
+
+
+def _stream(events: AsyncGenerator[str, None]) -> Response:
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _unchanged(text: str, guess: Guess) -> AsyncGenerator[str, None]:
+    """Yield the only event of a text that is in the target language."""
+    yield _event("translation", rendered(Translated(text=text, source=guess.code, confidence=guess.confidence)))
 
 
 async def _events(

@@ -241,8 +241,8 @@ class TranslateTextRequest(google.protobuf.message.Message):
     server detects the language of the texts, or refuses the request if it cannot.
     """
     target_language_code: builtins.str
-    """BCP-47 code of the target language, such as "en". May be empty if `model` is set or only one model is served,
-    unless that model requires a choice among several target languages.
+    """BCP-47 code of the target language, such as "en". May be empty if the model is found without it, by `model` or by
+    the source language, unless that model requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
@@ -351,8 +351,8 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
     detects the language of the text, or refuses the request if it cannot.
     """
     target_language_code: builtins.str
-    """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
-    requires a choice among several target languages.
+    """BCP-47 code of the target language. May be empty if the model is found without it, by `model` or by the source
+    language, unless that model requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
@@ -464,8 +464,8 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     detects the language of the text, or refuses the request if it cannot.
     """
     target_language_code: builtins.str
-    """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
-    requires a choice among several target languages.
+    """BCP-47 code of the target language. May be empty if the model is found without it, by `model` or by the source
+    language, unless that model requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""
@@ -568,8 +568,8 @@ class ExplainTranslationRequest(google.protobuf.message.Message):
     detects the language of the text, or refuses the request if it cannot.
     """
     target_language_code: builtins.str
-    """BCP-47 code of the target language. May be empty if `model` is set or only one model is served, unless that model
-    requires a choice among several target languages.
+    """BCP-47 code of the target language. May be empty if the model is found without it, by `model` or by the source
+    language, unless that model requires a choice among several target languages.
     """
     model: builtins.str
     """Name of the model, or "name/version". Empty: the model for the language pair."""

@@ -71,7 +71,7 @@ class RequestRouter:
         if not beginning:
             return ""
         known = {code.partition("-")[0] for code in choices}
-        return routing.detected_language(self._detector.detect(beginning, known), choices)
+        return routing.detected_language(beginning, self._detector.detect(beginning, known), choices)
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.

@@ -34,6 +34,7 @@ ZH_EN = served("zh-en", "zh", "en", version=2)
 ZH_EN_1 = served("zh-en", "zh", "en", version=1, is_default=False)
 HANT_EN = served("hant-en", "zh-Hant", "en")
 EN_ZH = served("en-zh", "en", "zh")
+MANY = served("en-mul", "en", "fr zh-Hans zh-Hant de", needs_target=True)
 MODELS = (ZH_EN_1, ZH_EN, HANT_EN, EN_ZH)
 
 
@@ -91,13 +92,25 @@ def test_the_only_model_needs_neither_name_nor_languages() -> None:
     assert find(models=(ZH_EN_1, ZH_EN), target="en") == ZH_EN
 
 
-def test_of_several_models_all_missing_languages_are_asked_for() -> None:
+def refused_fields(models: tuple[ServedModel, ...] = MODELS, **request: str) -> list[str]:
     with pytest.raises(InvalidInputError) as refusal:
-        find()
-    assert [violation.field for violation in refusal.value.violations] == [
-        "source_language_code",
-        "target_language_code",
-    ]
+        find(models=models, **request)
+    return [violation.field for violation in refusal.value.violations]
+
+
+def test_only_languages_that_decide_among_several_models_are_asked_for_with_the_pairs() -> None:
+    assert refused_fields() == ["source_language_code", "target_language_code"]
+    assert refused_fields(target="en") == ["source_language_code"]
+    assert refused_fields(models=(EN_ZH, MANY), source="en") == ["target_language_code"]
+    # No language would tell these two apart.
+    assert refused_fields(models=(ZH_EN, served("other", "zh", "en"))) == ["model"]
+    with pytest.raises(InvalidInputError, match=r"or model must be; served pairs: en to zh, zh to en$"):
+        find(models=(ZH_EN, EN_ZH))
+
+
+def test_one_language_is_enough_if_only_one_model_has_it() -> None:
+    assert find(target="zh") == find(source="en-GB") == EN_ZH
+    assert find(models=(ZH_EN, EN_ZH), target="en-US") == find(models=(ZH_EN, EN_ZH), source="zh-TW") == ZH_EN
 
 
 def test_models_that_fit_equally_well_are_named_and_the_choice_is_the_callers() -> None:
@@ -109,9 +122,6 @@ def test_models_that_fit_equally_well_are_named_and_the_choice_is_the_callers() 
 def test_without_models_nothing_is_found() -> None:
     with pytest.raises(ModelNotFoundError, match="served models: none"):
         find(source="zh", target="en", models=())
-
-
-MANY = served("en-mul", "en", "fr zh-Hans zh-Hant de", needs_target=True)
 
 
 @pytest.mark.parametrize(
@@ -169,10 +179,19 @@ def test_the_language_is_undecided_if_the_only_model_must_be_told() -> None:
 
 def test_the_likeliest_language_decides_if_it_is_likely_enough_and_served() -> None:
     chinese, german = DetectedLanguage(code="zh-Hans", confidence=0.9), DetectedLanguage(code="de", confidence=0.6)
-    assert detected_language([chinese, german], ["en", "zh"]) == "zh-Hans"
-    with pytest.raises(InvalidInputError, match=r"source_language_code: must be set: .* cannot be told for sure"):
-        detected_language([DetectedLanguage(code="zh", confidence=0.49)], ["en", "zh"])
+    assert detected_language("", [chinese, german], ["en", "zh"]) == "zh-Hans"
+    with pytest.raises(InvalidInputError, match=r"source_language_code: must be set, one of en, zh: .* for sure"):
+        detected_language("123", [DetectedLanguage(code="zh", confidence=0.49)], ["en", "zh"])
     with pytest.raises(InvalidInputError, match="cannot be told for sure"):
-        detected_language([], ["en", "zh"])
+        detected_language("", [], ["en", "zh"])
     with pytest.raises(InvalidInputError, match="none of the served languages, en, zh"):
-        detected_language([german, chinese], ["en", "zh"])
+        detected_language("猫", [german, chinese], ["en", "zh"])
+
+
+def test_an_uncertain_language_is_the_only_one_of_its_script() -> None:
+    uncertain = [DetectedLanguage(code="no", confidence=0.13)]
+    assert detected_language("Hello", uncertain, ["en", "zh"]) == "en"
+    assert detected_language("猫", [], ["en", "zh"]) == "zh"
+    for languages in (["de", "en"], ["ja", "zh"]):
+        with pytest.raises(InvalidInputError, match="cannot be told for sure"):
+            detected_language("猫 OK", uncertain, languages)

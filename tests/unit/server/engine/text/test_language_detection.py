@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from xuanzang.server.engine.models.routing import detected_language
 from xuanzang.server.engine.text.language_detection import Classifier, LanguageDetector, is_installed, shared_detector
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
@@ -35,6 +37,13 @@ def test_the_likeliest_language_of_a_sentence_is_its_own(detector: LanguageDetec
     best = detector.detect(text)[0]
     assert best.code == code
     assert best.confidence > 0.5
+
+
+def test_512_sentences_of_two_languages_are_told_apart(detector: LanguageDetector) -> None:
+    lines = (Path(__file__).parents[4] / "benchmark" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    for line in lines:
+        for text, code in zip(line.split("\t"), ("zh", "en"), strict=False):
+            assert detected_language(text, detector.detect(text), ["en", "zh"]).startswith(code)
 
 
 def test_the_classifier_is_read_once_by_the_first_text_with_letters() -> None:

@@ -113,3 +113,25 @@ def test_tokens_are_not_to_be_had_of_contents_with_tags(
             pb.StreamTranslateTextRequest(content_format=number, options=options), resolve, NONE
         )
     assert set(faults(caught)) == {"options.token_details"}
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        ('<p class="navigation"><b>首页</b>&nbsp;</p>', ["首页"]),
+        ("<script>if (a < b) return</script>首页<style>p { color: red }", ["首页"]),
+        ("a < b 首页", ["a", "<", "b", "首页"]),
+    ],
+)
+def test_tags_do_not_tell_the_language_of_a_page(served_model: ServedModel, content: str, shown: list[str]) -> None:
+    seen: list[str] = []
+
+    def resolve(*, texts: Sequence[str], **_: str) -> Route:
+        seen.extend(texts)
+        return Route(model=served_model, target_language="en")
+
+    for content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_TEXT):
+        request = pb.TranslateTextRequest(contents=[content], content_format=content_format)
+        requests.read_unary_request(request, resolve, NONE)
+    assert seen[0].split() == shown
+    assert seen[1] == content

@@ -23,7 +23,8 @@ export class Session extends EventTarget {
   #timer = 0;
   #running = null;
   #typed = 0;
-  #withQuality = true;
+  /** Target languages of models without a quality head. */
+  #unassessed = new Set();
 
   /** The sentence that is looked at, or null. */
   get sentence() {
@@ -132,7 +133,7 @@ export class Session extends EventTarget {
   }
 
   #body(options) {
-    return { ...this.wishes, return_quality: this.#withQuality, options };
+    return { ...this.wishes, return_quality: !this.#unassessed.has(this.wishes.target_language), options };
   }
 
   #finish(answer) {
@@ -150,8 +151,9 @@ export class Session extends EventTarget {
 
   async #failed(error) {
     // A model without a quality head: its translations are shown without an estimate.
-    if (this.#withQuality && error.names?.("return_quality")) {
-      this.#withQuality = false;
+    const target = this.wishes.target_language;
+    if (!this.#unassessed.has(target) && error.names?.("return_quality")) {
+      this.#unassessed.add(target);
       return this.#translate();
     }
     return this.dispatchEvent(new CustomEvent("failed", { detail: error.message }));

@@ -17,7 +17,7 @@ export class Choices {
     byId("target-language").addEventListener("change", () => this.#changed());
     byId("model").addEventListener("change", () => this.#changed());
     byId("swap").addEventListener("click", () => this.#swap());
-    session.addEventListener("translated", () => this.#offer());
+    session.addEventListener("translated", () => this.#answered());
     ui.addEventListener("language", () => this.#offer());
   }
 
@@ -39,6 +39,22 @@ export class Choices {
     byId("swap").hidden = !this.#reverse();
   }
 
+  #answered() {
+    this.#offer();
+    const other = this.#otherTarget();
+    if (!other) return;
+    byId("target-language").value = other;
+    this.#changed();
+  }
+
+  /** Where a text goes that was found to be in the target language already; null if it was not, or nowhere. */
+  #otherTarget() {
+    const found = base(this.#session.answer?.source_language ?? "");
+    if (byId("source-language").value || found !== base(byId("target-language").value)) return null;
+    const from = this.#models.filter((each) => each.source_languages.some((code) => base(code) === found));
+    return codes(from, "target_languages").find((code) => base(code) !== found) ?? null;
+  }
+
   #detected() {
     const found = this.#session.answer?.source_language;
     const isAsked = !byId("source-language").value && found;
@@ -54,7 +70,8 @@ export class Choices {
       model: byId("model").value || null,
     });
     byId("target").lang = target;
-    this.#source.speak(source || (codes(this.#models, "source_languages")[0] ?? "zh"));
+    const into = this.#models.filter((each) => each.target_languages.includes(target));
+    this.#source.speak(source || (codes(into, "source_languages")[0] ?? "zh"));
     byId("swap").hidden = !this.#reverse();
   }
 
@@ -79,6 +96,8 @@ export class Choices {
 }
 
 const codes = (models, field) => [...new Set(models.flatMap((each) => each[field]))].sort();
+
+const base = (code) => code.split("-")[0].toLowerCase();
 
 const label = (model) => `${model.name} ${model.version} (${model.precision})`;
 

@@ -7,6 +7,7 @@ from operator import itemgetter
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
+from xuanzang.server.engine.text.scripts import language_of_script
 from xuanzang.server.engine.types import Route, ServedModel
 
 # Of what is detected with this probability 92 to 98 % is right, the more the longer the text.
@@ -29,14 +30,13 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
 
     Raises:
         ModelNotFoundError: No model fits.
-        InvalidInputError: Several models fit, or the model needs a language that is not named.
+        InvalidInputError: Several models fit, or the model needs a language that is not named. The error names the
+            languages to choose among, or the models if languages do not tell them apart.
     """
     candidates = [served for served in models if _has_name(served, model)]
     if not candidates:
         names = ", ".join(sorted({served.name for served in models})) or "none"
         raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}")
-    if len(candidates) > 1:
-        _require_languages(source_language, target_language)
     languages = source_language, target_language
     fits = [(fit, served) for served in candidates if (fit := _fit(served, *languages)) is not None]
     if not fits:
@@ -44,7 +44,7 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
         wanted = f"{source_language or 'any'} to {target_language or 'any'}"
         raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {pairs}")
     best, _ = min(fits, key=itemgetter(0))
-    return _route(_only_one([served for fit, served in fits if fit == best]), *languages)
+    return _route(_only_one([served for fit, served in fits if fit == best], *languages), *languages)
 
 
 def route_to(served: ServedModel, *, source_language: str, target_language: str) -> Route | None:
@@ -84,10 +84,11 @@ def undecided_languages(models: Sequence[ServedModel], *, model: str, target_lan
     return sorted({code for served in fitting for code in served.source_languages})
 
 
-def detected_language(detected: Iterable[DetectedLanguage], choices: Sequence[str]) -> str:
+def detected_language(text: str, detected: Iterable[DetectedLanguage], choices: Sequence[str]) -> str:
     """Choose the language of texts.
 
     Args:
+        text: Beginning of the texts; if its language is uncertain, its script may leave one choice.
         detected: Languages that the texts may be in, likeliest first.
         choices: Languages that models translate.
 
@@ -99,7 +100,9 @@ def detected_language(detected: Iterable[DetectedLanguage], choices: Sequence[st
     """
     best = next(iter(detected), None)
     if best is None or best.confidence < _MIN_CONFIDENCE:
-        description = "must be set: the language of the text cannot be told for sure"
+        if (written := language_of_script(text, choices)) is not None:
+            return written
+        description = f"must be set, one of {_listed(choices)}: the language of the text cannot be told for sure"
     elif _matched(best.code, choices) is None:
         description = f"must be set: the text seems to be in none of the served languages, {', '.join(choices)}"
     else:
@@ -114,20 +117,24 @@ def _has_name(served: ServedModel, model: str) -> bool:
     return served.is_default and model in ("", served.name)
 
 
-def _require_languages(source_language: str, target_language: str) -> None:
-    fields = {"source_language_code": source_language, "target_language_code": target_language}
-    missing = [field for field, code in fields.items() if not code]
-    if missing:
-        description = "must be set, or model must be: more than one model is served"
-        raise InvalidInputError(FieldViolation(field=field, description=description) for field in missing)
-
-
-def _only_one(models: Sequence[ServedModel]) -> ServedModel:
-    if len(models) > 1:
+def _only_one(models: Sequence[ServedModel], source_language: str, target_language: str) -> ServedModel:
+    if len(models) == 1:
+        return models[0]
+    if fields := [*_deciding_fields(models, source_language, target_language)]:
+        description = f"must be set, or model must be; served pairs: {_listed(_pairs(models))}"
+    else:
+        fields = ["model"]
         names = ", ".join(sorted(served.name for served in models))
         description = f"must be set: several models translate these languages: {names}"
-        raise InvalidInputError([FieldViolation(field="model", description=description)])
-    return models[0]
+    raise InvalidInputError(FieldViolation(field=field, description=description) for field in fields)
+
+
+def _deciding_fields(models: Iterable[ServedModel], source_language: str, target_language: str) -> Iterator[str]:
+    """Find the languages that a request does not name and in which the models that it may mean differ."""
+    if not source_language and len({served.source_languages for served in models}) > 1:
+        yield "source_language_code"
+    if not target_language and len({served.target_languages for served in models}) > 1:
+        yield "target_language_code"
 
 
 def _route(served: ServedModel, source_language: str, target_language: str) -> Route:

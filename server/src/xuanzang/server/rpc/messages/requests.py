@@ -10,7 +10,7 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, Mod
 from xuanzang.server.engine.glossaries import GlossaryFolder
 from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
-from xuanzang.server.rpc.messages.content_format import content_format_of, content_format_violations
+from xuanzang.server.rpc.messages.content_format import content_format_of, content_format_violations, texts_without_tags
 from xuanzang.server.rpc.messages.options import mutual_violations, range_violations, with_defaults
 from xuanzang.server.rpc.messages.quality import quality_violations
 from xuanzang.server.rpc.messages.terms import read_terms, search_violations, term_fields, term_violations
@@ -168,7 +168,7 @@ def _read(
             model=request.model,
             source_language=request.source_language_code,
             target_language=request.target_language_code,
-            texts=texts,
+            texts=texts_without_tags(texts, request.content_format),
         )
     except InvalidInputError as error:
         raise InvalidInputError((*violations, *error.violations)) from None

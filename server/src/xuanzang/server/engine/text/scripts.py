@@ -1,0 +1,57 @@
+"""The script of a text, which tells the language of one that is too short for more."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+_LATIN = "LATIN"
+_LANGUAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "CJK": "ja yue zh",
+        "HIRAGANA": "ja",
+        "KATAKANA": "ja",
+        "HANGUL": "ko",
+        "CYRILLIC": "be bg kk ky mk mn ru sr tg tt uk uz",
+        "ARABIC": "ar ckb fa ks ku ps sd ug ur",
+        "HEBREW": "he yi",
+        "GREEK": "el",
+        "DEVANAGARI": "bho hi mai mr ne sa",
+        "BENGALI": "as bn",
+        "THAI": "th",
+        "GEORGIAN": "ka",
+        "ARMENIAN": "hy",
+    }
+)
+"""Languages that are written in scripts, by the first word of the names of their letters."""
+_OTHER_SCRIPTS = "am bo dz gu km kn lo ml my or pa si ta te ti"
+_WITHOUT_LATIN = frozenset(code for codes in (*_LANGUAGES.values(), _OTHER_SCRIPTS) for code in codes.split())
+_READ_CHARACTERS = 300
+
+
+def language_of_script(text: str, languages: Iterable[str]) -> str | None:
+    """Find the only language that is written as a text is.
+
+    Latin letters count only where there are no others: Chinese has words in them, English has none in Chinese.
+
+    Args:
+        text: Any text; only its beginning counts.
+        languages: BCP-47 codes to choose among.
+
+    Returns:
+        One of the codes; None if the text has no letters, or those of no language or of several.
+    """
+    scripts = Counter(
+        unicodedata.name(each, "").partition(" ")[0] for each in text[:_READ_CHARACTERS] if each.isalpha()
+    )
+    if not scripts:
+        return None
+    others = [script for script, _ in scripts.most_common() if script != _LATIN]
+    written = [code for code in languages if _is_written(code.partition("-")[0].lower(), next(iter(others), _LATIN))]
+    return written[0] if len(written) == 1 else None
+
+
+def _is_written(language: str, script: str) -> bool:
+    return language not in _WITHOUT_LATIN if script == _LATIN else language in _LANGUAGES.get(script, "").split()

@@ -1,0 +1,64 @@
+"""The models of the repository together: which of them a request gets, by what it names and by its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from tests.integration.conftest import BUNDLED, StartServer
+
+from xuanzang.client import AsyncTranslationClient, InvalidRequestError, Translation
+
+CHINESE, ENGLISH = "今天天气很好。", "The weather is very nice today."
+TO_EN, TO_ZH = ("zh-en", "en"), ("en-zh", "zh")
+
+
+@pytest.fixture
+async def client(start_server: StartServer) -> AsyncIterator[AsyncTranslationClient]:
+    async with start_server(models=BUNDLED) as running, AsyncTranslationClient(running.address) as opened:
+        yield opened
+
+
+def ways(*translations: Translation) -> list[tuple[str, str]]:
+    return [(each.model, "zh" if re.search("[一-鿿]", each.text) else "en") for each in translations]
+
+
+async def test_both_directions_are_served_and_found_by_names_and_by_texts(client: AsyncTranslationClient) -> None:
+    pairs = {model.name: (model.source_languages, model.target_languages) for model in await client.list_models()}
+    assert pairs == {"zh-en": (("zh",), ("en",)), "en-zh": (("en",), ("zh",))}
+    one: Any = client.translate_one
+    for text, way, source, target in ((CHINESE, TO_EN, "zh-CN", "en-GB"), (ENGLISH, TO_ZH, "en", "zh")):
+        named = [await one(text, model=way[0]), await one(text, source_language=source, target_language=target)]
+        parts = [await one(text, source_language=source), await one(text, target_language=target)]
+        detected = await one(text)
+        assert ways(*named, *parts, detected) == [way] * 5
+        assert len({each.text for each in (*named, *parts, detected)}) == 1
+        assert detected.detected_language.startswith(source.partition("-")[0])
+
+
+async def test_short_texts_and_pages_go_to_the_model_of_their_language(client: AsyncTranslationClient) -> None:
+    for text, model in (("猫", "zh-en"), ("OK", "en-zh"), ("Hello!", "en-zh"), ("用 Python 写", "zh-en")):
+        assert (await client.translate_one(text)).model == model
+    page = '<div class="navigation-container"><a href="https://example.com/about/us">首页</a></div>'
+    translation = await client.translate_one(page, content_format="html")
+    assert (translation.model, translation.text.count("navigation-container")) == ("zh-en", 1)
+    for text in ("12:30", "Das Wetter ist heute sehr schön."):
+        with pytest.raises(InvalidRequestError, match=r"source_language_code: must be set.* en, zh"):
+            await client.translate_one(text)
+
+
+async def test_without_detection_a_request_must_name_a_language_or_a_model(start_server: StartServer) -> None:
+    async with (
+        start_server(models=BUNDLED, detection=False) as running,
+        AsyncTranslationClient(running.address) as client,
+    ):
+        with pytest.raises(InvalidRequestError, match="served pairs: en to zh, zh to en") as refusal:
+            await client.translate_one(CHINESE)
+        assert [fault.field for fault in refusal.value.violations] == ["source_language_code", "target_language_code"]
+        found = [
+            await client.translate_one(CHINESE, target_language="en"),
+            await client.translate_one(ENGLISH, model="en-zh"),
+        ]
+        assert ways(*found) == [TO_EN, TO_ZH]
