@@ -43,7 +43,7 @@ class CTranslate2:
         results = self._translator.translate_batch(
             source,
             # CTranslate2 sorts by length and gives each worker its share; 0 leaves the batch whole.
-            max_batch_size=math.ceil(len(batch) / self._workers) if self._workers > 1 else 0,
+            max_batch_size=workload.max_batch or (math.ceil(len(batch) / self._workers) if self._workers > 1 else 0),
             beam_size=workload.beam_size,
             length_penalty=1.0,
             min_decoding_length=0,

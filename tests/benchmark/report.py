@@ -12,6 +12,7 @@ from typing import Any
 
 from cost import PeakShare, ServerCost
 from load import LoadResult
+from long_file import FileResult
 from measurement import EngineResult
 from processes import has_avx512
 from served import ServedResult, ServedRow
@@ -31,6 +32,10 @@ COST_HEADINGS = (
     *("model", "ours start s", "CTranslate2 start s", "ours MB", "CTranslate2 MB"),
     *("CPU outside onnxruntime", "share of int8 peak"),
 )
+FILE_HEADINGS = (
+    *("model", "lines", "sentences", "ours lines/s", "CTranslate2 lines/s", "ratio"),
+    "CTranslate2's workers × threads, batch",
+)
 ENGINE_NOTES = (
     "Milliseconds are those of one batch, medians; ratio is CTranslate2's time divided by ours. Same text: share of "
     "best hypotheses that are equal; in int8 the engines round differently. Presets have the weights of the bundled "
@@ -47,6 +52,12 @@ COST_NOTES = (
     "onnxruntime: share of our server's CPU time under that load that its threads spent elsewhere than in a session's "
     "run. Share of int8 peak: multiply-adds with weights per second (int8, beam 4, batch 32) divided by those of large "
     "products alone."
+)
+
+FILE_NOTES = (
+    "A file translated as a whole, int8, beam 4: ours by the command with a server, from text to text, the command's "
+    "start included; CTranslate2 in process with the batches that suit it best, from pieces to pieces. Medians of "
+    "rounds in turn."
 )
 
 
@@ -81,6 +92,7 @@ class Report:
 
     engine: list[Row] = field(default_factory=list)
     served: ServedResult | None = None
+    file: FileResult | None = None
     servers: list[ServerCost] = field(default_factory=list)
     peak_shares: dict[str, PeakShare] = field(default_factory=dict)
     """Share of the int8 peak, by model."""
@@ -109,6 +121,7 @@ def as_json(report: Report) -> dict[str, Any]:
             | {"ctranslate2": _figures(row.results["ctranslate2"])}
             for row in (report.served.rows if report.served else ())
         ],
+        "file": _rates(report.file),
         "cost": _cost(report),
     }
 
@@ -122,6 +135,8 @@ def as_markdown(report: Report) -> str:
     if report.served:
         title = f"Served: {report.served.model}, int8, beam 4; CTranslate2 with {report.served.batching}."
         parts += [title, _table(SERVED_HEADINGS, map(_served_cells, report.served.rows)), SERVED_NOTES]
+    if report.file:
+        parts += [_table(FILE_HEADINGS, [_file_cells(report.file)]), FILE_NOTES]
     if report.servers:
         cells = [_cost_cells(server, report.peak_shares[server.model]) for server in report.servers]
         parts += [_table(COST_HEADINGS, cells), COST_NOTES]
@@ -139,16 +154,23 @@ def machine() -> dict[str, Any]:
     } | {package: version(package) for package in ("onnxruntime", "ctranslate2")}
 
 
+def _rates(result: FileResult | None) -> dict[str, float]:
+    if not result:
+        return {}
+    rates = {f"{name}_lines_per_second": round(rate, 2) for name, rate in result.lines_per_second.items()}
+    return {**rates, "ratio": round(result.ratio, 3)}
+
+
 def _cost(report: Report) -> dict[str, float]:
-    """Return start and memory of the first model, by default the bundled one, and the shares of the last."""
+    """Return the figures of the first model, which was served."""
     if not report.servers:
         return {}
-    first, last = report.servers[0], report.servers[-1]
+    first = report.servers[0]
     return {
         "start_to_first_translation_s": round(first.start_seconds["xuanzang"], 3),
         "rss_mb": round(first.resident_megabytes["xuanzang"], 1),
-        "cpu_share_outside_onnxruntime": round(last.share_outside_onnxruntime, 4),
-        "share_of_int8_peak": round(report.peak_shares[last.model].share, 4),
+        "cpu_share_outside_onnxruntime": round(first.share_outside_onnxruntime, 4),
+        "share_of_int8_peak": round(report.peak_shares[first.model].share, 4),
     }
 
 
@@ -181,6 +203,16 @@ def _served_cells(row: ServedRow) -> list[str]:
         cells += [f"{result.sentences_per_second:.1f}"]
         cells += [f"{value:.0f}" for value in (result.p50_ms, result.p95_ms, result.p99_ms)]
     return [*cells, f"{ours.p50_ms / theirs.p50_ms:.2f}", str(ours.errors + theirs.errors)]
+
+
+def _file_cells(result: FileResult) -> list[str]:
+    return [
+        result.model,
+        *(f"{count}" for count in (result.lines, result.sentences)),
+        *(f"{result.lines_per_second[engine]:.1f}" for engine in ("xuanzang", "ctranslate2")),
+        f"{result.ratio:.2f}",
+        f"{result.workers} × {result.threads}, {result.max_batch}",
+    ]
 
 
 def _cost_cells(server: ServerCost, peak: PeakShare) -> list[str]:

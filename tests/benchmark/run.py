@@ -15,6 +15,7 @@ from pathlib import Path
 
 from chart import draw
 from cost import measure_peak_share, measure_server_cost
+from long_file import measure_file
 from measurement import measure_interleaved, start_processes
 from models import BenchmarkModel, WrittenModel, first_sentences, load_model, write_models
 from processes import cpu_times, share_of_others
@@ -41,7 +42,7 @@ def main() -> None:
     try:
         for name in names:
             with tempfile.TemporaryDirectory() as scratch:
-                measure_model(name, arguments, Path(scratch), report, serve=name == names[-1])
+                measure_model(name, arguments, Path(scratch), report, serve=name == names[0])
     except (ChildProcessError, CheckpointError, CorpusError, ParityError, OSError) as error:
         raise SystemExit(f"benchmark: {error}") from error
     report.share_of_others = share_of_others(before, cpu_times())
@@ -58,13 +59,13 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--model",
         action="append",
-        help="'bundled', a preset, or a checkpoint's folder; repeatable, the last is served (default: bundled, base)",
+        help="'bundled', a preset, or a checkpoint's folder; repeatable, the first is served (default: bundled, base)",
     )
     result.add_argument(
         "--parts",
         type=_parts,
         default=PARTS,
-        help=f"parts to measure, separated by commas, of {', '.join(PARTS)} (default: all)",
+        help=f"parts to measure, separated by commas, of {', '.join(PARTS)}; '' for none (default: all)",
     )
     result.add_argument(
         "--sentences",
@@ -77,6 +78,12 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         default=ROOT / "server/models/zh-en/2",
         help="bundle that 'bundled' stands for and that presets take their weights from (default: the default model)",
+    )
+    result.add_argument(
+        "--file",
+        type=Path,
+        help="file of source<TAB>target lines, plain or .gz, of which our command and CTranslate2 in process translate "
+        "the first 2,000 as a whole (default: none)",
     )
     result.add_argument("--server-flags", type=str.split, default=[], help="flags of our server (default: none)")
     result.add_argument(
@@ -93,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _parts(text: str) -> list[str]:
-    parts = text.split(",")
+    parts = text.split(",") if text else []
     if unknown := set(parts) - set(PARTS):
         raise argparse.ArgumentTypeError(f"{', '.join(sorted(unknown))} is none of {', '.join(PARTS)}")
     return parts
@@ -127,6 +134,9 @@ def measure_model(name: str, arguments: argparse.Namespace, scratch: Path, repor
     served = _served_model(model, written)
     if "served" in arguments.parts and serve:
         report.served = measure_served(served, effort, scratch, arguments.server_flags)
+    if arguments.file and serve:
+        rounds = 2 if arguments.quick else effort.rounds
+        report.file = measure_file(model, served, arguments.file, scratch, rounds, arguments.server_flags)
     if "cost" in arguments.parts:
         print(f"{model.name}: measuring its cost", file=sys.stderr)
         report.servers.append(measure_server_cost(served, effort, scratch, arguments.server_flags))

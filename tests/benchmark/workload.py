@@ -23,6 +23,8 @@ class Workload:
     """Maximum number of target tokens, eos counted."""
     min_seconds: float
     """Minimum duration; the batches are repeated until it has passed, so that a measurement is long enough."""
+    max_batch: int = 0
+    """Sentences that CTranslate2 translates together; 0 gives each of its workers its share of a batch."""
 
 
 def workloads(

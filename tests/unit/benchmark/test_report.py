@@ -6,6 +6,7 @@ from pathlib import Path
 from chart import draw
 from cost import PeakShare, ServerCost
 from load import LoadResult
+from long_file import FileResult
 from measurement import EngineResult
 from processes import CpuTimes, cpu_times, share_of_others
 from report import Report, Row, as_json, as_markdown
@@ -48,6 +49,15 @@ def whole_report() -> Report:
                 ServedRow(load="30%", rate=60, results=results),
             ],
         ),
+        file=FileResult(
+            model="base",
+            lines=10,
+            sentences=12,
+            workers=2,
+            threads=1,
+            max_batch=32,
+            lines_per_second={"xuanzang": 90.0, "ctranslate2": 60.0},
+        ),
         servers=servers,
         peak_shares={name: PeakShare(multiply_adds_per_second=3e11, peak=6e11) for name in ("bundled", "base")},
     )
@@ -55,7 +65,7 @@ def whole_report() -> Report:
 
 def test_the_json_has_its_documented_fields() -> None:
     found = json.loads(json.dumps(as_json(whole_report())))
-    assert list(found) == ["machine", "engine", "served", "cost"]
+    assert list(found) == ["machine", "engine", "served", "file", "cost"]
     assert found["engine"] == [
         {
             "model": "base",
@@ -70,18 +80,19 @@ def test_the_json_has_its_documented_fields() -> None:
     ours = {"sentences_per_second": 100.0, "p50_ms": 10.0, "p95_ms": 20.0, "p99_ms": 30.0}
     theirs = {name: 2 * value for name, value in ours.items()}
     assert found["served"] == [{"load": load, "ours": ours, "ctranslate2": theirs} for load in ("closed", "30%")]
-    # Start and memory are those of the first model, the shares those of the model that was served.
+    assert found["file"] == {"xuanzang_lines_per_second": 90.0, "ctranslate2_lines_per_second": 60.0, "ratio": 1.5}
+    # Those of the first model, which is served.
     assert found["cost"] == {
         "start_to_first_translation_s": 0.5,
         "rss_mb": 200.0,
-        "cpu_share_outside_onnxruntime": 0.2,
+        "cpu_share_outside_onnxruntime": 0.1,
         "share_of_int8_peak": 0.5,
     }
 
 
 def test_unmeasured_parts_are_empty(tmp_path: Path) -> None:
     found = as_json(Report())
-    assert (found["engine"], found["served"], found["cost"]) == ([], [], {})
+    assert (found["engine"], found["served"], found["file"], found["cost"]) == ([], [], {}, {})
     assert as_markdown(Report()).startswith("Machine: ")
     draw(Report(), tmp_path / "bench.svg")
     assert not list(tmp_path.iterdir())
@@ -89,8 +100,8 @@ def test_unmeasured_parts_are_empty(tmp_path: Path) -> None:
 
 def test_every_table_has_as_many_cells_as_headings() -> None:
     rows = [line for line in as_markdown(whole_report()).splitlines() if line.startswith("|")]
-    tables = [rows[:3], rows[3:7], rows[7:]]
-    assert [len(table) for table in tables] == [3, 4, 4]
+    tables = [rows[:3], rows[3:7], rows[7:10], rows[10:]]
+    assert [len(table) for table in tables] == [3, 4, 3, 4]
     for table in tables:
         assert len({row.count("|") for row in table}) == 1
 
