@@ -50,7 +50,7 @@ async def test_several_models_are_served_and_found_by_name_and_by_pair(
     for name, ([source], [target]) in pairs.items():
         assert engine.router.resolve(model="", source_language=source, target_language=target).model.name == name
         assert engine.router.resolve(model=name, source_language="", target_language="").model.name == name
-    with pytest.raises(InvalidInputError, match="more than one model is served"):
+    with pytest.raises(InvalidInputError, match="served pairs: en to ja, en to zh"):
         engine.router.resolve(model="", source_language="en", target_language="")
 
 
