@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from markup_fragments import fragment, tags, text_of
 
 from xuanzang.server.engine.calls.documents import SplitDocument, split_document, with_markup
+from xuanzang.server.engine.calls.results import added, copied
 from xuanzang.server.engine.markup.html_tokens import html_tokens
 from xuanzang.server.engine.markup.tokens import TokenKind
 from xuanzang.server.engine.text.codec import Segment, TextCodec
@@ -81,8 +82,9 @@ def plain(split: SplitDocument, remaining: Iterator[Sequence[Hypothesis]], codec
         if isinstance(part, str):
             texts += [token.text for token in html_tokens(part)]
         else:
-            joiner = codec.joiner()
-            texts += [joiner.add(next(remaining)[0].text if each.source_ids else each.text) for each in next(blocks)]
+            texts += added(
+                [next(remaining)[0] if each.source_ids else copied(each.text) for each in next(blocks)], codec.joiner()
+            )
     return "".join(texts)
 
 

@@ -80,6 +80,17 @@ def test_a_space_is_added_between_sentences_only_where_there_was_none() -> None:
     assert join("甲。", "乙。", "\n", "丙。", spaced=False) == "甲。乙。\n丙。"
 
 
+def test_spaces_between_sentences_are_left_out_where_the_language_has_none() -> None:
+    assert join("甲。", " ", "乙！", "  ", "丙", " ", "丁。", " \n", "戊。", spaced=False) == "甲。乙！丙 丁。 \n戊。"
+    assert join(" ", "甲（乙）", " ", "API.", " ", "丙。", spaced=False) == " 甲（乙）API. 丙。"
+    assert join("A。", " ", "B。", spaced=True) == "A。 B。"
+
+
+def test_spaces_at_the_end_of_a_text_are_kept() -> None:
+    joiner = Joiner(spaced=False)
+    assert joiner.add("甲。") + joiner.add(" ", is_last=True) == "甲。 "
+
+
 def test_a_sentence_translated_to_nothing_adds_no_space() -> None:
     assert join("A.", "", "B.", spaced=True) == "A. B."
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice
 
-from xuanzang.server.engine.calls.results import copied, hypotheses_of, merged
+from xuanzang.server.engine.calls.results import added, copied, hypotheses_of, merged
 from xuanzang.server.engine.markup.alignment import Alignment, Span, Stretch, aligned_words
 from xuanzang.server.engine.markup.document import Block, Document, Inline
 from xuanzang.server.engine.markup.parsing import parse
@@ -112,23 +112,23 @@ def _written(split: SplitDocument, parts: Sequence[Hypothesis], codec: TextCodec
 
 
 def _written_block(block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], codec: TextCodec) -> str:
-    joiner = codec.joiner()
-    added = [joiner.add(part.text) for part in parts]
-    text = "".join(added)
-    alignment = Alignment(block.text, text, list(_stretches(block, segments, parts, added)))
+    pieces = added(parts, codec.joiner())
+    text = "".join(pieces)
+    alignment = Alignment(block.text, text, list(_stretches(block, segments, parts, pieces)))
     inlines = placed(block.inlines, alignment, (0, len(text)))
     return rendered(text, inlines, block, spaced=codec.is_spaced)
 
 
 def _stretches(
-    block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], added: Sequence[str]
+    block: Block, segments: Sequence[Segment], parts: Sequence[Hypothesis], pieces: Sequence[str]
 ) -> Iterator[Stretch]:
     """Align each segment of a block with its translation."""
     sources = accumulate((len(segment.text) for segment in segments), initial=0)
-    ends = accumulate(map(len, added))
+    ends = accumulate(map(len, pieces))
     verbatim = sorted(_verbatim(block.inlines))
-    for segment, part, source_start, end in zip(segments, parts, sources, ends, strict=False):
-        start, source_end = end - len(part.text), source_start + len(segment.text)
+    for segment, part, source_start, new, end in zip(segments, parts, sources, pieces, ends, strict=False):
+        # What is added may begin with a space that is not of the part, or be nothing.
+        start, source_end = end - min(len(new), len(part.text)), source_start + len(segment.text)
         words = None
         if segment.source_ids:
             first, last = (bisect_left(verbatim, (place, 0)) for place in (source_start, source_end))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from xuanzang.server.engine.quality.assessment import combined
 from xuanzang.server.engine.text.codec import Segment, TextCodec
+from xuanzang.server.engine.text.sentences import Joiner
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 
 
@@ -69,8 +70,17 @@ def copied(text: str) -> Hypothesis:
 
 
 def _join(parts: Sequence[Hypothesis], codec: TextCodec) -> Hypothesis:
-    joiner = codec.joiner()
-    return replace(merged(parts), text="".join(joiner.add(part.text) for part in parts))
+    return replace(merged(parts), text="".join(added(parts, codec.joiner())))
+
+
+def added(parts: Sequence[Hypothesis], joiner: Joiner) -> list[str]:
+    """Return what each of the segments of a text adds to it.
+
+    Args:
+        parts: One hypothesis of each segment.
+        joiner: Joiner that has joined nothing yet.
+    """
+    return [joiner.add(part.text, is_last=number == len(parts)) for number, part in enumerate(parts, start=1)]
 
 
 def merged(parts: Sequence[Hypothesis]) -> Hypothesis:

@@ -67,7 +67,7 @@ class TextStreamer:
 
     def _add(self, text: str) -> None:
         """Emit what is new of the text of the current segment."""
-        more = text[len(self._emitted) :]
-        if more:
-            self._emit(self._joiner.extend(more) if self._emitted else self._joiner.add(more))
-            self._emitted = text
+        more, is_last = text[len(self._emitted) :], self._current + 1 == len(self._segments)
+        if added := self._joiner.extend(more) if self._emitted else self._joiner.add(more, is_last=is_last):
+            self._emit(added)
+        self._emitted = text

@@ -15,6 +15,7 @@ from itertools import accumulate
 _TERMINATORS = re.compile(r"[。！？；…｡.!?]+")
 _ALWAYS_ENDS = frozenset("。！？；…｡")
 _CLOSERS = frozenset("”’」』）】》〉〕］｝)]}»›")
+_FULL_WIDTH_ENDS = _ALWAYS_ENDS | frozenset("”’」』）】》〉〕］｝")
 _WHITE_SPACE = re.compile(r"\s+")
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -170,21 +171,26 @@ class Joiner:
 
         Args:
             spaced: Whether the language puts a space between sentences; if so, one is added where the source had none.
+                Otherwise spaces of the source are left out after full-width punctuation.
         """
         self._spaced = spaced
         self._end = " "
 
-    def add(self, segment: str) -> str:
+    def add(self, segment: str, *, is_last: bool = False) -> str:
         """Return the text that a segment adds: white space as it was, or a translated sentence.
 
         Args:
             segment: The next in the order of the source.
+            is_last: Whether none follows. White space at the end of a text is always kept.
         """
-        if not segment:
+        if not segment or (not is_last and self._is_superfluous(segment)):
             return ""
         space = " " if self._spaced and not self._end.isspace() and not segment[0].isspace() else ""
         self._end = segment[-1]
         return space + segment
+
+    def _is_superfluous(self, segment: str) -> bool:
+        return not self._spaced and self._end in _FULL_WIDTH_ENDS and not segment.strip(" ")
 
     def extend(self, text: str) -> str:
         """Return the text that a continuation of the last segment adds."""
