@@ -33,10 +33,11 @@ serve: .venv-demo/ready ## Serve server/models on ADDRESS, with metrics on METRI
 web: .venv-demo/ready ## Serve the default bundles and open the page on WEB_ADDRESS in a browser (no torch)
 	@.venv-demo/bin/python examples/web.py $(WEB_ADDRESS)
 
-# One thread in each pytest process, and two processes for each core, because half of the time they wait for servers.
+# One thread in each pytest process, and two processes for each core, because half of the time they wait for servers. A
+# file goes to one process, which then makes what its tests share once.
 TEST_PROCESSES = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 test: .venv/ready ## Run the tests on all cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) -m "not e2e and not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not e2e and not slow" $(ARGS)
 
 # Counting lines doubles the time of the tests.
 coverage: .venv/ready ## Run the tests, the slow ones too, and print the coverage

@@ -91,7 +91,9 @@ def harmful(repository: Path, harm: str) -> Path:
     return bundle.directory
 
 
-@pytest.mark.parametrize("harm", sorted(HARMS))
+@pytest.mark.parametrize(
+    "harm", [pytest.param(harm, marks=[pytest.mark.slow] * ("loop" in harm)) for harm in sorted(HARMS)]
+)
 async def test_a_graph_that_harms_its_process_is_refused_and_the_good_one_served(
     repository: Path, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:

@@ -108,6 +108,7 @@ def start(start_server: Any, repository: Path, tmp_path: Path, capsys: pytest.Ca
     return started
 
 
+@pytest.mark.slow
 async def test_a_damaged_model_is_refused_by_the_gate_and_the_live_version_stays(
     start: Any, repository: Path, damaged_bundle: Path
 ) -> None:

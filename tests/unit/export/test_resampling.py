@@ -37,6 +37,7 @@ def test_the_change_is_that_of_the_corpus_scores(metric: BLEU | CHRF) -> None:
     assert found.low < found.change < found.high < 0
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_corpora_drawn_with_replacement() -> None:
     wanted, metric = references(40), CHRF()
     one, two = damaged(wanted, 0.2, 2), damaged(wanted, 0.3, 3)

@@ -19,6 +19,7 @@ CROSS = "aarch64-linux-gnu-g++"
 EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["g++", "clang++", CROSS])
 def test_each_compiler_builds_the_library_without_warnings(compiler: str, tmp_path: Path) -> None:
     if not shutil.which(compiler):

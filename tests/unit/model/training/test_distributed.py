@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -12,6 +13,7 @@ from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one_that_accumulates_two_batches(settings: TrainingSettings, tmp_path: Path) -> None:
     settings = settings.model_copy(update={"dropout": 0.0, "validate_every": 3, "max_steps": 5})
     single = settings.model_copy(update={"output": tmp_path / "single", "accumulate": 2})

@@ -50,9 +50,9 @@ def change(settings: TrainingSettings, **fields: object) -> TrainingSettings:
     "options",
     [
         {},
-        {"accumulate": 3},
-        {"bf16": True},
-        {"accumulate": 3, "bf16": True},
+        pytest.param({"accumulate": 3}, marks=pytest.mark.slow),
+        pytest.param({"bf16": True}, marks=pytest.mark.slow),
+        pytest.param({"accumulate": 3, "bf16": True}, marks=pytest.mark.slow),
         {"optimizer": "muon", "bf16": True},
     ],
 )
