@@ -122,10 +122,11 @@ def test_pods_obey_the_restricted_profile_and_write_to_volumes_only() -> None:
         assert container["resources"]["requests"] == container["resources"]["limits"]
 
 
-def test_the_list_of_tried_bundles_lies_in_a_volume(tmp_path: Path) -> None:
-    folder = settings(SERVER["args"], tmp_path).tried_bundles.parent
-    (volume,) = [mount["name"] for mount in SERVER["volumeMounts"] if mount["mountPath"] == str(folder)]
-    assert [each["name"] for each in POD["volumes"] if "emptyDir" in each] == [volume]
+def test_the_list_of_tried_bundles_and_temporary_files_lie_in_volumes(tmp_path: Path) -> None:
+    folders = [str(settings(SERVER["args"], tmp_path).tried_bundles.parent), "/tmp"]
+    places = {mount["mountPath"]: mount["name"] for mount in SERVER["volumeMounts"]}
+    writable = [each["name"] for each in POD["volumes"] if "emptyDir" in each]
+    assert writable == [places[folder] for folder in folders]
 
 
 def test_pods_get_no_token_and_no_variables_of_services() -> None:

@@ -117,6 +117,8 @@ def test_every_container_has_limits_and_few_rights() -> None:
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
+    # The detector of languages is unpacked there, and without it the server would not start.
+    assert COMPOSE["server"]["tmpfs"] == ["/tmp"]
 
 
 def test_every_image_has_a_version() -> None:
