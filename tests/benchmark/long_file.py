@@ -10,10 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from measurement import PARALLELISM, EngineProcess
-from models import BenchmarkModel
+from models import BenchmarkModel, fits
 from processes import environment
 from served import ServedModel, our_server
 from tqdm import tqdm
@@ -90,12 +91,9 @@ def measure_file(
 
 def _lines(model: BenchmarkModel, path: Path) -> list[str]:
     """Return lines whose sentences both engines translate whole."""
-    limit = model.checkpoint.model.config.max_positions
-
-    def fits(line: str) -> bool:
-        return all(target_limit(model.checkpoint.source_ids(sentence)) <= limit for sentence in split_sentences(line))
-
-    lines = [pair.source for pair in read_pairs(path) if fits(pair.source)][:LINES]
+    sources = (pair.source for pair in read_pairs(path))
+    taken = (line for line in sources if all(fits(model.checkpoint, one) for one in split_sentences(line)))
+    lines = list(islice(taken, LINES))
     if not lines:
         raise CorpusError(f"{path} has no line that the model takes")
     return lines

@@ -69,9 +69,13 @@ def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> Be
     else:
         name = f"{folder.parent.name}/{folder.name}"
     checkpoint = load_checkpoint(folder)
-    limit = checkpoint.model.config.max_positions
-    pairs = [pair for pair in read_pairs(sentences) if target_limit(checkpoint.source_ids(pair.source)) <= limit]
+    pairs = [pair for pair in read_pairs(sentences) if fits(checkpoint, pair.source)]
     return BenchmarkModel(name=name, checkpoint=checkpoint, pairs=pairs, bundle=bundle if name == "bundled" else None)
+
+
+def fits(checkpoint: Checkpoint, sentence: str) -> bool:
+    """Return whether a model takes a sentence and a translation of it up to the limit of the target."""
+    return target_limit(checkpoint.source_ids(sentence)) <= checkpoint.model.config.max_positions
 
 
 def first_sentences(model: BenchmarkModel, needed: int) -> list[list[int]]:

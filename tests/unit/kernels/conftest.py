@@ -16,6 +16,9 @@ from xuanzang.export.builder import IR_VERSION, OWN
 from xuanzang.kernels import find_kernels, supported_isas
 
 Arrays = dict[str, np.ndarray]
+CONTINUATIONS = ("candidate_scores", "candidate_ids", "candidate_parents")
+DEAD_SCORE = -1.0e9
+"""Score of a beam position without hypothesis, in the server's search."""
 
 
 class Operator:
@@ -59,6 +62,38 @@ class Operator:
             assert found[name].shape == expected.shape
             np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=2e-6, err_msg=name)
         return found
+
+    def check_alone(self, together: Arrays, inputs: Arrays) -> None:
+        """Compare the continuations of each sentence alone with those in company, bit for bit."""
+        shared = ("candidate_count", "banned_ids", "inspected_rows", "required_ids")
+        first = inputs | {"inspected_rows": np.zeros_like(inputs["inspected_rows"])}
+        for i in range(len(inputs["x"])):
+            alone = self.run({name: array if name in shared else array[i : i + 1] for name, array in first.items()})
+            for name in CONTINUATIONS:
+                np.testing.assert_array_equal(alone[name], together[name][i : i + 1], err_msg=name)
+
+    def check_living(self, inputs: Arrays, *, inspected: int) -> None:
+        """Compare the continuations of a batch that lacks some hypotheses with the function's.
+
+        Args:
+            inputs: Those of three sentences or more with three hypotheses or more.
+            inspected: Number of hypotheses that are inspected.
+        """
+        if self.isa != "avx512_vnni":
+            pytest.skip("there is no kernel for this instruction set")
+        scores = inputs["scores"].copy()
+        # As after a first step, of a sentence that is done, and one in between.
+        scores[0, 1:] = scores[1, :] = scores[2, 2] = DEAD_SCORE
+        inputs = inputs | {"scores": scores}
+        expected = dict(zip(self.names, self.function.run(None, inputs), strict=True))
+        found = self.run(inputs | {name: inputs[name][:inspected] for name in ("inspected_rows", "required_ids")})
+        lives = expected["candidate_scores"] > DEAD_SCORE / 2
+        assert lives.any()
+        np.testing.assert_array_equal(found["candidate_scores"] > DEAD_SCORE / 2, lives)
+        for name in CONTINUATIONS:
+            np.testing.assert_allclose(found[name][lives], expected[name][lives], rtol=1e-5, atol=2e-6, err_msg=name)
+        required = expected["required_scores"][:inspected]
+        np.testing.assert_allclose(found["required_scores"], required, rtol=1e-5, atol=2e-6)
 
     def check_equal(self, other: Operator, inputs: Arrays) -> None:
         """Compare the kernel's outputs with those of another session, bit for bit."""

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from xuanzang.export.operators.continuations import GROUP, best_continuations
-from xuanzang.export.operators.projected_continuations import INSPECTION, MATRIX, projected_continuations
-
-DEAD_SCORE = -1.0e9
-"""Score of a beam position without hypothesis, in the server's search."""
+from xuanzang.export.operators.projected_continuations import MATRIX, projected_continuations
 
 Arrays = dict[str, np.ndarray]
 OpenOperator = Callable[..., Any]
@@ -92,31 +89,15 @@ def test_a_sentence_has_the_same_continuations_in_any_company(operator: OpenOper
     inputs = step_inputs(np.random.default_rng(5), 9, 3, width=256, groups=40, edits=4)
     step, runs = opened(operator, inputs), given_to_runs(inputs)
     together = step.run(runs)
-    shared = ("candidate_count", "banned_ids", "inspected_rows", "required_ids")
-    runs["inspected_rows"] = np.zeros(3, np.int64)
-    for i in range(9):
-        alone = step.run({name: array if name in shared else array[i : i + 1] for name, array in runs.items()})
-        for name in ("candidate_scores", "candidate_ids", "candidate_parents"):
-            np.testing.assert_array_equal(alone[name], together[name][i : i + 1], err_msg=name)
+    step.check_alone(together, runs)
 
 
 @pytest.mark.parametrize("inspected", [0, 3])
 def test_beam_positions_without_hypothesis_have_no_continuation_among_the_living(
     operator: OpenOperator, inspected: int
 ) -> None:
-    if operator.isa != "avx512_vnni":  # type: ignore[attr-defined]
-        pytest.skip("there is no kernel for this instruction set")
     inputs = step_inputs(np.random.default_rng(8), 5, 4, width=256, groups=40, count=8, edits=4)
-    # As after a first step, of a sentence that is done, and one in between.
-    inputs["scores"][0, 1:] = inputs["scores"][1, :] = inputs["scores"][2, 2] = DEAD_SCORE
-    step, runs = opened(operator, inputs), given_to_runs(inputs)
-    expected = dict(zip(step.names, step.function.run(None, runs), strict=True))
-    found = step.run(runs | {name: runs[name][:inspected] for name in INSPECTION})
-    lives = expected["candidate_scores"] > DEAD_SCORE / 2
-    np.testing.assert_array_equal(found["candidate_scores"] > DEAD_SCORE / 2, lives)
-    for name in ("candidate_scores", "candidate_ids", "candidate_parents"):
-        np.testing.assert_allclose(found[name][lives], expected[name][lives], rtol=1e-5, atol=2e-6, err_msg=name)
-    np.testing.assert_allclose(found["required_scores"], expected["required_scores"][:inspected], rtol=1e-5, atol=2e-6)
+    opened(operator, inputs).check_living(given_to_runs(inputs), inspected=inspected)
 
 
 def test_of_several_edits_of_one_logit_the_last_counts(operator: OpenOperator) -> None:

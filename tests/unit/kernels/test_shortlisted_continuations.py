@@ -13,12 +13,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 
 from xuanzang.export.operators.chosen_logits import chosen_logits
 from xuanzang.export.operators.continuations import GROUP, NEVER, best_continuations
-from xuanzang.export.operators.projected_continuations import INSPECTION, MATRIX, shortlisted_continuations
+from xuanzang.export.operators.projected_continuations import MATRIX, shortlisted_continuations
 
 VOCABULARY = 1500
 """Ids of pieces; this one is of none."""
-DEAD_SCORE = -1.0e9
-"""Score of a beam position without hypothesis, in the server's search."""
 CONSTANTS = (*MATRIX[1:], "columns", "scales", "biases", "common_ids")
 
 Arrays = dict[str, np.ndarray]
@@ -112,12 +110,7 @@ def test_a_sentence_has_the_same_continuations_in_any_company(operator: OpenOper
     # Beside others whose sources suggest more pieces.
     nothing = np.full((9, 8 * GROUP), VOCABULARY)
     together = step.run(runs | {"choices": np.concatenate([runs["choices"], nothing], axis=1)})
-    shared = ("candidate_count", "banned_ids", "inspected_rows", "required_ids")
-    runs["inspected_rows"] = np.zeros(3, np.int64)
-    for i in range(9):
-        alone = step.run({name: array if name in shared else array[i : i + 1] for name, array in runs.items()})
-        for name in ("candidate_scores", "candidate_ids", "candidate_parents"):
-            np.testing.assert_array_equal(alone[name], together[name][i : i + 1], err_msg=name)
+    step.check_alone(together, runs)
 
 
 @pytest.mark.parametrize("inspected", [0, 3])
@@ -125,16 +118,7 @@ def test_beam_positions_without_hypothesis_have_no_continuation_among_the_living
     operator: OpenOperator, inspected: int
 ) -> None:
     inputs = step_inputs(np.random.default_rng(8), 5, 4, width=256, common=16, own=16, count=8, edits=4)
-    # As after a first step, of a sentence that is done, and one in between.
-    inputs["scores"][0, 1:] = inputs["scores"][1, :] = inputs["scores"][2, 2] = DEAD_SCORE
-    step, runs = opened(operator, inputs), given_to_runs(inputs)
-    expected = dict(zip(step.names, step.function.run(None, runs), strict=True))
-    some = {name: runs[name][:inspected] for name in INSPECTION} if inspected else runs
-    found = step.run(runs | some)
-    lives = expected["candidate_scores"] > DEAD_SCORE / 2
-    assert lives.any()
-    for name in ("candidate_scores", "candidate_ids", "candidate_parents"):
-        np.testing.assert_allclose(found[name][lives], expected[name][lives], rtol=1e-5, atol=2e-6, err_msg=name)
+    opened(operator, inputs).check_living(given_to_runs(inputs), inspected=inspected)
 
 
 def test_several_threads_find_the_same_continuations(operator: OpenOperator) -> None:

@@ -47,28 +47,28 @@ float StepLogits::at(size_t row, size_t position) const {
   return tile.of_rows[0][position - first(block)];
 }
 
-size_t StepLogits::compute(size_t block, size_t first, size_t most, Tile& tile) const {
+size_t StepLogits::compute(size_t block, size_t from, size_t most, Tile& tile) const {
   const bool is_common = block < columns_.blocks();
-  const size_t count = is_common ? project(block, first, most, tile) : multiply_own(block, first, most, tile);
-  for (size_t i = 0; i < count; ++i) edits_.apply(live()[first + i], this->first(block), size(block), tile.of_rows[i]);
+  const size_t count = is_common ? project(block, from, most, tile) : multiply_own(block, from, most, tile);
+  for (size_t i = 0; i < count; ++i) edits_.apply(live()[from + i], first(block), size(block), tile.of_rows[i]);
   return count;
 }
 
-size_t StepLogits::project(size_t block, size_t first, size_t most, Tile& tile) const {
+size_t StepLogits::project(size_t block, size_t from, size_t most, Tile& tile) const {
   // In parts of about one size.
   const size_t parts = (most + kProjected - 1) / kProjected, count = (most + parts - 1) / parts;
-  const uint8_t* const states = buffers_.states.data() + first * columns_.depth();
+  const uint8_t* const states = buffers_.states.data() + from * columns_.depth();
   simd_.project(columns_.panels(), block, states, count, tile.of_rows[0], kBlock);
   return count;
 }
 
-size_t StepLogits::multiply_own(size_t block, size_t first, size_t most, Tile& tile) const {
-  const size_t row = live()[first], sentence = row / beam(), end = (sentence + 1) * beam();
+size_t StepLogits::multiply_own(size_t block, size_t from, size_t most, Tile& tile) const {
+  const size_t row = live()[from], sentence = row / beam(), end = (sentence + 1) * beam();
   most = std::min({most, kProjected, end - row});
   size_t count = 1;
-  while (count < most && live()[first + count] == row + count) ++count;
+  while (count < most && live()[from + count] == row + count) ++count;
   const OwnColumns& own = shortlist_->own;
-  const int64_t* const ids = own.of(sentence) + this->first(block) - columns_.vocab_size();
+  const int64_t* const ids = own.of(sentence) + first(block) - columns_.vocab_size();
   simd_.multiply_columns(own.columns, x_.data + row * columns_.width(), count, ids, size(block), tile.of_rows[0],
                          kBlock);
   return count;

@@ -86,10 +86,10 @@ class StepLogits {
   size_t own_count() const { return shortlist_ ? shortlist_->own.count() : 0; }
   void gather_states();
 
-  // Computes logits of some live rows, `most` at the most, from number `first` of them on; returns how many.
-  size_t compute(size_t block, size_t first, size_t most, Tile& tile) const;
-  size_t project(size_t block, size_t first, size_t most, Tile& tile) const;
-  size_t multiply_own(size_t block, size_t first, size_t most, Tile& tile) const;
+  // Computes logits of some live rows, `most` at the most, from number `from` of them on; returns how many.
+  size_t compute(size_t block, size_t from, size_t most, Tile& tile) const;
+  size_t project(size_t block, size_t from, size_t most, Tile& tile) const;
+  size_t multiply_own(size_t block, size_t from, size_t most, Tile& tile) const;
 
   const Simd& simd_;
   const PackedColumns& columns_;

@@ -139,7 +139,8 @@ class Batch:
         slots, beams, decoder = self._cache.advance_slots, self._search.continue_best, self._decoder
         if not slots or not beams or not isinstance(decoder, GraphBinding):
             return None
-        rows = (*_ROWS, *(["choices"] if self._sessions.has_shortlist else [])) if self._may_reorder else ()
+        rows = (*_ROWS, "choices") if self._sessions.has_shortlist else _ROWS
+        rows = rows if self._may_reorder else ()
         return DecodeSteps(decoder, slots, beams, dead_score=float(DEAD_SCORE), rows=rows)
 
     def advance(self, limit: StepLimit) -> Advance[Sentence]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator
 
 from xuanzang.server.bundles.quality_head import FlagLimits
 from xuanzang.server.engine.quality.features import SearchedSentence, copied_share, low_attention_share
 from xuanzang.server.engine.text.repetitions import has_repetition
+from xuanzang.server.engine.text.scripts import LATIN, main_script, script_of, scripts_of
 from xuanzang.server.engine.types import QualityFlag
 
 # The ratio of very short sentences says nothing.
@@ -25,7 +25,6 @@ _MAX_SPELLED = "12"
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 _MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
 _MIN_LOWERCASE = 3
-_LATIN = "LATIN"
 # Scripts that stand beside Chinese characters.
 _WITH_CHINESE = frozenset({"HIRAGANA", "KATAKANA", "HANGUL"})
 
@@ -61,10 +60,10 @@ def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[Q
 
 def _is_copy(sentence: SearchedSentence) -> bool:
     """Return whether nearly all words of the target are the source's, and both are in one script."""
-    script = _main_script(sentence.target)
+    script = main_script(sentence.target)
     # A single word of Latin letters may well be a name.
-    has_words = script not in ("", _LATIN) or len(sentence.target.split()) >= _MIN_COPIED_WORDS
-    return has_words and script == _main_script(sentence.source) and copied_share(sentence) >= _MIN_COPIED_SHARE
+    has_words = script not in ("", LATIN) or len(sentence.target.split()) >= _MIN_COPIED_WORDS
+    return has_words and script == main_script(sentence.source) and copied_share(sentence) >= _MIN_COPIED_SHARE
 
 
 def has_untranslated_part(source: str, target: str) -> bool:
@@ -74,31 +73,15 @@ def has_untranslated_part(source: str, target: str) -> bool:
         source: Source text.
         target: Target text.
     """
-    script, scripts = _main_script(source), _scripts(target)
-    if script in ("", _LATIN) or scripts.keys() & _WITH_CHINESE:
+    script, scripts = main_script(source), scripts_of(target)
+    if script in ("", LATIN) or scripts.keys() & _WITH_CHINESE:
         return False
-    return scripts[_LATIN] > scripts[script] > 0 and _has_copied_run(source, target, script)
+    return scripts[LATIN] > scripts[script] > 0 and _has_copied_run(source, target, script)
 
 
 def _has_copied_run(source: str, target: str, script: str) -> bool:
-    letters = [letter if _script(letter) == script else " " for letter in target]
+    letters = [letter if script_of(letter) == script else " " for letter in target]
     return any(len(run) > 1 and run in source for run in "".join(letters).split())
-
-
-def _main_script(text: str) -> str:
-    """Return the script of most letters, of Latin ones only if there are no others; empty without letters."""
-    scripts = _scripts(text)
-    others = [(count, script) for script, count in scripts.items() if script != _LATIN]
-    return max(others)[1] if others else next(iter(scripts), "")
-
-
-def _scripts(text: str) -> Counter[str]:
-    return Counter(_script(character) for character in text if character.isalpha())
-
-
-def _script(character: str) -> str:
-    # Python's names of letters begin with their script.
-    return unicodedata.name(character, "").partition(" ")[0].partition("-")[0]
 
 
 def loses_number(source: str, target: str) -> bool:
@@ -132,7 +115,7 @@ def loses_name(source: str, target: str) -> bool:
         source: Source text after NFKC.
         target: Target text after NFKC.
     """
-    written_in_latin = _main_script(source) in ("", _LATIN)
+    written_in_latin = main_script(source) in ("", LATIN)
     kept = target.casefold()
     return any(
         name.casefold() not in kept for name in _IDENTIFIER.findall(source) if _is_name(name, strict=written_in_latin)

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-_LATIN = "LATIN"
+LATIN = "LATIN"
+"""The script whose letters stand in texts of all languages."""
 _LANGUAGES: Mapping[str, str] = MappingProxyType(
     {
         "CJK": "ja yue zh",
@@ -31,6 +32,23 @@ _WITHOUT_LATIN = frozenset(code for codes in (*_LANGUAGES.values(), _OTHER_SCRIP
 _READ_CHARACTERS = 300
 
 
+def script_of(letter: str) -> str:
+    """Return the script of a letter, such as "CJK": the first word of its name in Unicode."""
+    return unicodedata.name(letter, "").partition(" ")[0].partition("-")[0]
+
+
+def scripts_of(text: str) -> Counter[str]:
+    """Return the number of letters of each script."""
+    return Counter(script_of(character) for character in text if character.isalpha())
+
+
+def main_script(text: str) -> str:
+    """Return the script of most letters, of Latin ones only if there are no others; empty without letters."""
+    scripts = scripts_of(text)
+    others = [(count, script) for script, count in scripts.items() if script != LATIN]
+    return max(others)[1] if others else next(iter(scripts), "")
+
+
 def language_of_script(text: str, languages: Iterable[str]) -> str | None:
     """Find the only language that is written as a text is.
 
@@ -43,15 +61,10 @@ def language_of_script(text: str, languages: Iterable[str]) -> str | None:
     Returns:
         One of the codes; None if the text has no letters, or those of no language or of several.
     """
-    scripts = Counter(
-        unicodedata.name(each, "").partition(" ")[0] for each in text[:_READ_CHARACTERS] if each.isalpha()
-    )
-    if not scripts:
-        return None
-    others = [script for script, _ in scripts.most_common() if script != _LATIN]
-    written = [code for code in languages if _is_written(code.partition("-")[0].lower(), next(iter(others), _LATIN))]
-    return written[0] if len(written) == 1 else None
+    script = main_script(text[:_READ_CHARACTERS])
+    written = [code for code in languages if _is_written(code.partition("-")[0].lower(), script)]
+    return written[0] if script and len(written) == 1 else None
 
 
 def _is_written(language: str, script: str) -> bool:
-    return language not in _WITHOUT_LATIN if script == _LATIN else language in _LANGUAGES.get(script, "").split()
+    return language not in _WITHOUT_LATIN if script == LATIN else language in _LANGUAGES.get(script, "").split()
