@@ -41,12 +41,21 @@ async def test_both_directions_are_served_and_found_by_names_and_by_texts(client
 async def test_short_texts_and_pages_go_to_the_model_of_their_language(client: AsyncTranslationClient) -> None:
     for text, model in (("猫", "zh-en"), ("OK", "en-zh"), ("Hello!", "en-zh"), ("用 Python 写", "zh-en")):
         assert (await client.translate_one(text)).model == model
+    late = f"<script>{'let navigation = container; ' * 500}</script><p>1. 首页</p>"
+    assert (await client.translate_one(late, content_format="html")).model == "zh-en"
     page = '<div class="navigation-container"><a href="https://example.com/about/us">首页</a></div>'
     translation = await client.translate_one(page, content_format="html")
     assert (translation.model, translation.text.count("navigation-container")) == ("zh-en", 1)
-    for text in ("12:30", "Das Wetter ist heute sehr schön."):
-        with pytest.raises(InvalidRequestError, match=r"source_language_code: must be set.* en, zh"):
-            await client.translate_one(text)
+    with pytest.raises(InvalidRequestError, match=r"source_language_code: must be set.* en, zh"):
+        await client.translate_one("Das Wetter ist heute sehr schön.")
+
+
+async def test_a_file_may_have_lines_without_letters(client: AsyncTranslationClient) -> None:
+    for text in ("12:30", "--------", "", "2 × 3 = 6"):
+        translation = await client.translate_one(text)
+        assert (translation.text, translation.detected_language) == (text, "")
+    numbered = ["1.", "2. 今天天气很好。"]
+    assert [each.model for each in await client.translate(numbered)] == ["zh-en"] * 2
 
 
 async def test_without_detection_a_request_must_name_a_language_or_a_model(start_server: StartServer) -> None:

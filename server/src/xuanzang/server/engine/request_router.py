@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
+from itertools import chain, dropwhile, islice
 
 from xuanzang.server.engine.errors import DetectionUnavailableError
 from xuanzang.server.engine.models import routing
@@ -39,14 +40,17 @@ class RequestRouter:
     def _models(self) -> tuple[ServedModel, ...]:
         return tuple(self._live.catalog.served)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
+    def resolve(
+        self, *, model: str, source_language: str, target_language: str, texts: Iterable[str] | None = None
+    ) -> Route:
         """Find the model that a request means, and the language of its translations.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
             source_language: BCP-47 code or empty.
             target_language: BCP-47 code or empty.
-            texts: Texts whose language is detected if the request names none and there is a choice.
+            texts: Texts whose language is detected if the request names none and there is a choice; read as far as it
+                takes. None if there are no texts.
 
         Returns:
             The model and two of its languages.
@@ -55,23 +59,30 @@ class RequestRouter:
             ModelNotFoundError: No model fits.
             InvalidInputError: Several models fit, or the language of the texts cannot be told.
         """
-        detected = "" if source_language else self._detected(texts, model=model, target_language=target_language)
-        source_language = source_language or detected
+        detected = ""
+        if not source_language and texts is not None:
+            source_language, detected = self._source(texts, model=model, target_language=target_language)
         languages = {"source_language": source_language, "target_language": target_language}
         route = routing.resolve(self._models, model=model, **languages)
         route = route if "/" in model else self._canary.diverted(route, **languages)
         return replace(route, detected_language=detected) if detected else route
 
-    def _detected(self, texts: Sequence[str], *, model: str, target_language: str) -> str:
-        """Return the language of texts; empty if no two models are in question, or none can be detected."""
+    def _source(self, texts: Iterable[str], *, model: str, target_language: str) -> tuple[str, str]:
+        """Return the language to translate texts from and the one that was detected, empty if that is not in question.
+
+        Texts without letters, such as "12:30", are alike in all languages, so the first one does.
+        """
         if self._detector is None:
-            return ""
+            return "", ""
         choices = routing.undecided_languages(self._models, model=model, target_language=target_language)
-        beginning = " ".join(texts)[:_ROUTING_CHARACTERS] if choices else ""
+        if not choices:
+            return "", ""
+        beginning = _beginning(texts)
         if not beginning:
-            return ""
+            return choices[0], ""
         known = {code.partition("-")[0] for code in choices}
-        return routing.detected_language(beginning, self._detector.detect(beginning, known), choices)
+        detected = routing.detected_language(beginning, self._detector.detect(beginning, known), choices)
+        return detected, detected
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -93,3 +104,9 @@ class RequestRouter:
         known = {code.partition("-")[0] for model in self._models for code in model.source_languages}
         detect = partial(detector.detect, languages=known)
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: list(map(detect, texts)))
+
+
+def _beginning(texts: Iterable[str]) -> str:
+    """Return what shows the language of texts: some characters from the first letter on; empty without letters."""
+    characters = chain.from_iterable(chain(text, " ") for text in texts)
+    return "".join(islice(dropwhile(lambda character: not character.isalpha(), characters), _ROUTING_CHARACTERS))

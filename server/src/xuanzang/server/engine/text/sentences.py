@@ -23,7 +23,9 @@ _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 # needed, and pictures may end a line, too.
 _MARKER = r"(?:[-–—*+•·●○▪◦>]|#{1,6}|\[[ xX]\]|\d{1,3}[.)])"
 _PICTURES = r"[①-⑳\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\U0001f000-\U0001faff]++"
-_IS_COPIED = re.compile(rf"{_MARKER}|{_PICTURES}|\s+")
+_ORNAMENT = re.compile(rf"{_MARKER}|{_PICTURES}|\s+")
+_SIGNS = r"[!-/:-@\[-`{-~\s]+"
+_IS_COPIED = re.compile(rf"{_MARKER}|{_PICTURES}|{_SIGNS}")
 _MARKED = re.compile(rf"\s*(?:(?:{_MARKER}|{_PICTURES})\s+|{_PICTURES})+")
 _PICTURED = re.compile(rf"(?:{_PICTURES}|\s)++")
 
@@ -38,7 +40,11 @@ _LAST_WORD = re.compile(r"[^\W\d_]+$")
 
 
 def is_copied(part: str) -> bool:
-    """Return whether a part of a text stays as it is: white space, markers of lines, and pictures."""
+    """Return whether a part of a text stays as it is: white space, markers of lines, pictures, and rules of signs.
+
+    Args:
+        part: What `split_sentences` found, or some of it. ASCII signs alone, such as "-----", have no words.
+    """
     return _IS_COPIED.fullmatch(part) is not None
 
 
@@ -112,12 +118,12 @@ def _split_line(line: str) -> list[str]:
 def _ornaments(line: str) -> tuple[list[str], str, list[str]]:
     """Return the markers and pictures that a line begins with, its sentences, and the pictures that it ends with."""
     marked = _MARKED.match(line)
-    front, rest = (_IS_COPIED.findall(marked.group()), line[marked.end() :]) if marked else ([], line)
+    front, rest = (_ORNAMENT.findall(marked.group()), line[marked.end() :]) if marked else ([], line)
     pictured = _PICTURED.match(rest[::-1])
     if not pictured:
         return front, rest, []
     end = len(rest) - pictured.end()
-    return front, rest[:end], _IS_COPIED.findall(rest[end:])
+    return front, rest[:end], _ORNAMENT.findall(rest[end:])
 
 
 def _end_of_closers(line: str, start: int, end: int, quotes: Sequence[int]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation
@@ -20,8 +20,6 @@ _FORMATS: Mapping[int, ContentFormat] = MappingProxyType(
 )
 
 _TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<[a-z/!?][^<>]*>?|&#?\w+;", re.DOTALL | re.IGNORECASE)
-_READ_CHARACTERS = 4000
-"""Characters of content with tags in which its language is looked for."""
 
 
 def content_format_of(number: int) -> ContentFormat:
@@ -50,14 +48,19 @@ def content_format_violations(number: int, options: pb.DecodingOptions) -> Itera
         yield FieldViolation(field="options.token_details", description=description)
 
 
-def texts_without_tags(texts: Sequence[str], number: int) -> Sequence[str]:
-    """Return what shows the language of contents: their beginnings, without tags if they have some.
+def texts_without_tags(texts: Iterable[str], number: int) -> Iterator[str]:
+    """Yield what shows the language of contents: the texts between tags if they have some.
 
     Args:
         texts: Contents.
         number: Number of the format on the wire, which may be unknown.
     """
     if _FORMATS.get(number, ContentFormat.TEXT) is ContentFormat.TEXT:
-        return texts
-    beginning = " ".join(text[:_READ_CHARACTERS] for text in texts)[:_READ_CHARACTERS]
-    return (_TAGS.sub(" ", beginning),)
+        yield from texts
+        return
+    for text in texts:
+        end = 0
+        for tag in _TAGS.finditer(text):
+            yield text[end : tag.start()]
+            end = tag.end()
+        yield text[end:]

@@ -168,7 +168,7 @@ def _read(
             model=request.model,
             source_language=request.source_language_code,
             target_language=request.target_language_code,
-            texts=() if request.source_language_code else texts_without_tags(texts, request.content_format),
+            texts=texts_without_tags(texts, request.content_format),
         )
     except InvalidInputError as error:
         raise InvalidInputError((*violations, *error.violations)) from None
