@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +115,7 @@ def write_models(
 def written_bundle(
     model: BenchmarkModel, precision: str, sentences: Path, folder: Path, shortlist: Path | None = None
 ) -> Path:
-    """Export a model, unless it is the shipped bundle itself.
+    """Export a model or, if it is the shipped one, copy its bundle, so that it is served without other models.
 
     Args:
         model: Model to write.
@@ -130,7 +131,8 @@ def written_bundle(
         ParityError: The results of the bundle differ from those of the checkpoint.
     """
     if precision == "int8" and model.bundle and not shortlist:
-        return model.bundle
+        name, version = model.bundle.parts[-2:]
+        return Path(shutil.copytree(model.bundle, folder / precision / name / version))
     settings = ExportSettings.model_validate(
         {
             "checkpoint": model.checkpoint.folder,

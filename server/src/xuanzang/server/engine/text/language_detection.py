@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -26,6 +27,10 @@ _COMMON = frozenset(
 _PART_OF = {"yue": "zh", "wuu": "zh", "nb": "no", "nn": "no"}
 _MIN_CONFIDENCE = 0.1
 _MAX_LANGUAGES = 5
+# Many Chinese characters and none that only Japanese and Korean have.
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
+_NOT_CHINESE = re.compile(r"[\u3041-\u30ff\u31f0-\u31ff\uac00-\ud7a3]")
+_MIN_HAN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,8 @@ class LanguageDetector:
         if not any(map(str.isalpha, beginning)):
             return []
         classifier = self.open()
+        if is_plainly_chinese(beginning):
+            return [DetectedLanguage(code=classifier.chinese(beginning), confidence=1.0)]
         likely = _probabilities(classifier.rank(beginning), _COMMON.union(languages))
         ordered = sorted(likely.items(), key=lambda item: (-item[1], item[0]))
         return [
@@ -91,6 +98,16 @@ class LanguageDetector:
             for code, probability in ordered[:_MAX_LANGUAGES]
             if probability >= _MIN_CONFIDENCE
         ]
+
+
+def is_plainly_chinese(text: str) -> bool:
+    """Return whether a text has so many Chinese characters that no classifier need be asked.
+
+    Args:
+        text: Any text. Of the letters half must be Chinese, and ten at least; Japanese has kana among as many.
+    """
+    han = len(_HAN.findall(text))
+    return han >= _MIN_HAN and 2 * han >= sum(map(str.isalpha, text)) and _NOT_CHINESE.search(text) is None
 
 
 def _probabilities(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> dict[str, float]:
