@@ -91,10 +91,16 @@ def test_prepare_cuts_validation_pairs_and_remembers_their_corpus(settings: Prep
     assert card["corpora"]["one"]["dropped"] == {"held out": 10}
 
 
-def test_pairs_to_keep_out_are_not_trained_on(settings: PrepareSettings, tmp_path: Path) -> None:
-    (tmp_path / "test.tsv").write_text("".join("\t".join(pair) + "\n" for pair in CORPORA["one"][:50]), "utf-8")
+@pytest.mark.parametrize("kept", [(0, 1), (0,), (1,)])
+def test_pairs_with_a_side_to_keep_out_are_not_trained_on(
+    settings: PrepareSettings, tmp_path: Path, kept: tuple[int, ...]
+) -> None:
+    tests = [
+        [pair[side] if side in kept else f"another {i}" for side in (0, 1)] for i, pair in enumerate(CORPORA["one"])
+    ]
+    (tmp_path / "test.tsv").write_text("".join("\t".join(pair) + "\n" for pair in tests[:50]), "utf-8")
     metadata = prepare(settings.model_copy(update={"keep_out": [tmp_path / "test.tsv"]}))
-    assert metadata.filter_counts["duplicate"] == 50
+    assert metadata.filter_counts["kept out"] == 50
     assert metadata.train_pairs + metadata.valid_pairs == 350
 
 

@@ -61,7 +61,7 @@ def test_a_folder_of_files_becomes_ids_that_spell_the_pairs(settings: PrepareSet
     assert texts(settings.output, "train") == [*ANIMALS[:4], ("12", "no 12"), *ANIMALS[4:]]
     assert read_metadata(settings.output) == metadata
     assert (metadata.corpora, metadata.weights) == (["one", "two"], [1.0, 0.5])
-    assert metadata.filter_counts == {"kept": 10, "duplicate": 2, "untranslated": 1}
+    assert metadata.filter_counts == {"kept": 10, "duplicate": 1, "kept out": 1, "untranslated": 1}
     assert (metadata.train_pairs, metadata.valid_pairs) == (9, 2)
     corpus_ids = PreparedSplit(settings.output, "train").corpus_ids
     assert corpus_ids is not None
@@ -166,7 +166,7 @@ def test_the_card_tells_what_came_from_each_file_and_how_often_it_is_seen(settin
             "pairs": 4,
             "weight": 0.5,
             "share": 0.28571,
-            "dropped": {"duplicate": 1, "untranslated": 1},
+            "dropped": {"kept out": 1, "untranslated": 1},
         },
     }
 

@@ -61,6 +61,12 @@ def plain_typography(text: str) -> str:
     return " ".join(text.translate(_TYPOGRAPHY).split())
 
 
+def side_keys(pairs: Iterable[Pair]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the keys of the sources and of the targets of pairs."""
+    sides = [*zip(*pairs, strict=True)] or [(), ()]
+    return frozenset(map(side_key, sides[0])), frozenset(map(side_key, sides[1]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairFilter:
     """Limits outside which a pair is dropped."""
@@ -73,6 +79,8 @@ class PairFilter:
     """Minimum share of letters in the script of the side's language."""
     languages: tuple[str, str] = ("", "")
     """BCP-47 codes of both sides."""
+    kept_out: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Keys of sources and of targets that no pair may have."""
 
     def fault(self, pair: Pair) -> str | None:
         """Return the reason to drop the pair, in one word or two, or None to keep it."""
@@ -88,6 +96,10 @@ class PairFilter:
             return "other script"
         return "number lost" if loses_numbers(pair) else None
 
+    def keeps_out(self, pair: Pair) -> bool:
+        """Return whether a pair has a source or a target of those to keep out."""
+        return any(keys and side_key(side) in keys for side, keys in zip(pair, self.kept_out, strict=True))
+
 
 def clean_pairs(
     pairs: Iterable[Pair], pair_filter: PairFilter, seen: set[bytes], counts: Counter[str]
@@ -97,11 +109,11 @@ def clean_pairs(
     Args:
         pairs: Normalised pairs.
         pair_filter: Limits outside which pairs are dropped.
-        seen: Digests of the pairs kept so far and of those to keep out; extended.
+        seen: Digests of the pairs kept so far; extended.
         counts: Counts of "kept" and of every reason to drop; updated.
     """
     for pair in pairs:
-        fault = pair_filter.fault(pair) or repeat(pair, seen)
+        fault = pair_filter.fault(pair) or ("kept out" if pair_filter.keeps_out(pair) else repeat(pair, seen))
         counts[fault or "kept"] += 1
         if fault is None:
             yield pair

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from xuanzang.model.data.augmentation.pairs import Shares, augment
 from xuanzang.model.data.card import write_card
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
-from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, repeat
+from xuanzang.model.data.filters import PairFilter, clean_pairs, plain_typography, side_keys
 from xuanzang.model.data.folding import fold_traditional
 from xuanzang.model.data.held_out import HELD_OUT_FILE, HeldOut, hold_out, write_held_out
 from xuanzang.model.data.metadata import METADATA_FILE, SOURCE_TOKENIZER_FILE, TARGET_TOKENIZER_FILE, PreparedMetadata
@@ -108,12 +108,10 @@ def prepare(settings: PrepareSettings) -> PreparedMetadata:
 
 def _gather(settings: PrepareSettings) -> tuple[HeldOut, dict[str, Counter[str]]]:
     """Read all files; return the pairs to train on and to validate on, and what was dropped of each corpus."""
-    # Read first: these count as seen, which keeps them out of training. Validation pairs are not filtered themselves.
-    seen: set[bytes] = set()
+    # Validation pairs are not filtered themselves.
     valid = _read_whole(settings.valid, settings) if settings.valid else []
-    for pair in (*valid, *(pair for file in settings.keep_out for pair in _read_whole(file, settings))):
-        repeat(pair, seen)
-    corpora, counts = _read_corpora(settings, seen)
+    apart = [*valid, *(pair for file in settings.keep_out for pair in _read_whole(file, settings))]
+    corpora, counts = _read_corpora(settings, apart)
     if settings.valid_share > 0:
         gathered = hold_out(corpora, settings.valid_share, settings.valid_maximum, counts)
     else:
@@ -162,7 +160,9 @@ def _require_free(settings: PrepareSettings) -> None:
         raise CorpusError(f"{settings.output} holds prepared data already; give --overwrite to replace them")
 
 
-def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str, list[Pair]], dict[str, Counter[str]]]:
+def _read_corpora(
+    settings: PrepareSettings, apart: Sequence[Pair]
+) -> tuple[dict[str, list[Pair]], dict[str, Counter[str]]]:
     files = [file for path in settings.train for file in _expand(path)]
     names = [file.name.removesuffix(".gz").removesuffix(".tsv") for file in files]
     if unknown := settings.weight.keys() - set(names):
@@ -174,7 +174,9 @@ def _read_corpora(settings: PrepareSettings, seen: set[bytes]) -> tuple[dict[str
         max_length_ratio=settings.max_length_ratio,
         min_script_share=settings.min_script_share,
         languages=(settings.source_language, settings.target_language),
+        kept_out=side_keys(apart),
     )
+    seen: set[bytes] = set()
     for name, file in zip(names, tqdm(files, desc="reading", unit="file", file=sys.stderr), strict=True):
         corpora.setdefault(name, []).extend(clean_pairs(_read(file, settings), pair_filter, seen, counts[name]))
     return corpora, counts
