@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.sentences import Joiner, split_sentences, with_unbroken
+from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences, with_unbroken
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))
@@ -98,3 +98,14 @@ def test_a_sentence_translated_to_nothing_adds_no_space() -> None:
 def test_what_extends_a_piece_is_joined_to_it_and_decides_what_follows() -> None:
     joiner = Joiner(spaced=True)
     assert joiner.add("A") + joiner.extend(" b. ") + joiner.extend("") + joiner.add("C") == "A b. C"
+
+
+@pytest.mark.parametrize(
+    ("part", "copied"),
+    [
+        *((part, True) for part in ("-----", "| --- | --- |", "═════", "——————", "...", "→", " ", "1.", "😀")),
+        *((part, False) for part in ("12:30", "……", "。", "- a", "§", "a-b", "第一")),
+    ],
+)
+def test_what_has_no_words_is_copied(part: str, *, copied: bool) -> None:
+    assert is_copied(part) is copied

@@ -24,7 +24,7 @@ _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _MARKER = r"(?:[-–—*+•·●○▪◦>]|#{1,6}|\[[ xX]\]|\d{1,3}[.)])"
 _PICTURES = r"[①-⑳\u2600-\u27bf\u2b00-\u2bff\ufe0f\u200d\U0001f000-\U0001faff]++"
 _ORNAMENT = re.compile(rf"{_MARKER}|{_PICTURES}|\s+")
-_SIGNS = r"[!-/:-@\[-`{-~\s]+"
+_SIGNS = r"[!-/:-@\[-`{-~\s–—―·•\u2190-\u21ff\u2500-\u25ff＊－＝＿～]+"
 _IS_COPIED = re.compile(rf"{_MARKER}|{_PICTURES}|{_SIGNS}")
 _MARKED = re.compile(rf"\s*(?:(?:{_MARKER}|{_PICTURES})\s+|{_PICTURES})+")
 _PICTURED = re.compile(rf"(?:{_PICTURES}|\s)++")
@@ -43,7 +43,7 @@ def is_copied(part: str) -> bool:
     """Return whether a part of a text stays as it is: white space, markers of lines, pictures, and rules of signs.
 
     Args:
-        part: What `split_sentences` found, or some of it. ASCII signs alone, such as "-----", have no words.
+        part: What `split_sentences` found, or some of it. Signs alone, such as "-----" and "═════", have no words.
     """
     return _IS_COPIED.fullmatch(part) is not None
 
