@@ -8,13 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xuanzang.server.engine.models.routing import detected_language
-from xuanzang.server.engine.text.language_detection import (
-    Classifier,
-    LanguageDetector,
-    is_installed,
-    is_plainly_chinese,
-    shared_detector,
-)
+from xuanzang.server.engine.text.language_detection import Classifier, LanguageDetector, is_installed, shared_detector
 
 pytestmark = pytest.mark.skipif(not is_installed(), reason="needs the extra `detection`")
 
@@ -43,22 +37,6 @@ def test_the_likeliest_language_of_a_sentence_is_its_own(detector: LanguageDetec
     best = detector.detect(text)[0]
     assert best.code == code
     assert best.confidence > 0.5
-
-
-@pytest.mark.parametrize(
-    ("text", "plainly"),
-    [
-        ("请把这个文件夹移动到别的地方。", True),
-        ("請把這個檔案夾移動到別的地方。", True),
-        ("用 Python 写一个处理文件夹的小程序", True),
-        ("你好", False),
-        ("The sign reads 请把这个文件夹移动到别的地方, so I did as it told me.", False),
-        ("東京都庁舎展望室開室時間のお知らせ", False),
-        ("大韓民國 文化體育觀光部 장관", False),
-    ],
-)
-def test_much_chinese_needs_no_classifier(text: str, plainly: bool) -> None:
-    assert is_plainly_chinese(text) is plainly
 
 
 def test_512_sentences_of_two_languages_are_told_apart(detector: LanguageDetector) -> None:

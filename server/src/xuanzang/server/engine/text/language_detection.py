@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import re
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple, TypeAlias
+
+from xuanzang.server.engine.text.scripts import is_plainly_chinese
 
 MAX_READ_CHARACTERS = 1000
 """Characters of a text that are looked at; more would change no answer."""
@@ -27,10 +28,6 @@ _COMMON = frozenset(
 _PART_OF = {"yue": "zh", "wuu": "zh", "nb": "no", "nn": "no"}
 _MIN_CONFIDENCE = 0.1
 _MAX_LANGUAGES = 5
-# Many Chinese characters and none that only Japanese and Korean have.
-_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
-_NOT_CHINESE = re.compile(r"[\u3041-\u30ff\u31f0-\u31ff\uac00-\ud7a3]")
-_MIN_HAN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,16 +95,6 @@ class LanguageDetector:
             for code, probability in ordered[:_MAX_LANGUAGES]
             if probability >= _MIN_CONFIDENCE
         ]
-
-
-def is_plainly_chinese(text: str) -> bool:
-    """Return whether a text has so many Chinese characters that no classifier need be asked.
-
-    Args:
-        text: Any text. Of the letters half must be Chinese, and ten at least; Japanese has kana among as many.
-    """
-    han = len(_HAN.findall(text))
-    return han >= _MIN_HAN and 2 * han >= sum(map(str.isalpha, text)) and _NOT_CHINESE.search(text) is None
 
 
 def _probabilities(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> dict[str, float]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
+_CJK = "CJK"
 LATIN = "LATIN"
 """The script whose letters stand in texts of all languages."""
 _LANGUAGES: Mapping[str, str] = MappingProxyType(
     {
-        "CJK": "ja yue zh",
+        _CJK: "ja yue zh",
         "HIRAGANA": "ja",
         "KATAKANA": "ja",
         "HANGUL": "ko",
@@ -30,8 +32,13 @@ _LANGUAGES: Mapping[str, str] = MappingProxyType(
 _OTHER_SCRIPTS = "am bo dz gu km kn lo ml my or pa si ta te ti"
 _WITHOUT_LATIN = frozenset(code for codes in (*_LANGUAGES.values(), _OTHER_SCRIPTS) for code in codes.split())
 _READ_CHARACTERS = 300
+_WITH_CJK = frozenset({"HIRAGANA", "KATAKANA", "HANGUL"})
+"""Scripts of languages that have Chinese characters, too."""
+_PLAINLY = 10
+"""Chinese characters among which Japanese would have kana."""
 
 
+@lru_cache(maxsize=8192)
 def script_of(letter: str) -> str:
     """Return the script of a letter, such as "CJK": the first word of its name in Unicode."""
     return unicodedata.name(letter, "").partition(" ")[0].partition("-")[0]
@@ -47,6 +54,17 @@ def main_script(text: str) -> str:
     scripts = scripts_of(text)
     others = [(count, script) for script, count in scripts.items() if script != LATIN]
     return max(others)[1] if others else next(iter(scripts), "")
+
+
+def is_plainly_chinese(text: str) -> bool:
+    """Return whether a text has so many Chinese characters that no classifier need be asked.
+
+    Args:
+        text: Any text. At least ten of its letters, and half of them, must be Chinese characters, none kana or hangul.
+    """
+    scripts = scripts_of(text)
+    count = scripts[_CJK]
+    return count >= _PLAINLY and 2 * count >= scripts.total() and not scripts.keys() & _WITH_CJK
 
 
 def language_of_script(text: str, languages: Iterable[str]) -> str | None:
