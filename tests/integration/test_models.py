@@ -176,6 +176,7 @@ async def test_the_language_of_the_text_selects_the_model_if_the_request_does_no
     assert found == {"zh-Hans": "tiny", "ja": "many"}
     named = await client.translate_one("我有三只猫。", source_language="zh", target_language="en", max_target_length=4)
     assert named.detected_language == ""
-    for text in ("12345", "Das Wetter ist heute sehr schön."):
+    assert (await client.translate_one("12345", target_language="en", max_target_length=4)).detected_language == ""
+    for text in ("OK", "Das Wetter ist heute sehr schön."):
         with pytest.raises(InvalidRequestError, match="source_language_code: must be set"):
             await client.translate_one(text, target_language="en")

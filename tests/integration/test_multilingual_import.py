@@ -82,7 +82,7 @@ async def test_every_direction_is_that_of_transformers(
             await client.translate_one(sources[0])
         # What tells no language needs a name.
         with pytest.raises(InvalidRequestError, match="source_language_code"):
-            await client.translate_one("12345", target_language="en")
+            await client.translate_one("OK", target_language="en")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -126,8 +126,8 @@ def test_tokens_are_not_to_be_had_of_contents_with_tags(
 def test_tags_do_not_tell_the_language_of_a_page(served_model: ServedModel, content: str, shown: list[str]) -> None:
     seen: list[str] = []
 
-    def resolve(*, texts: Sequence[str], **_: str) -> Route:
-        seen.extend(texts)
+    def resolve(*, texts: Iterable[str], **_: str) -> Route:
+        seen.append(" ".join(texts))
         return Route(model=served_model, target_language="en")
 
     for content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_TEXT):
