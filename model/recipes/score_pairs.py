@@ -35,10 +35,11 @@ LIMITS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 def batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """Yield the indices of targets of like length, of at most `BATCH_TOKENS` positions together."""
     order = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
-    while order:
-        count = max(1, BATCH_TOKENS // lengths[order[0]])
-        yield order[:count]
-        order = order[count:]
+    start = 0
+    while start < len(order):
+        end = start + max(1, BATCH_TOKENS // lengths[order[start]])
+        yield order[start:end]
+        start = end
 
 
 def padded(sequences: Sequence[Sequence[int]]) -> Tensor:

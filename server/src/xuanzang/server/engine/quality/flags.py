@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from xuanzang.server.bundles.quality_head import FlagLimits
 from xuanzang.server.engine.quality.features import SearchedSentence, copied_share, low_attention_share
 from xuanzang.server.engine.text.repetitions import has_repetition
-from xuanzang.server.engine.text.scripts import LATIN, main_script, script_of, scripts_of
+from xuanzang.server.engine.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 from xuanzang.server.engine.types import QualityFlag
 
 # The ratio of very short sentences says nothing.
@@ -25,8 +25,6 @@ _MAX_SPELLED = "12"
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_]+")
 _MARKED_IDENTIFIER = re.compile(r"[0-9_]|[a-z][A-Z]")
 _MIN_LOWERCASE = 3
-# Scripts that stand beside Chinese characters.
-_WITH_CHINESE = frozenset({"HIRAGANA", "KATAKANA", "HANGUL"})
 
 
 def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[QualityFlag]:
@@ -74,7 +72,7 @@ def has_untranslated_part(source: str, target: str) -> bool:
         target: Target text.
     """
     script, scripts = main_script(source), scripts_of(target)
-    if script in ("", LATIN) or scripts.keys() & _WITH_CHINESE:
+    if script in ("", LATIN) or scripts.keys() & WITH_CHINESE:
         return False
     return scripts[LATIN] > scripts[script] > 0 and _has_copied_run(source, target, script)
 

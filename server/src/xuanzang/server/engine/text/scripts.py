@@ -32,8 +32,8 @@ _LANGUAGES: Mapping[str, str] = MappingProxyType(
 _OTHER_SCRIPTS = "am bo dz gu km kn lo ml my or pa si ta te ti"
 _WITHOUT_LATIN = frozenset(code for codes in (*_LANGUAGES.values(), _OTHER_SCRIPTS) for code in codes.split())
 _READ_CHARACTERS = 300
-_WITH_CJK = frozenset({"HIRAGANA", "KATAKANA", "HANGUL"})
-"""Scripts of languages that have Chinese characters, too."""
+WITH_CHINESE = frozenset({"HIRAGANA", "KATAKANA", "HANGUL"})
+"""Scripts that stand beside Chinese characters."""
 _PLAINLY = 10
 """Chinese characters among which Japanese would have kana."""
 
@@ -64,7 +64,7 @@ def is_plainly_chinese(text: str) -> bool:
     """
     scripts = scripts_of(text)
     count = scripts[_CJK]
-    return count >= _PLAINLY and 2 * count >= scripts.total() and not scripts.keys() & _WITH_CJK
+    return count >= _PLAINLY and 2 * count >= scripts.total() and not scripts.keys() & WITH_CHINESE
 
 
 def language_of_script(text: str, languages: Iterable[str]) -> str | None:
