@@ -296,7 +296,8 @@ class SessionState:
         Raises:
             TranslationError: The call has failed with it.
         """
-        fault = self._caller.fault(error)
+        # The error of a blocking call is the call itself, which the frames of its traceback would keep.
+        fault = self._caller.fault(error.with_traceback(None))
         if self._plan.failed(fault, deadline=self._caller.shared.clock() + seconds):
             raise mapped_error(error) from error
         return fault

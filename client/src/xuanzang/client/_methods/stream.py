@@ -134,9 +134,16 @@ class BlockingStream:
         self._closed.set()
         self._room.release()  # wakes the feeding thread, which then sees that the stream is closed
         self._outbox.end()
-        if self._call is not None:
-            self._call.cancel()
+        self._cancel()
+        # Not left to the garbage collector: it runs once more while Python ends, when gRPC's threads are gone and may
+        # have left locked what the end of a call locks.
+        self._call = None
         self._session.close()
+
+    def _cancel(self) -> None:
+        call = self._call  # read once, because other threads set it
+        if call is not None:
+            call.cancel()
 
     def _feed(self) -> None:
         with self._state.feeding():
@@ -178,7 +185,7 @@ class BlockingStream:
         """Let the next read open the stream again, or raise the error if it is final."""
         if self._timed_out:
             message = f"no answer within {self._timeout:g} s"
-            raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error
+            raise DeadlineExceededError(message, code=StatusCode.DEADLINE_EXCEEDED) from error.with_traceback(None)
         self._call = None
         self._state.interrupt(self._session.failed(error, seconds=self._remaining()))
 
@@ -190,8 +197,7 @@ class BlockingStream:
         while not self._closed.wait(self._remaining()):
             if self._remaining() <= 0:
                 self._timed_out = True
-                if self._call is not None:
-                    self._call.cancel()
+                self._cancel()
                 return
 
     def _remaining(self) -> float:

@@ -1,0 +1,86 @@
+"""What a call leaves behind: its gRPC object must not wait for the garbage collector.
+
+The collector runs once more while Python ends. gRPC's threads are gone then, and the object's end waits for ever for a
+lock that one of them held.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, cast
+
+import grpc
+import pytest
+
+from xuanzang.client import TranslationClient, TranslationError
+
+if TYPE_CHECKING:
+    from tests.unit.client.conftest import Script
+
+Use = Callable[[TranslationClient], object]
+
+
+def left_early(client: TranslationClient) -> None:
+    with closing(cast("Generator[object]", client.translate_stream(["a"] * 100))) as results:
+        next(results)
+
+
+USES: dict[str, Use] = {
+    "translate": lambda client: client.translate(["a"]),
+    "stream": lambda client: list(client.translate_stream(["a", "b"])),
+    "stream left early": left_early,
+    "stream of endless texts": lambda client: next(client.translate_stream(iter(lambda: "a", None))),
+    "progressive": lambda client: list(client.translate_progressively("a")),
+    "progressive left early": lambda client: next(client.translate_progressively("abc")),
+}
+
+
+def live_calls() -> Iterator[grpc.Call]:
+    return (each for each in gc.get_objects() if isinstance(each, grpc.Call) and isinstance(each, grpc.RpcError))
+
+
+def calls_left_by(use: Use, client: TranslationClient) -> list[grpc.Call]:
+    """Return the gRPC calls that live on after a use, without garbage collection."""
+    gc.collect()
+    before = weakref.WeakSet(live_calls())
+    gc.disable()
+    try:
+        with suppress(TranslationError):
+            use(client)
+        return [each for each in live_calls() if each not in before]
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("addresses", [1, 2])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_an_ended_call_is_freed_at_once(script: Script, use: Use, addresses: int) -> None:
+    with TranslationClient([script.address, script.address.replace("127.0.0.1", "localhost")][:addresses]) as client:
+        client.translate(["a"])
+        assert calls_left_by(use, client) == []
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_failed_call_is_freed_at_once(script: Script, use: Use) -> None:
+    def refuse(request: object, context: grpc.ServicerContext) -> None:
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "refused")
+
+    script.on_translate = script.on_stream = script.on_progressive = refuse
+    with TranslationClient(script.address) as client:
+        assert calls_left_by(use, client) == []
+
+
+def test_a_stream_that_timed_out_is_freed_at_once(script: Script) -> None:
+    def silent(requests: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
+        ended = threading.Event()
+        context.add_callback(ended.set)
+        ended.wait()
+        yield from ()
+
+    script.on_stream = silent
+    with TranslationClient(script.address) as client:
+        assert calls_left_by(lambda client: list(client.translate_stream(["a"], timeout=0.2)), client) == []
