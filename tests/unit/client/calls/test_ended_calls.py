@@ -40,7 +40,9 @@ USES: dict[str, Use] = {
 
 
 def live_calls() -> Iterator[grpc.Call]:
-    return (each for each in gc.get_objects() if isinstance(each, grpc.Call) and isinstance(each, grpc.RpcError))
+    # By type: `isinstance` asks each object for its class, and some of other libraries warn.
+    kinds = (grpc.Call, grpc.RpcError)
+    return (each for each in gc.get_objects() if all(issubclass(type(each), kind) for kind in kinds))
 
 
 def calls_left_by(use: Use, client: TranslationClient) -> list[grpc.Call]:
