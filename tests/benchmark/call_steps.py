@@ -19,7 +19,7 @@ from processes import METHOD
 from xuanzang.server.__main__ import main
 from xuanzang.server.engine.calls.call import Call
 from xuanzang.server.engine.calls.preparation import PreparedTexts
-from xuanzang.server.engine.scheduling.request import Request
+from xuanzang.server.engine.scheduling.requests.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import Context, caller_of
 from xuanzang.server.rpc.entry.listener import Listener

@@ -13,7 +13,7 @@ from api_keys import add_key
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
-from xuanzang.server.models_command import run_models_command
+from xuanzang.server.commands.models import run_models_command
 from xuanzang.server.rpc.health.probe import is_serving
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trustme
 
-from xuanzang.server.models_command import run_models_command
+from xuanzang.server.commands.models import run_models_command
 
 
 @pytest.fixture

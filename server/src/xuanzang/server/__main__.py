@@ -9,8 +9,8 @@ import sys
 from importlib.metadata import version
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.commands.keys import run_keys_command
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.keys_command import run_keys_command
 from xuanzang.server.rpc.health.probe import is_serving
 from xuanzang.server.settings import Settings, read_settings
 
@@ -31,11 +31,11 @@ def main() -> int:  # noqa: PLR0911 - one for each command
     if sys.argv[1:2] == ["keys"]:
         return run_keys_command(sys.argv[2:], os.environ)
     if sys.argv[1:2] == ["models"]:
-        from xuanzang.server.models_command import run_models_command  # noqa: PLC0415 - as below
+        from xuanzang.server.commands.models import run_models_command  # noqa: PLC0415 - as below
 
         return run_models_command(sys.argv[2:], environment=os.environ)
     if sys.argv[1:2] == ["quality"]:
-        from xuanzang.server.quality_command import run_quality_command  # noqa: PLC0415 - as below
+        from xuanzang.server.commands.quality import run_quality_command  # noqa: PLC0415 - as below
 
         return run_quality_command(sys.argv[2:])
     settings = read_settings(sys.argv[1:])

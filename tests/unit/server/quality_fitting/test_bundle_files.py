@@ -8,7 +8,7 @@ import pytest
 
 from xuanzang.server.bundles.quality_head import Feature, FlagLimits, QualityHead
 from xuanzang.server.bundles.repository import load_bundle
-from xuanzang.server.quality_command import run_quality_command
+from xuanzang.server.commands.quality import run_quality_command
 from xuanzang.server.quality_fitting.bundle_files import add_head
 from xuanzang.server.quality_fitting.calibration import agreement
 from xuanzang.server.quality_fitting.measurement import read_pairs

@@ -20,7 +20,6 @@ from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.running import RunningCalls
 from xuanzang.server.engine.errors import ModelNotFoundError
-from xuanzang.server.engine.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.models.folder import FolderWatch
 from xuanzang.server.engine.models.live import LiveModels
@@ -36,8 +35,9 @@ from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
 from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve_provider
-from xuanzang.server.engine.scheduling.request import CallArguments, CallContext, ContextArguments
+from xuanzang.server.engine.scheduling.requests.request import CallArguments, CallContext, ContextArguments
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
 from xuanzang.server.engine.text import language_detection
 from xuanzang.server.engine.threads import EngineThreads
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Runtime, ServedModel

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from xuanzang.server.engine.hardware import default_workers
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
-from xuanzang.server.engine.scheduling.worker import Worker
+from xuanzang.server.engine.scheduling.workers.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import ServerMetrics
 

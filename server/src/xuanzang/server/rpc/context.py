@@ -10,7 +10,7 @@ import grpc
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.scheduling.call_record import CallObserver
+from xuanzang.server.engine.scheduling.requests.call_record import CallObserver
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 

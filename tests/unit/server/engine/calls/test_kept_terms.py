@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xuanzang.server.engine.calls.kept_terms import SentenceTerms
-from xuanzang.server.engine.text.terms import FoundTerm
+from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.types import TermOutcome
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, FlowKey, PlannedSearch, Request
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.request import CallContext, FlowKey, PlannedSearch, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions

@@ -9,8 +9,8 @@ import pytest
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch, QueuedSentence, Request
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.request import CallContext, PlannedSearch, QueuedSentence, Request
 from xuanzang.server.engine.scheduling.reservations import BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits

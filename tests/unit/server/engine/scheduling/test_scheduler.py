@@ -11,8 +11,14 @@ import pytest
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, DoneSentence, FlowKey, PlannedSearch, Request
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.request import (
+    CallContext,
+    DoneSentence,
+    FlowKey,
+    PlannedSearch,
+    Request,
+)
 from xuanzang.server.engine.scheduling.reservations import BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.types import ContentFormat, Route, ServedModel
 from xuanzang.server.rpc.messages import requests
 from xuanzang.translation.v1 import translation_pb2 as pb

@@ -8,7 +8,7 @@ from xuanzang.server.engine.calls.call import Call, SharedResources
 from xuanzang.server.engine.errors import DrainingError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.scheduling.requests.request import CallContext
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 
 

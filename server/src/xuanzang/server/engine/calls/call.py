@@ -20,9 +20,9 @@ from xuanzang.server.engine.calls.results import joined, ranked
 from xuanzang.server.engine.calls.text_quality import assessed
 from xuanzang.server.engine.calls.text_streamer import TextStreamer
 from xuanzang.server.engine.errors import DeadlineExceededError
-from xuanzang.server.engine.scheduling.call_record import CallRecord, SearchRecord
 from xuanzang.server.engine.scheduling.load import predicted_cost
-from xuanzang.server.engine.scheduling.request import AbandonReason, CallContext, Request, SentenceResult
+from xuanzang.server.engine.scheduling.requests.call_record import CallRecord, SearchRecord
+from xuanzang.server.engine.scheduling.requests.request import AbandonReason, CallContext, Request, SentenceResult
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import LanguageDetector

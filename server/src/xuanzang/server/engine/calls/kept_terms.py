@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from xuanzang.server.engine.decoding.phrases.automaton import PhraseAutomaton, RequiredPhrase, compile_phrases
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.loaded import TargetConstraints
+from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.terms import FoundTerm
 from xuanzang.server.engine.text.words import find_whole
 from xuanzang.server.engine.types import GlossaryMatch, TermOutcome
 from xuanzang.server.engine.variants import Variant

@@ -14,12 +14,12 @@ from xuanzang.server.engine.markup.tokens import MarkupError
 from xuanzang.server.engine.models.loaded import UNCONSTRAINED, LoadedModel, TargetConstraints
 from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.scheduling.load import predicted_cost
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import CallContext, PlannedSearch
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.request import CallContext, PlannedSearch
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
-from xuanzang.server.engine.text.terms import FoundTerm
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 

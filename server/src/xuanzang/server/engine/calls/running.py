@@ -13,8 +13,8 @@ from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.request_metrics import CountedOutcome, count_answer
 from xuanzang.server.engine.errors import DrainingError
-from xuanzang.server.engine.scheduling.call_record import CallObserver, CallRecord
-from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.scheduling.requests.call_record import CallObserver, CallRecord
+from xuanzang.server.engine.scheduling.requests.request import CallContext
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 
 _LOGGER = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from xuanzang.server.engine.quality.assessment import with_flags
-from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.scheduling.requests.request import CallContext
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.language_detection import LanguageDetector
 from xuanzang.server.engine.types import Hypothesis, QualityFlag

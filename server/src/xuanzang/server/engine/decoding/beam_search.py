@@ -27,7 +27,7 @@ from xuanzang.server.engine.decoding.hypotheses import (
     final_score,
     rank,
 )
-from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, stack
+from xuanzang.server.engine.decoding.logits.logit_edits import LogitEdits, hypothesis_edits, stack
 from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
 from xuanzang.server.engine.decoding.phrases.compiled_choice import CompiledChoice
 from xuanzang.server.engine.decoding.phrases.search import Inspection, PhraseChoice, RequiredPhraseSearch

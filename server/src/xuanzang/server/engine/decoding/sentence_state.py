@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from xuanzang.server.engine.decoding.hypotheses import FinishedHypotheses, SearchOptions
-from xuanzang.server.engine.decoding.sampling import Sampler
+from xuanzang.server.engine.decoding.logits.sampling import Sampler
 
 
 class SentenceState:

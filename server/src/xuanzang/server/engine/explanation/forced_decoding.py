@@ -10,10 +10,10 @@ import numpy as np
 from xuanzang.server.engine.arrays import Floats
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions
 from xuanzang.server.engine.decoding.inspected_rows import InspectedRows
-from xuanzang.server.engine.decoding.logit_edits import LogitEdits, hypothesis_edits, no_edits, stack
+from xuanzang.server.engine.decoding.logits.logit_edits import LogitEdits, hypothesis_edits, no_edits, stack
+from xuanzang.server.engine.decoding.logits.shortlist import BatchShortlist
 from xuanzang.server.engine.decoding.phrases.array_choice import ArrayChoice
 from xuanzang.server.engine.decoding.phrases.search import RequiredPhraseSearch
-from xuanzang.server.engine.decoding.shortlist import BatchShortlist
 from xuanzang.server.engine.explanation.graphs import AttentionGraphs
 from xuanzang.server.engine.runtime.kv_cache import KeyValueCache
 from xuanzang.server.engine.runtime.page_pool import Tensor

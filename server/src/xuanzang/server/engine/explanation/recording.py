@@ -11,7 +11,7 @@ from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
 from xuanzang.server.engine.decoding.search_recorder import SearchRecorder
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.scheduling.request import PlannedSearch, SentenceResult
+from xuanzang.server.engine.scheduling.requests.request import PlannedSearch, SentenceResult
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from xuanzang.server.engine.decoding.hypotheses import SearchOptions, TargetHypothesis
-from xuanzang.server.engine.decoding.logit_edits import prohibitions
+from xuanzang.server.engine.decoding.logits.logit_edits import prohibitions
 from xuanzang.server.engine.decoding.search_recorder import RecordedStep
 from xuanzang.server.engine.explanation.types import Candidate, CandidateFate, CandidateReason, TreeStep
 

@@ -15,7 +15,7 @@ from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.canary import Draw
 from xuanzang.server.engine.promotion.comparison import compare
-from xuanzang.server.engine.scheduling.request import CallContext
+from xuanzang.server.engine.scheduling.requests.request import CallContext
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Hypothesis
 from xuanzang.server.metrics import Metrics, ShadowMetrics
 

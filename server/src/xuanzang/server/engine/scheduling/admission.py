@@ -12,7 +12,7 @@ from xuanzang.server.engine.scheduling.load import (
     RequestSizes,
     Throughput,
 )
-from xuanzang.server.engine.scheduling.request import FlowKey
+from xuanzang.server.engine.scheduling.requests.request import FlowKey
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0

@@ -7,7 +7,7 @@ import time
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Gate, Sweep
-from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
+from xuanzang.server.engine.scheduling.requests.request import QueuedSentence, Request
 
 # Share of a batch that it may have: each sentence makes the steps of the others a little longer.
 _BATCH_SHARE = 1 / 8

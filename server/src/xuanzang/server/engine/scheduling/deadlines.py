@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.occupancy import Occupancy
-from xuanzang.server.engine.scheduling.request import (
+from xuanzang.server.engine.scheduling.requests.request import (
     AbandonReason,
     DoneSentence,
     FlowKey,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.request import QueuedSentence, Request
+from xuanzang.server.engine.scheduling.requests.request import QueuedSentence, Request
 
 
 def count_submitted(request: Request) -> None:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.errors import MemoryLimitError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.scheduling.requests.request import QueuedSentence
 
 Lack = Literal["model", "server"]
 """Whose memory is too short for a sentence: what its model may take, or what all models together may."""

@@ -21,7 +21,7 @@ from xuanzang.server.engine.scheduling.queue_metrics import (
     count_started,
     count_submitted,
 )
-from xuanzang.server.engine.scheduling.request import (
+from xuanzang.server.engine.scheduling.requests.request import (
     AbandonReason,
     DoneSentence,
     FlowKey,

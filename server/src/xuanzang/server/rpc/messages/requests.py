@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.text.terms import NO_TERMS, Terms
+from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
+from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
 from xuanzang.server.rpc.messages.content_format import content_format_of, content_format_violations, texts_without_tags
 from xuanzang.server.rpc.messages.options import mutual_violations, range_violations, with_defaults

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.glossaries import GlossaryFolder, entry_faults
-from xuanzang.server.engine.text.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
+from xuanzang.server.engine.terminology.glossaries import GlossaryFolder, entry_faults
+from xuanzang.server.engine.terminology.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
 from xuanzang.server.engine.types import DecodingOptions, GlossaryMatch, ProtectedPattern, Route, TermOutcome
 from xuanzang.translation.v1 import translation_pb2 as pb
 

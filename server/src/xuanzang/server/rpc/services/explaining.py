@@ -11,7 +11,7 @@ from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
-from xuanzang.server.engine.glossaries import GlossaryFolder
+from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses

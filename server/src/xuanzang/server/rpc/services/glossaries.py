@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.writers import GlossaryWriters
-from xuanzang.server.engine.glossaries import Glossary, GlossaryFolder
-from xuanzang.server.engine.glossary_store import Edit, GlossaryDraft, GlossaryStore
-from xuanzang.server.engine.text.terms import GlossaryEntry
+from xuanzang.server.engine.terminology.glossaries import Glossary, GlossaryFolder
+from xuanzang.server.engine.terminology.glossary_store import Edit, GlossaryDraft, GlossaryStore
+from xuanzang.server.engine.terminology.terms import GlossaryEntry
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.translation.v1 import translation_pb2 as pb
 

@@ -15,7 +15,7 @@ from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import DrainingError, EngineError, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import ExplanationLimits
-from xuanzang.server.engine.scheduling.request import CallArguments
+from xuanzang.server.engine.scheduling.requests.request import CallArguments
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of

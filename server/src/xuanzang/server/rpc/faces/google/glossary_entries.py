@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from google.cloud.translate_v3.types import common
 
 from xuanzang.server.engine.errors import FieldViolation, GlossaryExistsError, GlossaryNotFoundError, InvalidInputError
-from xuanzang.server.engine.text.terms import GlossaryEntry
+from xuanzang.server.engine.terminology.terms import GlossaryEntry
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _ID_CHARACTERS = 24

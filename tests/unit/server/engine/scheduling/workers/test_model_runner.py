@@ -21,9 +21,8 @@ from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.runtime.sessions import Sessions
-from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import (
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.request import (
     CallContext,
     PlannedSearch,
     Request,
@@ -31,6 +30,7 @@ from xuanzang.server.engine.scheduling.request import (
     SentenceResult,
 )
 from xuanzang.server.engine.scheduling.reservations import BatchKey
+from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
 from xuanzang.server.engine.settings import EngineSettings, Provider
 from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.types import DecodingOptions, FinishReason, SamplingOptions

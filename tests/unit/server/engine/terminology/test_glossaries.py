@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from xuanzang.server.engine.errors import InvalidInputError
-from xuanzang.server.engine.glossaries import GlossaryError, GlossaryFolder, read_glossary
+from xuanzang.server.engine.terminology.glossaries import GlossaryError, GlossaryFolder, read_glossary
 
 HEAD = "# source_language: zh\n# target_language: en\n# version: 7\n"
 

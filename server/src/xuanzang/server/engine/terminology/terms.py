@@ -6,8 +6,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from xuanzang.server.engine.terminology.patterns import PATTERNS
 from xuanzang.server.engine.text.offsets import Span, before_nfkc
-from xuanzang.server.engine.text.patterns import PATTERNS
 from xuanzang.server.engine.text.words import is_boundary
 from xuanzang.server.engine.types import ProtectedPattern
 

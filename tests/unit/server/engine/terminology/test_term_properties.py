@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.terms import FoundTerm, GlossaryEntry, TermIndex, Terms, normalized
+from xuanzang.server.engine.terminology.terms import FoundTerm, GlossaryEntry, TermIndex, Terms, normalized
 from xuanzang.server.engine.text.words import find_whole, is_boundary, joins
 
 _LETTERS = "abAB1猫源代码表 #+.!？。(㈱①ｱé\u0301"

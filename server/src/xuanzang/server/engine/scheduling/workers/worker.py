@@ -13,9 +13,9 @@ from concurrent.futures import Future
 
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.model_runner import ModelRunner
-from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
+from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
 
 _LOGGER = logging.getLogger(__name__)
 

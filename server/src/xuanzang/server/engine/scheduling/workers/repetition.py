@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
-from xuanzang.server.engine.scheduling.request import QueuedSentence
+from xuanzang.server.engine.scheduling.requests.request import QueuedSentence
 from xuanzang.server.engine.text.repetitions import has_repetition
 
 # A search that does not find the end repeats tokens, too. Tokens are compared, as characters, before any text is made.

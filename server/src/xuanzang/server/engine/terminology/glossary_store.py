@@ -19,7 +19,7 @@ from xuanzang.server.engine.errors import (
     GlossaryStateError,
     InvalidInputError,
 )
-from xuanzang.server.engine.glossaries import (
+from xuanzang.server.engine.terminology.glossaries import (
     MAX_FILE_BYTES,
     MAX_FILE_ENTRIES,
     MAX_FILES,
@@ -28,7 +28,7 @@ from xuanzang.server.engine.glossaries import (
     GlossaryFolder,
     entry_faults,
 )
-from xuanzang.server.engine.text.terms import GlossaryEntry
+from xuanzang.server.engine.terminology.terms import GlossaryEntry
 from xuanzang.server.engine.whole_files import write_whole
 
 _LOGGER = logging.getLogger(__name__)

@@ -14,14 +14,14 @@ from typing import Literal, NamedTuple, Protocol, Required, TypedDict, TypeVarTu
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.call_record import CallObserver
 from xuanzang.server.engine.scheduling.load import predicted_cost, predicted_target_tokens
-from xuanzang.server.engine.scheduling.loop_inbox import LoopInbox
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.requests.call_record import CallObserver
+from xuanzang.server.engine.scheduling.requests.loop_inbox import LoopInbox
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.settings import UNLIMITED
+from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
 from xuanzang.server.engine.text.codec import TextCodec
-from xuanzang.server.engine.text.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import (
     ContentFormat,
     DecodingOptions,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 
 
 class SearchRecord(NamedTuple):

@@ -17,9 +17,9 @@ from xuanzang.server.engine.errors import (
     GlossaryStateError,
     InvalidInputError,
 )
-from xuanzang.server.engine.glossaries import GlossaryFolder
-from xuanzang.server.engine.glossary_store import GlossaryDraft, GlossaryStore
-from xuanzang.server.engine.text.terms import GlossaryEntry
+from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
+from xuanzang.server.engine.terminology.glossary_store import GlossaryDraft, GlossaryStore
+from xuanzang.server.engine.terminology.terms import GlossaryEntry
 
 CAT = GlossaryEntry(source="猫", targets=("cat", "tomcat"))
 DOG = GlossaryEntry(source="狗", targets=("dog",))

@@ -8,15 +8,15 @@ import pytest
 
 from xuanzang.server.engine.decoding.hypotheses import TargetHypothesis
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.rendering import SentenceRenderer
-from xuanzang.server.engine.scheduling.request import (
+from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
+from xuanzang.server.engine.scheduling.requests.request import (
     CallContext,
     PlannedSearch,
     Request,
     SentenceListener,
     SentenceResult,
 )
-from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.types import DecodingOptions, FinishReason
 from xuanzang.server.metrics import Metrics
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.decoding.sampling import Candidate, Sampler
+from xuanzang.server.engine.decoding.logits.sampling import Candidate, Sampler
 from xuanzang.server.engine.types import SamplingOptions
 
 CANDIDATES: list[Candidate] = [(float(np.log(p)), token, 0) for token, p in enumerate((0.5, 0.25, 0.15, 0.1))]

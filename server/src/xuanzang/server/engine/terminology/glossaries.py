@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.text.terms import GlossaryEntry, TermIndex
+from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex
 
 FOLDER = "glossaries"
 MAX_SOURCE_CHARACTERS = 100

@@ -10,10 +10,10 @@ from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.repetition import retry_of
-from xuanzang.server.engine.scheduling.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
+from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
-from xuanzang.server.engine.scheduling.timeline import SentenceTimeline
+from xuanzang.server.engine.scheduling.workers.repetition import retry_of
 from xuanzang.server.engine.types import FinishReason
 
 _SENTENCES_PER_STEP = 4

@@ -1,0 +1,1 @@
+"""What becomes of logits before a token is chosen."""

@@ -1,0 +1,1 @@
+"""Threads that take sentences from the queue and run the models."""

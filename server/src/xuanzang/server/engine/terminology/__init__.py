@@ -1,0 +1,1 @@
+"""Terms, protected texts, and the glossaries that hold them."""
