@@ -39,8 +39,15 @@ class Queue:
         self._model = model
         self._options = options
 
-    def submit(self, *lengths: int, follows: bool = False, caller: str = "", deadline: float = math.inf) -> Request:
-        context = CallContext(model=self._model, caller=caller, deadline=deadline)
+    def submit(
+        self,
+        *lengths: int,
+        follows: bool = False,
+        caller: str = "",
+        deadline: float = math.inf,
+        cutoff: float = math.inf,
+    ) -> Request:
+        context = CallContext(model=self._model, caller=caller, deadline=deadline, cutoff=cutoff)
         renderer = SentenceRenderer(codec=self._model.codec)
         sentences = [self._model.sentence((5,) * length, self._options) for length in lengths]
         request = Request(context, [PlannedSearch(sentence, renderer) for sentence in sentences])
@@ -57,8 +64,8 @@ class Queue:
         done = DoneSentence(queued, queued.cost, seconds=in_batch, target_tokens=queued.target_tokens)
         self.scheduler.record(0, [done], seconds=seconds)
 
-    def require(self, cost: int, *, deadline: float = math.inf) -> None:
-        self.scheduler.require_admission(FlowKey(""), cost, useful_until=deadline)
+    def require(self, cost: int, *, deadline: float = math.inf, accepts_part: bool = False) -> None:
+        self.scheduler.require_admission(FlowKey(""), cost, useful_until=deadline, accepts_part=accepts_part)
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""
@@ -209,6 +216,21 @@ async def test_the_time_in_a_batch_counts_against_the_deadline(make_queue: MakeQ
     with pytest.raises(OverloadedError):
         queue.submit(5, deadline=time.monotonic() + 30)
     queue.submit(2, deadline=time.monotonic() + 30)
+
+
+async def test_a_request_of_which_a_part_is_of_use_need_only_be_begun_in_time(make_queue: MakeQueue) -> None:
+    queue = make_queue(workers=1)
+    queue.work(5, seconds=10.0)
+    queue.submit(1, caller="other")
+    soon = time.monotonic() + 30
+    queue.require(100, deadline=soon, accepts_part=True)
+    with pytest.raises(OverloadedError):
+        queue.submit(100, deadline=soon)
+    queue.submit(100, deadline=soon + 1, cutoff=soon)
+    with pytest.raises(OverloadedError):
+        queue.require(100, deadline=soon, accepts_part=True)
+    with pytest.raises(OverloadedError):
+        queue.submit(1, deadline=soon + 1, cutoff=soon)
 
 
 async def test_a_worker_without_sentences_waits_no_longer_than_asked(make_queue: MakeQueue) -> None:

@@ -149,7 +149,9 @@ class Call:
         if not context.in_background:
             # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
             min_cost = self._min_cost(texts)
-            shared.scheduler.require_admission(context.flow, min_cost, useful_until=context.useful_until)
+            shared.scheduler.require_admission(
+                context.flow, min_cost, useful_until=context.useful_until, accepts_part=context.accepts_part
+            )
         started = time.monotonic()
         work = partial(
             prepare,

@@ -85,6 +85,18 @@ class Admission:
         workers = flow.limited.limits.workers if flow.limited else None
         return seconds if seconds is None or not workers else seconds * max(1.0, self._workers / workers)
 
+    def seconds_until_begun(self, flow: FlowKey, cost: int) -> float | None:
+        """Estimate when a request would be begun if it were submitted now.
+
+        Args:
+            flow: Flow of the request.
+            cost: Predicted tokens of the request.
+
+        Returns:
+            Seconds; None before the first measurement.
+        """
+        return self._seconds_for(flow, self._queue.cost_before(flow, cost) if self._queue.count else 0)
+
     def is_safe(self, estimate: float | None, seconds: float) -> bool:
         """Whether a request will be done in time, as far as anybody knows.
 

@@ -35,13 +35,14 @@ class Deadlines:
         """
         self._admission, self._occupancy = admission, occupancy
 
-    def require(self, flow: FlowKey, cost: int, *, useful_until: float) -> None:
+    def require(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
         """Refuse a request that is not tokenised yet, as `admit` would refuse one of a single sentence.
 
         Args:
             flow: Flow of the request.
             cost: Predicted tokens of the request, or fewer.
             useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
+            accepts_part: Whether what has been found by then is of use, so that the request need only be begun.
 
         Raises:
             OverloadedError: It does not fit now, or would not be done in time.
@@ -49,13 +50,16 @@ class Deadlines:
         self._admission.require_room(flow, cost)
         # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
         if cost and not self._occupancy.is_idle:
-            estimate, seconds = self._admission.seconds_until_done(flow, cost), useful_until - time.monotonic()
-            if not self._admission.is_safe(estimate, seconds):
+            wait = self._admission.seconds_until_begun if accepts_part else self._admission.seconds_until_done
+            seconds = useful_until - time.monotonic()
+            if not self._admission.is_safe(wait(flow, cost), seconds):
                 rows = self._occupancy.rows(1)
                 raise self._admission.too_late(flow, cost, longest=0, rows=rows, seconds=seconds)
 
     def admit(self, request: Request, *, now: float, follows: bool) -> None:
         """Refuse a request that the queue has no room for, or that would not be done in time; estimate when it will be.
+
+        One of which a part is of use need only be begun in time.
 
         Args:
             request: Request, which gets the estimate unless its caller allows less than is safe.
@@ -74,6 +78,8 @@ class Deadlines:
         if follows:
             return
         self._admission.require_room(flow, cost)
+        if request.context.accepts_part:
+            is_safe = self._admission.is_safe(self._admission.seconds_until_begun(flow, cost), seconds)
         if not is_safe and not self._occupancy.is_idle:
             raise self._admission.too_late(flow, cost, longest=longest, rows=rows, seconds=seconds)
 

@@ -91,19 +91,20 @@ class Scheduler:
         with self._changed:
             return self._admission.throughput.seconds_for(self._queue.cost) or 0.0
 
-    def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float) -> None:
+    def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
         """Refuse early what could not be submitted.
 
         Args:
             flow: Flow of the request.
             cost: Predicted tokens of the request, or fewer.
             useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
+            accepts_part: Whether what has been found by then is of use, so that the request need only be begun.
 
         Raises:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._lock:
-            self._deadlines.require(flow, cost, useful_until=useful_until)
+            self._deadlines.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.

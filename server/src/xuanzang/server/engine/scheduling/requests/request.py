@@ -193,6 +193,11 @@ class CallContext:
         return min(self.deadline, self.cutoff)
 
     @property
+    def accepts_part(self) -> bool:
+        """Whether translations that time has cut short are of use, too."""
+        return not math.isinf(self.cutoff)
+
+    @property
     def flow(self) -> FlowKey:
         """Line in which the sentences wait."""
         return FlowKey(self.caller, None if self.model.limits == UNLIMITED else self.model)
