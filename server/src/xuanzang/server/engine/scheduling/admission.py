@@ -95,7 +95,7 @@ class Admission:
         Returns:
             Seconds; None before the first measurement.
         """
-        return self._seconds_for(flow, self._queue.cost_before(flow, cost) if self._queue.count else 0)
+        return self._seconds_for(flow, self._queue.cost_before(flow, cost))
 
     def is_safe(self, estimate: float | None, seconds: float) -> bool:
         """Whether a request will be done in time, as far as anybody knows.

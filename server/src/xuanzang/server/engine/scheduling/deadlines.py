@@ -78,7 +78,7 @@ class Deadlines:
         if follows:
             return
         self._admission.require_room(flow, cost)
-        if request.context.accepts_part:
+        if not is_safe and request.context.accepts_part:
             is_safe = self._admission.is_safe(self._admission.seconds_until_begun(flow, cost), seconds)
         if not is_safe and not self._occupancy.is_idle:
             raise self._admission.too_late(flow, cost, longest=longest, rows=rows, seconds=seconds)
