@@ -34,17 +34,19 @@ web: .venv-demo/ready ## Serve the default bundles and open the page on WEB_ADDR
 	@.venv-demo/bin/python examples/web.py $(WEB_ADDRESS)
 
 # One thread in each pytest process, and two processes for each core, because half of the time they wait for servers. A
-# file goes to one process, which then makes what its tests share once.
+# file goes to one process, which then makes what its tests share once. A process that hangs is replaced, and its test
+# fails.
+ENDS_HANGS := -o faulthandler_timeout=600 -o faulthandler_exit_on_timeout=true --max-worker-restart 2
 TEST_PROCESSES = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 test: .venv/ready ## Run the tests on all cores
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile -m "not e2e and not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile $(ENDS_HANGS) -m "not e2e and not slow" $(ARGS)
 
 # Counting lines doubles the time of the tests.
 coverage: .venv/ready ## Run the tests, the slow ones too, and print the coverage
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m "not e2e" --cov --cov-report=term $(ARGS)
 
 slow: .venv/ready ## Run the tests that `make test` leaves out because they take long (some minutes)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto -m slow $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto $(ENDS_HANGS) -m slow $(ARGS)
 
 pythons: ## Test client and gateway and try the server with each Python that the packages name, where it is found
 	.ci/pythons $(ARGS)

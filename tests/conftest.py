@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ ANIMALS = {
 }
 PEOPLE = {"我": "I", "你": "you", "他们": "they", "我们": "we", "老师": "the teacher", "Ann": "Ann"}
 
+TERMINAL = pytest.StashKey[int]()
+"""A descriptor of stderr."""
+
 # Nothing may depend on how fast the machine is, and a failure on one machine must be a failure on all.
 settings.register_profile(
     "xuanzang", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
@@ -43,6 +47,38 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--provider", choices=("cpu", "cuda"), default="cpu", help="what runs the servers' graphs")
     # tests/faults: the number that CI has time for; 1,000 take minutes.
     parser.addoption("--damaged-bundles", type=int, default=68, help="damaged bundles beside a good one")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the way to the terminal: while tests run, what is written to stderr is theirs."""
+    config.stash[TERMINAL] = os.dup(2)
+
+
+def watch(config: pytest.Config) -> None:
+    """Print where every thread stands if the next test does not begin in time, and end the process if asked to."""
+    faulthandler.dump_traceback_later(
+        float(config.getini("faulthandler_timeout")),
+        exit=config.getini("faulthandler_exit_on_timeout"),
+        file=config.stash[TERMINAL],
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> Generator[None, object, object]:
+    """Watch what follows a failure as well, at which pytest's own watch of a test ends."""
+    try:
+        return (yield)
+    finally:
+        watch(node.config)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Watch the time between two tests as well."""
+    try:
+        return (yield)
+    finally:
+        watch(item.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

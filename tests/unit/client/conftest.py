@@ -139,7 +139,10 @@ def serve() -> Iterator[Callable[..., Script]]:
         script = Script()
         server = grpc.server(ThreadPoolExecutor(16))
         translation_pb2_grpc.add_TranslationServiceServicer_to_server(script, server)
-        health_pb2_grpc.add_HealthServicer_to_server(health.HealthServicer(), server)
+        # By default a server locks up for ever when one caller stops watching while another begins to: a thread that
+        # holds the servicer's lock waits for gRPC's thread, which waits for the lock.
+        watched = health.HealthServicer(experimental_non_blocking=False)
+        health_pb2_grpc.add_HealthServicer_to_server(watched, server)
         if credentials is None:
             port = server.add_insecure_port("127.0.0.1:0")
         else:

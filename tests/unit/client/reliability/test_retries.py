@@ -92,10 +92,14 @@ def test_a_call_that_times_out_is_cancelled_on_the_server(client: Client, script
         return pb.TranslateTextResponse()
 
     script.on_translate = never
-    with pytest.raises(sdk.DeadlineExceededError) as caught:
-        client.translate_one("a", timeout=0.2)
-    assert caught.value.code is sdk.StatusCode.DEADLINE_EXCEEDED
-    assert ended.wait(10)
+    # The time of a call may be over before a busy server begins it.
+    for timeout in (0.2, 5):
+        with pytest.raises(sdk.DeadlineExceededError) as caught:
+            client.translate_one("a", timeout=timeout)
+        assert caught.value.code is sdk.StatusCode.DEADLINE_EXCEEDED
+        if ended.wait(5):
+            return
+    raise AssertionError("the server was not told")
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])

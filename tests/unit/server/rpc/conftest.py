@@ -165,6 +165,23 @@ class Served:
         value = self.registry.get_sample_value(name, labels)
         return -1.0 if value is None else value
 
+    async def let_expire(self, text: str, call: Callable[[float], Any]) -> None:
+        """Make a call that ends with its deadline while the engine has the text; again if the engine never got it.
+
+        Args:
+            text: Text of the call.
+            call: Makes it, with a timeout in seconds.
+        """
+        self.engine.hold(text)
+        for timeout in (0.2, 2.0, 20.0):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(timeout)
+            assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            await self.rpc.join()
+            if text in self.engine.cancelled:
+                return
+        raise AssertionError("the engine went on, or never got the text")
+
 
 @pytest.fixture
 def served_model() -> ServedModel:

@@ -232,6 +232,4 @@ async def test_a_busy_server_refuses_unread(serve: Any) -> None:
 
 async def test_the_deadline_reaches_the_engine_and_ends_its_work(serve: Any) -> None:
     async with serve(faces=FACES) as served:
-        served.engine.hold("a")
-        await refused(stub_of(served).ModelInfer(inference("a"), timeout=0.2), Code.DEADLINE_EXCEEDED)
-        await served.engine.until(served.engine.cancelled, {"a"})
+        await served.let_expire("a", lambda timeout: stub_of(served).ModelInfer(inference("a"), timeout=timeout))
