@@ -169,7 +169,8 @@ def test_texts_without_an_answer_are_sent_once_more_to_another_address(
     stop_after_two(stopping, lambda requests: iter(list(requests)))
     results = client_type([stopping.address, other.address]).translate_stream(iter("abcde"), max_in_flight=5)
     assert [(each.index, each.translation.text) for each in results] == list(enumerate("ABCDE"))
-    assert [request.content for request in other.requests] == list("cde")
+    # When a stream has ended, grpc.aio drops the answers that have not been read: they are asked for again.
+    assert "".join(request.content for request in other.requests) in ("cde", "bcde", "abcde")
 
 
 def test_a_server_that_stops_while_texts_are_sent_costs_no_answer(
@@ -180,7 +181,6 @@ def test_a_server_that_stops_while_texts_are_sent_costs_no_answer(
     texts = [str(number) for number in range(50)]
     results = client_type([stopping.address, other.address]).translate_stream(iter(texts), max_in_flight=5)
     assert [(each.index, each.translation.text) for each in results] == list(enumerate(texts))
-    # A write that meets the end makes grpc.aio drop answers that have not been read: they are asked for again.
     sent = [request.content for request in other.requests]
     assert sent in (texts[2:], texts[1:], texts)
 
