@@ -56,11 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def watch(config: pytest.Config) -> None:
     """Print where every thread stands if the next test does not begin in time, and end the process if asked to."""
-    faulthandler.dump_traceback_later(
-        float(config.getini("faulthandler_timeout")),
-        exit=config.getini("faulthandler_exit_on_timeout"),
-        file=config.stash[TERMINAL],
-    )
+    if seconds := float(config.getini("faulthandler_timeout")):
+        exits = config.getini("faulthandler_exit_on_timeout")
+        faulthandler.dump_traceback_later(seconds, exit=exits, file=config.stash[TERMINAL])
 
 
 @pytest.hookimpl(wrapper=True)
