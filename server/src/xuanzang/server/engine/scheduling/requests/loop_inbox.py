@@ -44,7 +44,7 @@ class LoopInbox:
         self._read_end, self._write_end = os.pipe()
         for end in (self._read_end, self._write_end):
             os.set_blocking(end, False)
-            weakref.finalize(self, os.close, end)
+            weakref.finalize(self, os.close, end).atexit = False  # threads may write to the last
         loop.add_reader(self._read_end, self._make_calls)
 
     def leave(self, callback: Callable[[*Ts], None], *arguments: *Ts) -> bool:
