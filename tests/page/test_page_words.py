@@ -87,13 +87,22 @@ def test_pointing_at_a_word_marks_its_characters_in_the_source(page: Any) -> Non
     assert page.locator("mark").count() == 0
 
 
+# The mirror has each character where the text field has it, in whatever font there is; the caret is before one whose
+# first half is pointed at.
+PLACE_OF = """character => {
+    const texts = document.createTreeWalker(document.querySelector("#mirror"), NodeFilter.SHOW_TEXT);
+    while (!texts.nextNode().data.includes(character));
+    const range = document.createRange(), from = texts.currentNode.data.indexOf(character);
+    range.setStart(texts.currentNode, from);
+    range.setEnd(texts.currentNode, from + character.length);
+    const { x, y, width, height } = range.getBoundingClientRect();
+    return [x + 0.3 * width, y + 0.5 * height];
+}"""
+
+
 def test_pointing_at_the_source_marks_the_words_that_come_from_it(page: Any) -> None:
     translated(page, "我有一只猫。")
-    box = page.locator("#source").bounding_box()
-    size = page.evaluate("parseFloat(getComputedStyle(document.querySelector('#source')).fontSize)")
-    padding = page.evaluate("parseFloat(getComputedStyle(document.querySelector('#source')).paddingLeft)")
-    # The middle of the fifth character.
-    page.mouse.move(box["x"] + padding + 4.3 * size, box["y"] + padding + size)
+    page.mouse.move(*page.evaluate(PLACE_OF, "猫"))
     page.wait_for_selector(".word.marked")
     assert "cat" in page.locator(".word.marked").all_text_contents()
 
