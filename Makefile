@@ -63,9 +63,10 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/buf lint
-	$(BIN)/buf breaking --against ".git#ref=$(PROTO_BASE)"
+	$(BIN)/buf breaking --against $(BASELINE)
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; $(call generate,$$fresh); \
-		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang
+		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang; \
+		$(call image,$$fresh/baseline.binpb); cmp "$$fresh/baseline.binpb" $(BASELINE)
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
@@ -111,11 +112,14 @@ soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hou
 	PYTHONPATH=tests/benchmark:tests/soak $(BIN)/python tests/soak/soak.py \
 		$(if $(HOURS)$(MINUTES),--hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0),--hours 1) $(ARGS)
 
-# Reference of `buf breaking`: the last release or, before the first, the main branch.
-PROTO_BASE = $$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || \
-	git rev-parse --verify --quiet origin/main || git rev-parse HEAD)
+# What `buf breaking` compares with: all that the protos have said, so it needs no history of git. `make proto` adds to it
+# and refuses what would break a client in use.
+BASELINE := proto/baseline.binpb
+image = $(BIN)/buf build --exclude-source-info --output $(1)
 
-proto: .venv-proto/ready .venv/ready ## Generate proto/src from the .proto files, and Envoy's descriptors
+proto: .venv-proto/ready .venv/ready ## Generate proto/src from the .proto files, Envoy's descriptors and the baseline
+	$(BIN)/buf breaking --against $(BASELINE)
+	$(call image,$(BASELINE))
 	find proto/src/xuanzang -name '*_pb2*' -delete
 	$(call generate,proto/src)
 	$(BIN)/python deploy/envoy/describe.py

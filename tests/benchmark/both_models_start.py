@@ -17,10 +17,12 @@ from typing import NamedTuple
 
 from processes import ServerProcess, free_address
 
-from xuanzang.translation.v1.translation_pb2 import TranslateTextRequest
+from xuanzang.translation.v1.translation_pb2 import TranslateTextRequest, TranslationSettings
 
 BUNDLED = Path(__file__).parents[2] / "server" / "models"
-REQUEST = TranslateTextRequest(contents=["我有一只猫。"], source_language_code="zh", target_language_code="en")
+REQUEST = TranslateTextRequest(
+    contents=["我有一只猫。"], settings=TranslationSettings(source_language_code="zh", target_language_code="en")
+)
 
 
 class Kind(NamedTuple):

@@ -143,7 +143,9 @@ def main() -> None:
     arguments = parser.parse_args()
     bundle = max((ROOT / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
     model = ServedModel(name="zh-en", bundle=bundle, ctranslate2=bundle, texts=["好"])
-    request = pb.TranslateTextRequest(contents=model.texts, options=None if arguments.defaults else SMALLEST)
+    request = pb.TranslateTextRequest(
+        contents=model.texts, settings=pb.TranslationSettings(options=None if arguments.defaults else SMALLEST)
+    )
     with ExitStack() as stack:
         servers = dict(stack.enter_context(started(run, model)) for run in runs(arguments))
         found: dict[str, list[Figures]] = {name: [] for name in servers}

@@ -12,7 +12,7 @@ from typing import IO
 from processes import ServerProcess, free_address
 
 from xuanzang.client import TranslationClient
-from xuanzang.translation.v1.translation_pb2 import DecodingOptions, TranslateTextRequest
+from xuanzang.translation.v1.translation_pb2 import DecodingOptions, TranslateTextRequest, TranslationSettings
 
 SHORT_TOKENS = 10
 """About as many as a trained model gives for the sentence with which starts are measured."""
@@ -51,8 +51,10 @@ def _server(folder: Path, tokens: int | None, log: IO[str]) -> ServerProcess:
     flags: dict[str, object] = {"models": folder / "models", "workers": 1, "address": address}
     flags |= {"metrics-address": "127.0.0.1:0", "tried-bundles": folder / "tried", "log-format": "json"}
     command = ["-m", "xuanzang.server", *(f"--{name}={value}" for name, value in flags.items())]
-    request = TranslateTextRequest(contents=LINES[:1], source_language_code="en", target_language_code="zh")
-    request.options.MergeFrom(DecodingOptions(max_target_length=tokens))
+    request = TranslateTextRequest(
+        contents=LINES[:1], settings=TranslationSettings(source_language_code="en", target_language_code="zh")
+    )
+    request.settings.options.MergeFrom(DecodingOptions(max_target_length=tokens))
     return ServerProcess(*command, address=address, request=request.SerializeToString(), errors=log)
 
 

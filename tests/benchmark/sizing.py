@@ -47,7 +47,9 @@ def measure(repository: Path, model: str, texts: list[str], workers: int, second
     address = free_address()
     flags = ("--models", str(repository), "--address", address, "--workers", str(workers), "--log-level", "warning")
     more = ("--metrics-address", "127.0.0.1:0", "--tried-bundles", str(scratch / "tried"))
-    request = translation_pb2.TranslateTextRequest(contents=[texts[0]], model=model).SerializeToString()
+    request = translation_pb2.TranslateTextRequest(
+        contents=[texts[0]], settings=translation_pb2.TranslationSettings(model=model)
+    ).SerializeToString()
     with ExitStack() as stack:
         callers = Callers(stack, texts, scratch)
         server = stack.enter_context(

@@ -71,15 +71,12 @@ GOLDENS = [
     (
         translation_pb2.ExplainTranslationRequest(
             content="a",
-            source_language_code="zh",
-            target_language_code="en",
-            model="m",
-            options=translation_pb2.DecodingOptions(beam_size=4),
+            settings=translation_pb2.TranslationSettings(model="m"),
             attention_kinds=[pb.ATTENTION_KIND_CROSS, pb.ATTENTION_KIND_ENCODER],
             attention_layers=[0, 5],
             attention_heads=True,
         ),
-        "0a0161 12027a68 1a02656e 22016d 2a020804 32020102 3a020005 4001",
+        "0a0161 1203 1a016d 1a020102 22020005 2801",
     ),
     (
         translation_pb2.ExplainTranslationResponse(

@@ -9,23 +9,16 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.rpc import error_details_pb2 as google_details
 from google.rpc import status_pb2 as google_status
 
-from xuanzang.translation.v1 import status_pb2, translation_pb2
+from xuanzang.admin.v1 import admin_pb2
+from xuanzang.bundle.v1 import manifest_pb2
+from xuanzang.translation.v1 import explanation_pb2, status_pb2, translation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 # Fields are only added. A changed number or type breaks every client in use.
 FIELDS = {
     "TranslateTextRequest": {
         "contents": (1, "repeated string"),
-        "source_language_code": (2, "string"),
-        "target_language_code": (3, "string"),
-        "model": (4, "string"),
-        "options": (5, "message"),
-        "content_format": (10, "enum"),
-        "return_provenance": (14, "bool"),
-        "glossary_entries": (11, "repeated message"),
-        "glossary": (12, "string"),
-        "protected_patterns": (13, "repeated enum"),
-        "return_quality": (15, "bool"),
+        "settings": (2, "message"),
     },
     "TranslateTextResponse": {
         "translations": (1, "repeated message"),
@@ -35,16 +28,7 @@ FIELDS = {
     "StreamTranslateTextRequest": {
         "id": (1, "string"),
         "content": (2, "string"),
-        "source_language_code": (3, "string"),
-        "target_language_code": (4, "string"),
-        "model": (5, "string"),
-        "options": (6, "message"),
-        "content_format": (10, "enum"),
-        "return_provenance": (14, "bool"),
-        "glossary_entries": (11, "repeated message"),
-        "glossary": (12, "string"),
-        "protected_patterns": (13, "repeated enum"),
-        "return_quality": (15, "bool"),
+        "settings": (3, "message"),
     },
     "StreamTranslateTextResponse": {
         "id": (1, "string"),
@@ -55,16 +39,7 @@ FIELDS = {
     },
     "TranslateTextProgressivelyRequest": {
         "content": (1, "string"),
-        "source_language_code": (2, "string"),
-        "target_language_code": (3, "string"),
-        "model": (4, "string"),
-        "options": (5, "message"),
-        "content_format": (10, "enum"),
-        "return_provenance": (14, "bool"),
-        "glossary_entries": (11, "repeated message"),
-        "glossary": (12, "string"),
-        "protected_patterns": (13, "repeated enum"),
-        "return_quality": (15, "bool"),
+        "settings": (2, "message"),
     },
     "TranslateTextProgressivelyResponse": {
         "text_delta": (1, "string"),
@@ -74,13 +49,10 @@ FIELDS = {
     },
     "ExplainTranslationRequest": {
         "content": (1, "string"),
-        "source_language_code": (2, "string"),
-        "target_language_code": (3, "string"),
-        "model": (4, "string"),
-        "options": (5, "message"),
-        "attention_kinds": (6, "repeated enum"),
-        "attention_layers": (7, "repeated int32"),
-        "attention_heads": (8, "bool"),
+        "settings": (2, "message"),
+        "attention_kinds": (3, "repeated enum"),
+        "attention_layers": (4, "repeated int32"),
+        "attention_heads": (5, "bool"),
     },
     "ExplainTranslationResponse": {
         "translation": (1, "message"),
@@ -122,23 +94,35 @@ FIELDS = {
     },
     "ListModelsRequest": {},
     "ListModelsResponse": {"models": (1, "repeated message")},
+    "TranslationSettings": {
+        "source_language_code": (1, "string"),
+        "target_language_code": (2, "string"),
+        "model": (3, "string"),
+        "options": (4, "message"),
+        "content_format": (5, "enum"),
+        "glossary_entries": (6, "repeated message"),
+        "glossary": (7, "string"),
+        "protected_patterns": (8, "repeated enum"),
+        "return_alternatives": (9, "bool"),
+        "return_scores": (10, "bool"),
+        "token_details": (11, "bool"),
+        "return_quality": (12, "bool"),
+        "return_provenance": (13, "bool"),
+    },
     "DecodingOptions": {
         "beam_size": (1, "int32"),
         "num_hypotheses": (2, "int32"),
         "length_penalty": (3, "float"),
-        "min_target_length": (4, "int32"),
-        "max_target_length": (5, "int32"),
-        "return_scores": (6, "bool"),
-        "coverage_penalty": (7, "float"),
-        "repetition_penalty": (8, "float"),
-        "no_repeat_ngram_size": (9, "int32"),
-        "target_prefix": (10, "string"),
-        "suppressed_texts": (11, "repeated string"),
-        "sampling": (12, "message"),
-        "return_alternatives": (13, "bool"),
-        "token_details": (14, "bool"),
-        "partial_on_deadline": (15, "bool"),
-        "refuse_long_sentences": (16, "bool"),
+        "coverage_penalty": (4, "float"),
+        "repetition_penalty": (5, "float"),
+        "no_repeat_ngram_size": (6, "int32"),
+        "min_target_length": (7, "int32"),
+        "max_target_length": (8, "int32"),
+        "target_prefix": (9, "string"),
+        "suppressed_texts": (10, "repeated string"),
+        "sampling": (11, "message"),
+        "partial_on_deadline": (12, "bool"),
+        "refuse_long_sentences": (13, "bool"),
     },
     "SamplingOptions": {
         "top_k": (1, "int32"),
@@ -149,8 +133,8 @@ FIELDS = {
     "Translation": {
         "hypotheses": (1, "repeated message"),
         "glossary_matches": (2, "repeated message"),
-        "provenance": (3, "message"),
-        "detected_language_code": (5, "string"),
+        "detected_language_code": (3, "string"),
+        "provenance": (4, "message"),
     },
     "Provenance": {
         "method": (1, "string"),
@@ -158,15 +142,14 @@ FIELDS = {
         "model_version": (3, "string"),
         "manifest_sha256": (4, "string"),
         "precision": (5, "string"),
-        "target_language_code": (6, "string"),
-        "shortlist": (7, "bool"),
-        "execution_provider": (8, "string"),
-        "kernels": (9, "string"),
-        "kernels_reason": (10, "string"),
-        "server_version": (11, "string"),
-        "onnxruntime_version": (12, "string"),
-        "options": (13, "message"),
-        "sentences": (14, "repeated message"),
+        "shortlist": (6, "bool"),
+        "execution_provider": (7, "string"),
+        "kernels": (8, "string"),
+        "kernels_reason": (9, "string"),
+        "server_version": (10, "string"),
+        "onnxruntime_version": (11, "string"),
+        "settings": (12, "message"),
+        "sentences": (13, "repeated message"),
     },
     "SentenceProvenance": {
         "sentence_index": (1, "int32"),
@@ -224,19 +207,34 @@ TYPES = {
 }
 
 OPTIONS = pb.DecodingOptions(
-    beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=300, return_scores=True
+    beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=300
 )
-OPTIONS_BYTES = "0804 1001 1d0000803f 2000 28ac02 3001"
+SETTINGS = pb.TranslationSettings(
+    source_language_code="zh", target_language_code="en", model="m", options=OPTIONS, return_scores=True
+)
+SETTINGS_BYTES = "0a027a68 1202656e 1a016d 220e 0804 1001 1d0000803f 3800 40ac02 5001"
 
 # Written by hand from the rules of the encoding: key = number << 3 | wire type, then length or value.
 GOLDENS = [
     (pb.TranslateTextRequest(contents=["猫", ""]), "0a03e78cab 0a00"),
-    (pb.TranslateTextRequest(content_format=pb.CONTENT_FORMAT_HTML), "5002"),
-    (pb.StreamTranslateTextRequest(content_format=pb.CONTENT_FORMAT_TEXT), "5001"),
-    (pb.TranslateTextProgressivelyRequest(content_format=pb.CONTENT_FORMAT_XML), "5003"),
-    (pb.TranslateTextRequest(return_provenance=True), "7001"),
-    (pb.StreamTranslateTextRequest(return_provenance=True), "7001"),
-    (pb.TranslateTextProgressivelyRequest(return_provenance=True), "7001"),
+    (pb.TranslateTextRequest(contents=["a"], settings=SETTINGS), "0a0161 121d" + SETTINGS_BYTES),
+    (pb.StreamTranslateTextRequest(id="7", content="a", settings=SETTINGS), "0a0137 120161 1a1d" + SETTINGS_BYTES),
+    (pb.TranslateTextProgressivelyRequest(content="a", settings=SETTINGS), "0a0161 121d" + SETTINGS_BYTES),
+    (pb.ExplainTranslationRequest(content="a", settings=SETTINGS), "0a0161 121d" + SETTINGS_BYTES),
+    (
+        pb.TranslationSettings(
+            content_format=pb.CONTENT_FORMAT_XML,
+            glossary_entries=[pb.GlossaryEntry(source="a", targets=["b"])],
+            glossary="g",
+            protected_patterns=[pb.PROTECTED_PATTERN_URL, pb.PROTECTED_PATTERN_TAG],
+            return_alternatives=True,
+            return_scores=True,
+            token_details=True,
+            return_quality=True,
+            return_provenance=True,
+        ),
+        "2803 3206 0a0161 120162 3a0167 42020106 4801 5001 5801 6001 6801",
+    ),
     (
         pb.Translation(
             provenance=pb.Provenance(
@@ -245,14 +243,13 @@ GOLDENS = [
                 model_version="2",
                 manifest_sha256="f",
                 precision="i",
-                target_language_code="e",
                 shortlist=True,
                 execution_provider="c",
                 kernels="k",
                 kernels_reason="r",
                 server_version="s",
                 onnxruntime_version="o",
-                options=pb.DecodingOptions(beam_size=4),
+                settings=pb.TranslationSettings(target_language_code="e", options=pb.DecodingOptions(beam_size=4)),
                 sentences=[
                     pb.SentenceProvenance(
                         sentence_index=1,
@@ -269,18 +266,12 @@ GOLDENS = [
             )
         ),
         (
-            "1a51 0a016d 12017a 1a0132 220166 2a0169 320165 3801 420163 4a016b 520172 5a0173 62016f 6a020804 7228 "
+            "2253 0a016d 12017a 1a0132 220166 2a0169 3001 3a0163 42016b 4a0172 520173 5a016f 6207 120165 22020804 6a28 "
             "0801 1002 1803 21000000000000e03f 29000000000000f03f 310000000000000040 3804 4001 48ac02"
         ),
     ),
-    (
-        pb.TranslateTextRequest(
-            contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=OPTIONS
-        ),
-        "0a0161 12027a68 1a02656e 22057a682d656e 2a10" + OPTIONS_BYTES,
-    ),
     # An option set to zero is not an option left out.
-    (pb.DecodingOptions(length_penalty=0, return_scores=False), "1d00000000 3000"),
+    (pb.DecodingOptions(length_penalty=0, refuse_long_sentences=False), "1d00000000 6800"),
     (
         pb.DecodingOptions(
             coverage_penalty=0,
@@ -289,21 +280,13 @@ GOLDENS = [
             target_prefix="I",
             suppressed_texts=["a", "b"],
             sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2, seed=0),
-            return_alternatives=False,
-            token_details=True,
             partial_on_deadline=True,
             refuse_long_sentences=True,
         ),
-        "3d00000000 450000803f 4803 520149 5a0161 5a0162 620e 0805 150000003f 1d00000040 2000 6800 7001 7801 800101",
+        "2500000000 2d0000803f 3003 4a0149 520161 520162 5a0e 0805 150000003f 1d00000040 2000 6001 6801",
     ),
     # Empty sampling options mean sampling with the defaults.
-    (pb.DecodingOptions(sampling=pb.SamplingOptions()), "6200"),
-    (
-        pb.TranslateTextProgressivelyRequest(
-            content="a", source_language_code="zh", target_language_code="en", model="m", options=OPTIONS
-        ),
-        "0a0161 12027a68 1a02656e 22016d 2a10" + OPTIONS_BYTES,
-    ),
+    (pb.DecodingOptions(sampling=pb.SamplingOptions()), "5a00"),
     (pb.TranslateTextProgressivelyResponse(text_delta="猫"), "0a03e78cab"),
     (
         pb.TranslateTextProgressivelyResponse(
@@ -319,12 +302,6 @@ GOLDENS = [
             model_version="1",
         ),
         "1212 0a10 2004 2a0c 0a0161 15000000bf 1801 2002 1a016d 220131",
-    ),
-    (
-        pb.StreamTranslateTextRequest(
-            id="7", content="a", source_language_code="zh", target_language_code="en", model="m", options=OPTIONS
-        ),
-        "0a0137 120161 1a027a68 2202656e 2a016d 3210" + OPTIONS_BYTES,
     ),
     (
         pb.StreamTranslateTextResponse(
@@ -373,6 +350,25 @@ def test_fields_keep_their_numbers_and_types() -> None:
     kept = {name: {field: now[name].get(field) for field in fields} for name, fields in FIELDS.items()}
     assert kept == FIELDS
     assert now == kept, "a new field: add it to the table, so that it stays"
+
+
+def test_requests_that_translate_have_the_same_settings() -> None:
+    settings = pb.TranslationSettings.DESCRIPTOR
+    requests: tuple[Any, ...] = (
+        pb.TranslateTextRequest,
+        pb.StreamTranslateTextRequest,
+        pb.TranslateTextProgressivelyRequest,
+        pb.ExplainTranslationRequest,
+    )
+    for fields in (request.DESCRIPTOR.fields_by_name for request in requests):
+        assert fields["settings"].message_type is settings
+        assert set(fields).isdisjoint(settings.fields_by_name), "shared by requests, so it belongs to the settings"
+
+
+@pytest.mark.parametrize("file", [translation_pb2, explanation_pb2, status_pb2, admin_pb2, manifest_pb2])
+def test_fields_are_numbered_in_the_order_of_the_file(file: Any) -> None:
+    for message in file.DESCRIPTOR.message_types_by_name.values():
+        assert [field.number for field in message.fields] == list(range(1, len(message.fields) + 1)), message.name
 
 
 def test_optional_fields_have_presence() -> None:

@@ -89,11 +89,11 @@ def test_a_call_in_json_is_answered_in_json(proxy: envoy.Proxy, expected: str) -
 
 
 def test_a_refusal_in_json_names_the_field(proxy: envoy.Proxy) -> None:
-    content = {"contents": [TEXT], "options": {"beamSize": 1000}}
+    content = {"contents": [TEXT], "settings": {"options": {"beamSize": 1000}}}
     answer, body = request(proxy, json.dumps(content).encode(), content_type="application/json")
     assert answer.status == 400
     (detail,) = json.loads(body)["details"]
-    assert detail["fieldViolations"][0]["field"] == "options.beam_size"
+    assert detail["fieldViolations"][0]["field"] == "settings.options.beam_size"
 
 
 def test_details_of_errors_reach_the_sdk(proxy: envoy.Proxy) -> None:

@@ -41,7 +41,9 @@ class Attacked:
     async def translated(self) -> str:
         """Translate the text as a well-behaved caller."""
         options = pb.DecodingOptions(max_target_length=8)
-        response = await self.stub.TranslateText(pb.TranslateTextRequest(contents=[TEXT], options=options), timeout=30)
+        response = await self.stub.TranslateText(
+            pb.TranslateTextRequest(contents=[TEXT], settings=pb.TranslationSettings(options=options)), timeout=30
+        )
         text: str = response.translations[0].hypotheses[0].text
         return text
 

@@ -73,8 +73,8 @@ def some_headers(chance: random.Random) -> list[Header]:
 def some_message(chance: random.Random) -> bytes:
     """Return the bytes of a message, valid or damaged, with a prefix that may not fit."""
     request = pb.TranslateTextRequest(contents=[chance.choice(("猫", "", "\0", "a" * 3000, "😀" * 20))])
-    request.options.beam_size = chance.choice((1, 2, 0, -1, 2**31 - 1))
-    request.options.max_target_length = chance.choice((1, 8, 0))
+    request.settings.options.beam_size = chance.choice((1, 2, 0, -1, 2**31 - 1))
+    request.settings.options.max_target_length = chance.choice((1, 8, 0))
     message = bytearray(request.SerializeToString())
     for _ in range(chance.choice((0, 0, 1, 5))):
         message[chance.randrange(len(message))] = chance.randrange(256)

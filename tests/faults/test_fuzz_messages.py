@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -50,28 +52,39 @@ def _value(field: Any) -> st.SearchStrategy[Any]:
     return {**kinds, **floats, **unsigned}.get(field.cpp_type, small)
 
 
-@st.composite
-def options(draw: st.DrawFn) -> pb.DecodingOptions:
-    """Return options with some fields set, to any value of their type."""
-    made = pb.DecodingOptions()
-    plain = [field for field in pb.DecodingOptions.DESCRIPTOR.fields if field.message_type is None]
-    for field in draw(st.lists(st.sampled_from(plain), max_size=3)):
+def _fill(draw: st.DrawFn, message: Message, *, without: Iterable[str] = ()) -> None:
+    """Set some fields of a message, to any value of their type."""
+    fields = [each for each in message.DESCRIPTOR.fields if each.message_type is None and each.name not in without]
+    for field in draw(st.lists(st.sampled_from(fields), max_size=3)):
         if field.is_repeated:
-            getattr(made, field.name).extend(draw(st.lists(_value(field), max_size=3)))
+            getattr(message, field.name).extend(draw(st.lists(_value(field), max_size=3)))
         else:
-            setattr(made, field.name, draw(_value(field)))
-    if "max_target_length" not in {field.name for field, _ in made.ListFields()}:
-        made.max_target_length = 6
+            setattr(message, field.name, draw(_value(field)))
+
+
+@st.composite
+def settings_of_requests(draw: st.DrawFn) -> pb.TranslationSettings:
+    """Return settings with some fields set; rarely those that choose a model, which is then unknown."""
+    made = pb.TranslationSettings()
+    choosing = ("model", "source_language_code", "target_language_code")
+    for name in choosing:
+        if draw(st.integers(0, 4)) == 0:
+            setattr(made, name, draw(texts))
+    _fill(draw, made, without=choosing)
+    _fill(draw, made.options)
+    if draw(st.integers(0, 4)) == 0:
+        _fill(draw, made.options.sampling)
+    for _ in range(draw(st.sampled_from((0, 0, 0, 1, 2)))):
+        _fill(draw, made.glossary_entries.add())
+    if not made.options.HasField("max_target_length"):
+        made.options.max_target_length = 6
     return made
 
 
 @st.composite
 def messages(draw: st.DrawFn) -> bytes:
     """Return the bytes of a request, of which some are changed in one of two cases."""
-    request = pb.TranslateTextRequest(contents=draw(st.lists(texts, max_size=4)), options=draw(options()))
-    for name in ("model", "source_language_code", "target_language_code"):
-        if draw(st.integers(0, 4)) == 0:
-            setattr(request, name, draw(texts))
+    request = pb.TranslateTextRequest(contents=draw(st.lists(texts, max_size=4)), settings=draw(settings_of_requests()))
     data = bytearray(request.SerializeToString())
     if data and draw(st.booleans()):
         for place, byte in draw(st.lists(st.tuples(st.integers(0, len(data) - 1), st.integers(0, 255)), max_size=6)):
@@ -85,12 +98,13 @@ def _fuzz(port: int, ends: float, examples: int) -> None:
             "TranslateText": channel.unary_unary(METHOD + "TranslateText"),
             "StreamTranslateText": channel.stream_stream(METHOD + "StreamTranslateText"),
             "TranslateTextProgressively": channel.unary_stream(METHOD + "TranslateTextProgressively"),
+            "ExplainTranslation": channel.unary_unary(METHOD + "ExplainTranslation"),
         }
 
         def code(name: str, data: bytes) -> grpc.StatusCode:
             try:
                 call = calls[name](iter([data]) if name.startswith("Stream") else data, timeout=10)
-                if name != "TranslateText":
+                if not isinstance(call, bytes):
                     list(call)
             except grpc.RpcError as error:
                 status: grpc.StatusCode = error.code()

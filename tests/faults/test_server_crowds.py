@@ -35,7 +35,9 @@ async def connections(port: int, number: int, first: bytes) -> AsyncIterator[lis
 
 
 async def _codes(server: Any, calls: int) -> set[grpc.StatusCode]:
-    request = pb.TranslateTextRequest(contents=["猫"], options=pb.DecodingOptions(max_target_length=3))
+    request = pb.TranslateTextRequest(
+        contents=["猫"], settings=pb.TranslationSettings(options=pb.DecodingOptions(max_target_length=3))
+    )
     return {await server.stub.TranslateText(request, timeout=30).code() for _ in range(calls)}
 
 

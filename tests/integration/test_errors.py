@@ -82,7 +82,9 @@ async def test_cancelling_frees_the_worker(client: AsyncTranslationClient, runni
         await call.read()
         options = pb.DecodingOptions(**LONG)
         for _ in range(60):
-            await call.write(pb.StreamTranslateTextRequest(content="好" * 30, options=options))
+            await call.write(
+                pb.StreamTranslateTextRequest(content="好" * 30, settings=pb.TranslationSettings(options=options))
+            )
         call.cancel()
         await running.server.rpc.join()
     await client.translate_one("你好。")
@@ -97,7 +99,9 @@ async def test_a_full_queue_refuses_with_a_retry_delay(start_server: Any) -> Non
     async with start_server(max_queue_tokens=16_000) as running:
         async with grpc.aio.insecure_channel(running.address) as channel:
             stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
-            request = pb.TranslateTextRequest(contents=["你好。"] * 4, options=pb.DecodingOptions(**LONG))
+            request = pb.TranslateTextRequest(
+                contents=["你好。"] * 4, settings=pb.TranslationSettings(options=pb.DecodingOptions(**LONG))
+            )
             calls = [stub.TranslateText(request) for _ in range(40)]
             codes = [await call.code() for call in calls]
             trailers = [dict(await call.trailing_metadata()) for call in calls]

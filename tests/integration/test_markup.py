@@ -116,4 +116,4 @@ async def test_what_cannot_be_read_is_refused_by_field(client: AsyncTranslationC
     assert [fault.field for fault in caught.value.violations] == ["contents[1]"]
     with pytest.raises(InvalidRequestError, match="content_format") as caught:
         await client.translate_one("<b>好</b>", content_format="html", token_details=True)
-    assert [fault.field for fault in caught.value.violations] == ["options.token_details"]
+    assert [fault.field for fault in caught.value.violations] == ["token_details"]

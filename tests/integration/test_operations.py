@@ -180,7 +180,9 @@ async def test_a_stop_loses_no_request_of_callers_that_never_pause(start_server:
 
     async def call_repeatedly(address: str) -> set[grpc.StatusCode]:
         codes = set()
-        request = pb.TranslateTextRequest(contents=["你好。"], options=pb.DecodingOptions(max_target_length=3))
+        request = pb.TranslateTextRequest(
+            contents=["你好。"], settings=pb.TranslationSettings(options=pb.DecodingOptions(max_target_length=3))
+        )
         options = (("grpc.enable_retries", 0), ("grpc.use_local_subchannel_pool", 1))
         async with grpc.aio.insecure_channel(address, options) as channel:
             stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)

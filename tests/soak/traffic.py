@@ -34,6 +34,8 @@ class Kind:
     """Sentences of a text."""
     options: dict[str, Any]
     """Fields of DecodingOptions."""
+    details: bool = False
+    """Whether scores and tokens are returned."""
     cancels: bool = False
     """Whether the caller cancels within a fifth of a second."""
     deadlines: tuple[float, float] | None = None
@@ -47,8 +49,8 @@ KINDS = (
     Kind(name="long text", share=8, sentences=6, options={"beam_size": 1}),
     Kind(name="stream", share=8, shape="stream", texts=6, options={"beam_size": 1}),
     Kind(name="progressive", share=8, shape="progressive", sentences=2, options={"beam_size": 4}),
-    Kind(name="token details", share=6, options={"beam_size": 4, "token_details": True, "return_scores": True}),
-    Kind(name="hypotheses", share=2, options={"beam_size": 4, "num_hypotheses": 4, "return_scores": True}),
+    Kind(name="token details", share=6, options={"beam_size": 4}, details=True),
+    Kind(name="hypotheses", share=2, options={"beam_size": 4, "num_hypotheses": 4}, details=True),
     Kind(name="sampling", share=2, options={"sampling": {"seed": 7, "top_k": 10}}),
     Kind(name="cancelled", share=6, sentences=3, options={"beam_size": 4}, cancels=True),
     Kind(name="deadline", share=3, sentences=3, options={"beam_size": 4}, deadlines=(0.02, 0.5)),
@@ -118,16 +120,18 @@ def length_class(characters: int) -> LengthClass:
 
 
 def _messages(kind: Kind, contents: Sequence[str]) -> tuple[bytes, ...]:
-    options = pb.DecodingOptions(**kind.options)
+    settings = pb.TranslationSettings(
+        options=pb.DecodingOptions(**kind.options), return_scores=kind.details, token_details=kind.details
+    )
     if kind.shape == "stream":
         return tuple(
-            pb.StreamTranslateTextRequest(id=str(number), content=content, options=options).SerializeToString()
+            pb.StreamTranslateTextRequest(id=str(number), content=content, settings=settings).SerializeToString()
             for number, content in enumerate(contents)
         )
     if kind.shape == "progressive":
-        request = pb.TranslateTextProgressivelyRequest(content=contents[0], options=options)
+        request = pb.TranslateTextProgressivelyRequest(content=contents[0], settings=settings)
         return (request.SerializeToString(),)
-    return (pb.TranslateTextRequest(contents=contents, options=options).SerializeToString(),)
+    return (pb.TranslateTextRequest(contents=contents, settings=settings).SerializeToString(),)
 
 
 def signature(job: Job, answers: Sequence[bytes]) -> bytes:

@@ -18,43 +18,51 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 TEXT = "我有一只猫。老师有三只马。"
-OPTIONS = pb.DecodingOptions(beam_size=2)
+SETTINGS = pb.TranslationSettings(options=pb.DecodingOptions(beam_size=2))
 _SOON = 0.02
 """Seconds after which calls are cancelled; as a deadline too few, so that most calls with it are refused."""
-_LONG = pb.TranslateTextRequest(contents=10 * [TEXT], options=pb.DecodingOptions(beam_size=8))
+_LONG = pb.TranslateTextRequest(
+    contents=10 * [TEXT], settings=pb.TranslationSettings(options=pb.DecodingOptions(beam_size=8))
+)
 
 Stub: TypeAlias = "translation_pb2_grpc.TranslationServiceAsyncStub"
 
 
 async def _unary(stub: Stub) -> None:
-    await stub.TranslateText(pb.TranslateTextRequest(contents=[TEXT, TEXT], options=OPTIONS))
+    await stub.TranslateText(pb.TranslateTextRequest(contents=[TEXT, TEXT], settings=SETTINGS))
 
 
 async def _markup(stub: Stub) -> None:
     content = f"<p><b>{TEXT}</b><code>x</code></p>"
-    await stub.TranslateText(pb.TranslateTextRequest(contents=[content], content_format=pb.CONTENT_FORMAT_HTML))
+    settings = pb.TranslationSettings(content_format=pb.CONTENT_FORMAT_HTML)
+    await stub.TranslateText(pb.TranslateTextRequest(contents=[content], settings=settings))
 
 
 async def _alternatives(stub: Stub) -> None:
-    options = pb.DecodingOptions(beam_size=2, num_hypotheses=2, return_alternatives=True)
-    await stub.TranslateText(pb.TranslateTextRequest(contents=["我有一只猫。"], options=options))
+    options = pb.DecodingOptions(beam_size=2, num_hypotheses=2)
+    settings = pb.TranslationSettings(options=options, return_alternatives=True)
+    await stub.TranslateText(pb.TranslateTextRequest(contents=["我有一只猫。"], settings=settings))
 
 
 async def _progressive(stub: Stub) -> None:
-    request = pb.TranslateTextProgressivelyRequest(content=TEXT, options=OPTIONS)
+    request = pb.TranslateTextProgressivelyRequest(content=TEXT, settings=SETTINGS)
     assert [part async for part in stub.TranslateTextProgressively(request)]
 
 
 async def _stream(stub: Stub) -> None:
-    requests = [pb.StreamTranslateTextRequest(id=name, content=TEXT, options=OPTIONS) for name in "abc"]
+    requests = [pb.StreamTranslateTextRequest(id=name, content=TEXT, settings=SETTINGS) for name in "abc"]
     # One message is bad, and answered with an error.
-    requests[1].options.beam_size = 1000
+    requests[1].settings.options.beam_size = 1000
     assert len([answer async for answer in stub.StreamTranslateText(iter(requests))]) == len(requests)
 
 
 async def _invalid(stub: Stub) -> None:
     with suppress(grpc.aio.AioRpcError):
-        await stub.TranslateText(pb.TranslateTextRequest(contents=[TEXT], options=pb.DecodingOptions(beam_size=1000)))
+        await stub.TranslateText(
+            pb.TranslateTextRequest(
+                contents=[TEXT], settings=pb.TranslationSettings(options=pb.DecodingOptions(beam_size=1000))
+            )
+        )
 
 
 async def _late(stub: Stub) -> None:

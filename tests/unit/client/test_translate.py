@@ -44,7 +44,7 @@ def test_no_texts_need_no_call(client: Client, script: Script) -> None:
 
 def test_options_that_are_left_out_or_none_are_not_sent(client: Client, script: Script) -> None:
     client.translate(["a"], beam_size=None)
-    assert script.requests[0] == pb.TranslateTextRequest(contents=["a"])
+    assert script.requests[0] == pb.TranslateTextRequest(contents=["a"], settings=pb.TranslationSettings())
 
 
 def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
@@ -58,17 +58,23 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         length_penalty=0.0,
         min_target_length=0,
         max_target_length=7,
-        return_scores=False,
         coverage_penalty=0.5,
         repetition_penalty=2.0,
         no_repeat_ngram_size=3,
         target_prefix="I",
         suppressed_texts=("cat", "dog"),
         sampling=SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=0),
-        return_alternatives=False,
-        token_details=True,
         partial_on_deadline=True,
         refuse_long_sentences=True,
+        content_format="html",
+        glossary={"源": "spring"},
+        glossary_name="tech",
+        protected_patterns=["url"],
+        return_alternatives=True,
+        return_scores=True,
+        token_details=True,
+        return_quality=True,
+        return_provenance=True,
     )
     options = pb.DecodingOptions(
         beam_size=5,
@@ -76,27 +82,40 @@ def test_every_option_reaches_the_wire(client: Client, script: Script) -> None:
         length_penalty=0,
         min_target_length=0,
         max_target_length=7,
-        return_scores=False,
         coverage_penalty=0.5,
         repetition_penalty=2.0,
         no_repeat_ngram_size=3,
         target_prefix="I",
         suppressed_texts=["cat", "dog"],
         sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2.0, seed=0),
-        return_alternatives=False,
-        token_details=True,
         partial_on_deadline=True,
         refuse_long_sentences=True,
     )
     assert script.requests[0] == pb.TranslateTextRequest(
-        contents=["a"], source_language_code="zh", target_language_code="en", model="zh-en", options=options
+        contents=["a"],
+        settings=pb.TranslationSettings(
+            source_language_code="zh",
+            target_language_code="en",
+            model="zh-en",
+            options=options,
+            content_format=pb.CONTENT_FORMAT_HTML,
+            glossary_entries=[pb.GlossaryEntry(source="源", targets=["spring"])],
+            glossary="tech",
+            protected_patterns=[pb.PROTECTED_PATTERN_URL],
+            return_alternatives=True,
+            return_scores=True,
+            token_details=True,
+            return_quality=True,
+            return_provenance=True,
+        ),
     )
-    assert {field.name for field, _ in options.ListFields()} == {field.name for field in options.DESCRIPTOR.fields}
+    for message in (options, script.requests[0].settings):
+        assert {field.name for field, _ in message.ListFields()} == {field.name for field in message.DESCRIPTOR.fields}
 
 
 def test_sampling_with_the_servers_defaults_is_sampling(client: Client, script: Script) -> None:
     client.translate(["a"], sampling=SamplingOptions())
-    assert script.requests[0].options.HasField("sampling")
+    assert script.requests[0].settings.options.HasField("sampling")
 
 
 def test_a_lone_text_to_suppress_is_refused(client: Client, script: Script) -> None:
@@ -254,7 +273,7 @@ def test_a_client_id_that_cannot_be_sent_is_refused(client_id: str) -> None:
 def test_the_format_of_contents_is_sent_by_its_name(client: Client, script: Script) -> None:
     client.translate_one("<b>a</b>", content_format="html")
     client.translate_one("a", content_format=None)
-    assert [each.content_format for each in script.requests] == [pb.CONTENT_FORMAT_HTML, 0]
+    assert [each.settings.content_format for each in script.requests] == [pb.CONTENT_FORMAT_HTML, 0]
     with pytest.raises(InvalidRequestError, match="content_format must be one of text, html, xml"):
         client.translate_one("a", content_format=cast("Any", "rtf"))
     with pytest.raises(TypeError, match="content_format is a int"):

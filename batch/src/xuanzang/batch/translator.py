@@ -132,7 +132,7 @@ def check_options(decoding: Decoding) -> None:
     Raises:
         InputError: A value is outside of its range.
     """
-    faults = list(range_violations(_message(decoding).options))
+    faults = list(range_violations(_message(decoding).settings.options))
     if faults:
         raise InputError("; ".join(f"{fault.field}: {fault.description}" for fault in faults))
 
@@ -147,8 +147,10 @@ def _message(decoding: Decoding) -> pb.TranslateTextRequest:
     # A text, because a request has one.
     return pb.TranslateTextRequest(
         contents=[""],
-        model=decoding.model,
-        source_language_code=decoding.source_language,
-        target_language_code=decoding.target_language,
-        options=options,
+        settings=pb.TranslationSettings(
+            model=decoding.model,
+            source_language_code=decoding.source_language,
+            target_language_code=decoding.target_language,
+            options=options,
+        ),
     )

@@ -211,7 +211,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         """
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
-        state = StreamState(requests.translate_request((), **options), ordered=ordered)
+        state = StreamState(requests.translation_settings(**options), ordered=ordered)
         seconds = self._seconds(timeout)
         return AsyncStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
@@ -260,7 +260,7 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         job = await asyncio.to_thread(Job, opened, models, options, memory=memory, on_progress=on_progress)
         stream = AsyncStream(
             job.pending,
-            StreamState(requests.translate_request((), **options), ordered=False),
+            StreamState(requests.translation_settings(**options), ordered=False),
             self._open_calls,
             timeout=self._seconds(timeout),
             max_in_flight=_TEXTS_IN_FLIGHT,

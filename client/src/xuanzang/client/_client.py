@@ -208,7 +208,7 @@ class TranslationClient(GlossaryCalls):
         """
         if max_in_flight < 1:
             raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
-        state = StreamState(requests.translate_request((), **options), ordered=ordered)
+        state = StreamState(requests.translation_settings(**options), ordered=ordered)
         seconds = self._seconds(timeout)
         return BlockingStream(texts, state, self._open_calls, timeout=seconds, max_in_flight=max_in_flight).run()
 
@@ -255,7 +255,7 @@ class TranslationClient(GlossaryCalls):
         job = Job(opened, models, options, memory=memory, on_progress=on_progress)
         stream = BlockingStream(
             job.pending,
-            StreamState(requests.translate_request((), **options), ordered=False),
+            StreamState(requests.translation_settings(**options), ordered=False),
             self._open_calls,
             timeout=self._seconds(timeout),
             max_in_flight=_TEXTS_IN_FLIGHT,

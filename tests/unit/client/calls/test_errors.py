@@ -117,15 +117,20 @@ def test_a_stream_that_fails_as_a_whole_raises_the_same_error(client: Client, sc
 def test_violations_name_the_fields_and_reasons(client: Client, script: Script) -> None:
     violations = [
         error_details_pb2.BadRequest.FieldViolation(field="contents[3]", description="is too long"),
-        error_details_pb2.BadRequest.FieldViolation(field="options.beam_size", description="must be 1 to 16"),
+        error_details_pb2.BadRequest.FieldViolation(field="settings.options.beam_size", description="must be 1 to 16"),
+        error_details_pb2.BadRequest.FieldViolation(field="settings.model", description="is unknown"),
     ]
-    refuse(script, grpc.StatusCode.INVALID_ARGUMENT, error_details_pb2.BadRequest(field_violations=violations))
+    message = "; ".join(f"{each.field}: {each.description}" for each in violations)
+    details = error_details_pb2.BadRequest(field_violations=violations)
+    refuse(script, grpc.StatusCode.INVALID_ARGUMENT, details, message=message)
     with pytest.raises(sdk.InvalidRequestError) as caught:
         client.translate(["a"])
     assert caught.value.violations == (
         sdk.FieldViolation(field="contents[3]", description="is too long"),
         sdk.FieldViolation(field="options.beam_size", description="must be 1 to 16"),
+        sdk.FieldViolation(field="model", description="is unknown"),
     )
+    assert caught.value.message == "contents[3]: is too long; options.beam_size: must be 1 to 16; model: is unknown"
     assert not caught.value.retryable
 
 

@@ -20,8 +20,8 @@ Run = Callable[..., tuple[int, str, str]]
 def with_provenance(request: Any, content: str) -> pb.Translation:
     """Translate to upper case, by a model that its provenance names."""
     provenance = pb.Provenance(method="TranslateText", model="zh-en", model_version="2", kernels="avx2")
-    score = -0.25 if request.options.return_scores else None
-    made = provenance if request.return_provenance else None
+    score = -0.25 if request.settings.return_scores else None
+    made = provenance if request.settings.return_provenance else None
     return pb.Translation(hypotheses=[pb.Hypothesis(text=content.upper(), score=score)], provenance=made)
 
 
@@ -50,7 +50,7 @@ def test_a_capsule_is_written_and_replayed(run: Run, recording: Script, tmp_path
     assert run("translate", "--capsule", file, "a", "b") == (0, "A\nB\n", "")
     assert file.stat().st_mode & 0o777 == 0o600
     assert run("replay", file) == (0, "text 1: identical\ntext 2: identical\nidentical\n", "")
-    assert [request.model for request in recording.requests[2:]] == ["zh-en/2", "zh-en/2"]
+    assert [request.settings.model for request in recording.requests[2:]] == ["zh-en/2", "zh-en/2"]
 
 
 def test_a_replay_that_differs_exits_with_1(run: Run, recording: Script, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_a_file_with_tags_is_one_text(run: Run, script: Script, tmp_path: Path, 
     (tmp_path / "page").write_text("<p>a\nb</p>\n\n<p>c</p>\n")
     assert run("translate", "--format", name, "-f", tmp_path / "page") == (0, "<P>A\nB</P>\n\n<P>C</P>\n", "")
     number = {"html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}[name]
-    assert [request.content_format for request in script.requests] == [number]
+    assert [request.settings.content_format for request in script.requests] == [number]
     assert run("translate", "--format", "text", given="a\nb") == (0, "A\nB\n", "")
 
 
@@ -102,47 +102,49 @@ def test_flags_of_the_search_reach_the_server(run: Run, script: Script) -> None:
         pb.StreamTranslateTextRequest(
             id="0",
             content="a",
-            source_language_code="zh",
-            target_language_code="en",
-            model="m",
-            options=pb.DecodingOptions(
-                beam_size=3,
-                num_hypotheses=1,
-                length_penalty=0.5,
-                min_target_length=1,
-                max_target_length=9,
+            settings=pb.TranslationSettings(
+                source_language_code="zh",
+                target_language_code="en",
+                model="m",
+                options=pb.DecodingOptions(
+                    beam_size=3,
+                    num_hypotheses=1,
+                    length_penalty=0.5,
+                    min_target_length=1,
+                    max_target_length=9,
+                    coverage_penalty=0.25,
+                    repetition_penalty=1.5,
+                    no_repeat_ngram_size=3,
+                    target_prefix="I",
+                    suppressed_texts=["cat", "dog"],
+                ),
                 return_scores=True,
-                coverage_penalty=0.25,
-                repetition_penalty=1.5,
-                no_repeat_ngram_size=3,
-                target_prefix="I",
-                suppressed_texts=["cat", "dog"],
             ),
         )
     ]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options"),
+    ("arguments", "expected"),
     [
-        (["--sample"], pb.DecodingOptions(sampling=pb.SamplingOptions())),
+        (["--sample"], {"options": {"sampling": {}}}),
         (
             ["--top-k", 5, "--top-p", 0.5, "--temperature", 2, "--seed", 0],
-            pb.DecodingOptions(sampling=pb.SamplingOptions(top_k=5, top_p=0.5, temperature=2, seed=0)),
+            {"options": {"sampling": {"top_k": 5, "top_p": 0.5, "temperature": 2, "seed": 0}}},
         ),
         (
             ["--alternatives", "--num-hypotheses", 3],
-            pb.DecodingOptions(return_alternatives=True, num_hypotheses=3),
+            {"return_alternatives": True, "options": {"num_hypotheses": 3}},
         ),
-        (["--json", "--token-details"], pb.DecodingOptions(token_details=True)),
-        ([], pb.DecodingOptions()),
+        (["--json", "--token-details"], {"token_details": True}),
+        ([], {}),
     ],
 )
 def test_flags_request_sampling_alternatives_and_token_details(
-    run: Run, script: Script, arguments: list[Any], options: pb.DecodingOptions
+    run: Run, script: Script, arguments: list[Any], expected: dict[str, Any]
 ) -> None:
     assert run("translate", *arguments, "a")[0] == 0
-    assert [request.options for request in script.requests] == [options]
+    assert [request.settings for request in script.requests] == [pb.TranslationSettings(**expected)]
 
 
 def test_json_holds_token_details(run: Run, script: Script) -> None:

@@ -82,11 +82,12 @@ def test_arguments_become_the_request(script: Script) -> None:
     assert script.requests == [
         pb.ExplainTranslationRequest(
             content="猫",
-            source_language_code="zh",
-            options=pb.DecodingOptions(beam_size=3, suppressed_texts=["a"]),
             attention_kinds=[explanation_pb2.ATTENTION_KIND_DECODER, explanation_pb2.ATTENTION_KIND_CROSS],
             attention_layers=[2],
             attention_heads=True,
+            settings=pb.TranslationSettings(
+                source_language_code="zh", options=pb.DecodingOptions(beam_size=3, suppressed_texts=["a"])
+            ),
         )
     ]
 

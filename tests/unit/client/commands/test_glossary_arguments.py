@@ -18,15 +18,15 @@ def test_terms_are_part_of_every_kind_of_request() -> None:
     )
     entries = [("源", ["spring"]), ("表", ["table", "watch"])]
     progressive = progressive_request("a", glossary=dict(entries), glossary_name="tech", protected_patterns=["URL"])
-    for each in (request, stream_request(request, index=0, text="b"), progressive):
-        assert [(entry.source, list(entry.targets)) for entry in each.glossary_entries] == entries
-        assert each.glossary == "tech"
-        assert list(each.protected_patterns) == [pb.PROTECTED_PATTERN_URL]
+    for each in (request, stream_request(request.settings, index=0, text="b"), progressive):
+        assert [(entry.source, list(entry.targets)) for entry in each.settings.glossary_entries] == entries
+        assert each.settings.glossary == "tech"
+        assert list(each.settings.protected_patterns) == [pb.PROTECTED_PATTERN_URL]
 
 
 def test_patterns_may_be_members_or_names() -> None:
     request = translate_request(["a"], protected_patterns=[ProtectedPattern.TAG, "email"])
-    assert list(request.protected_patterns) == [pb.PROTECTED_PATTERN_TAG, pb.PROTECTED_PATTERN_EMAIL]
+    assert list(request.settings.protected_patterns) == [pb.PROTECTED_PATTERN_TAG, pb.PROTECTED_PATTERN_EMAIL]
     with pytest.raises(InvalidRequestError, match="protected_patterns"):
         translate_request(["a"], protected_patterns=["phone"])
     with pytest.raises(TypeError):

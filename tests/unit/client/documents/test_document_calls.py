@@ -170,7 +170,7 @@ def test_a_translation_without_a_tag_of_its_text_is_refused(translate: Translate
     result = translate(b"a **b**\n\nc\n", suffix=".md")  # upper case, tags as well
     assert result.content == b"a **b**\n\nC\n"
     assert [refusal.message for refusal in result.summary.refusals] == ["the translation lost or doubled a tag"]
-    formats = {one.content_format for one in script.requests if isinstance(one, pb.StreamTranslateTextRequest)}
+    formats = {one.settings.content_format for one in script.requests if isinstance(one, pb.StreamTranslateTextRequest)}
     assert pb.CONTENT_FORMAT_HTML in formats
 
 

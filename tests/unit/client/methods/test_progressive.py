@@ -29,10 +29,12 @@ def test_languages_model_and_options_are_sent_with_the_text(client: Client, scri
     assert script.requests == [
         pb.TranslateTextProgressivelyRequest(
             content="a",
-            source_language_code="zh",
-            target_language_code="en",
-            model="m",
-            options=pb.DecodingOptions(target_prefix="I"),
+            settings=pb.TranslationSettings(
+                source_language_code="zh",
+                target_language_code="en",
+                model="m",
+                options=pb.DecodingOptions(target_prefix="I"),
+            ),
         )
     ]
 

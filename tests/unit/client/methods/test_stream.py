@@ -49,8 +49,9 @@ def test_options_are_sent_with_every_text(client: Client, script: Script) -> Non
     client.translate_stream(["a", "b"], source_language="zh", target_language="en", model="m", beam_size=2)
     assert [each.content for each in script.requests] == ["a", "b"]
     for each in script.requests:
-        assert (each.source_language_code, each.target_language_code, each.model) == ("zh", "en", "m")
-        assert each.options == pb.DecodingOptions(beam_size=2)
+        assert each.settings == pb.TranslationSettings(
+            source_language_code="zh", target_language_code="en", model="m", options=pb.DecodingOptions(beam_size=2)
+        )
 
 
 def test_a_refused_text_is_an_error_result_and_the_stream_continues(client: Client, script: Script) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,19 +29,22 @@ ANSWER = pb.Translation(
         method="TranslateText",
         model="zh-en",
         model_version="2",
-        target_language_code="en",
         manifest_sha256="f" * 64,
         kernels="avx2",
-        options=pb.DecodingOptions(beam_size=1, sampling=pb.SamplingOptions(top_k=256, seed=77)),
+        settings=pb.TranslationSettings(
+            target_language_code="en",
+            options=pb.DecodingOptions(beam_size=1, sampling=pb.SamplingOptions(top_k=256, seed=77)),
+        ),
         sentences=[pb.SentenceProvenance(worker=1, queue_milliseconds=0.1)],
     ),
 )
 
 
-def exchange(answer: pb.Translation = ANSWER, **request: Any) -> Exchange:
+def exchange(answer: pb.Translation = ANSWER, contents: Sequence[str] = ("猫",), **settings: Any) -> Exchange:
     """Return an exchange about one text."""
-    given: dict[str, Any] = {"contents": ["猫"], "model": "zh-en/2", "return_provenance": True} | request
-    sent = pb.TranslateTextRequest(**given).SerializeToString(deterministic=True)
+    given: dict[str, Any] = {"model": "zh-en/2", "return_provenance": True} | settings
+    request = pb.TranslateTextRequest(contents=contents, settings=pb.TranslationSettings(**given))
+    sent = request.SerializeToString(deterministic=True)
     return Exchange(request=sent, translation=answer.SerializeToString(deterministic=True))
 
 
@@ -103,16 +106,18 @@ def test_the_request_names_version_language_and_the_drawn_seed(answering: Script
     translations = client.translate(
         ["猫", "狗"], sampling=SamplingOptions(top_p=0.5), source_language="zh", return_provenance=True
     )
-    assert answering.requests[0].return_provenance
+    assert answering.requests[0].settings.return_provenance
     requests = [pb.TranslateTextRequest.FromString(each.request) for each in Capsule.of(translations).exchanges]
     assert requests == [
         pb.TranslateTextRequest(
             contents=[text],
-            source_language_code="zh",
-            target_language_code="en",
-            model="zh-en/2",
-            options=pb.DecodingOptions(sampling=pb.SamplingOptions(top_p=0.5, seed=77)),
-            return_provenance=True,
+            settings=pb.TranslationSettings(
+                source_language_code="zh",
+                target_language_code="en",
+                model="zh-en/2",
+                options=pb.DecodingOptions(sampling=pb.SamplingOptions(top_p=0.5, seed=77)),
+                return_provenance=True,
+            ),
         )
         for text in ("猫", "狗")
     ]
@@ -121,10 +126,11 @@ def test_the_request_names_version_language_and_the_drawn_seed(answering: Script
 def test_provenance_is_a_value_with_all_fields_of_the_wire(answering: Script, client: Client) -> None:
     provenance = client.translate_one("猫", return_provenance=True).provenance
     assert provenance is not None
-    assert {field.name for field in pb.Provenance.DESCRIPTOR.fields} == set(provenance.__slots__)
+    of_wire = {field.name for field in pb.Provenance.DESCRIPTOR.fields}
+    assert of_wire - {"settings"} == set(provenance.__slots__) - {"target_language_code", "options"}
     assert {field.name for field in pb.SentenceProvenance.DESCRIPTOR.fields} == set(provenance.sentences[0].__slots__)
     of_options = {field.name for field in pb.DecodingOptions.DESCRIPTOR.fields} - {"target_prefix", "suppressed_texts"}
-    assert of_options == set(provenance.options.__slots__)
+    assert of_options | {"return_alternatives", "return_scores", "token_details"} == set(provenance.options.__slots__)
     assert (provenance.kernels, provenance.sentences[0].worker) == ("avx2", 1)
     assert provenance.options.max_target_length is None
     assert provenance.options.sampling is not None
@@ -161,7 +167,9 @@ def test_progressive_answers_are_replayed_progressively(script: Script, client: 
     )
     [replay] = client.replay(Capsule(exchanges=(exchange(answer),)))
     assert replay.is_identical
-    expected = pb.TranslateTextProgressivelyRequest(content="猫", model="zh-en/2", return_provenance=True)
+    expected = pb.TranslateTextProgressivelyRequest(
+        content="猫", settings=pb.TranslationSettings(model="zh-en/2", return_provenance=True)
+    )
     assert script.requests == [expected]
 
 
@@ -243,7 +251,7 @@ def test_a_server_that_gives_no_provenance_is_too_old_for_a_replay(client: Clien
         (lambda document: document["exchanges"].append(1), r"exchanges\[1\] must have exactly the fields request and"),
         (lambda document: document["exchanges"][0].update(request=[]), r"exchanges\[0\].request must be an object"),
         (
-            lambda document: document["exchanges"][0]["request"].update(options={"beam_size": "x"}),
+            lambda document: document["exchanges"][0]["request"]["settings"].update(options={"beam_size": "x"}),
             r"exchanges\[0\].request: .*options.*beam_size",
         ),
         (
@@ -255,8 +263,8 @@ def test_a_server_that_gives_no_provenance_is_too_old_for_a_replay(client: Clien
             r"exchanges\[0\].request.contents must have 1 element, has 2",
         ),
         (
-            lambda document: document["exchanges"][0]["request"].update(return_provenance=False),
-            r"exchanges\[0\].request.return_provenance must be true",
+            lambda document: document["exchanges"][0]["request"]["settings"].update(return_provenance=False),
+            r"exchanges\[0\].request.settings.return_provenance must be true",
         ),
         (
             lambda document: document["exchanges"][0]["translation"].update(hypotheses=[]),

@@ -57,9 +57,15 @@ def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
         code = StatusCode(status.code)
     except ValueError:
         code = StatusCode.UNKNOWN
-    retry_after, violations = _details(status)
+    retry_after, faults = _details(status)
     error_type = _ERROR_TYPES.get(code, errors.ServerFaultError)
-    return error_type(status.message or code.name, code=code, retry_after=retry_after, violations=violations)
+    message, violations = status.message or code.name, []
+    for fault in faults:
+        # Settings are a message of the wire; here they are keyword arguments.
+        field = fault.field.removeprefix("settings.")
+        message = message.replace(f"{fault.field}: ", f"{field}: ")
+        violations.append(errors.FieldViolation(field=field, description=fault.description))
+    return error_type(message, code=code, retry_after=retry_after, violations=tuple(violations))
 
 
 @contextmanager
@@ -154,9 +160,9 @@ def _is_of_quota(status: status_pb2.Status) -> bool:
     return any(detail.type_url.rpartition("/")[2] == "google.rpc.QuotaFailure" for detail in status.details)
 
 
-def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.FieldViolation, ...]]:
+def _details(status: status_pb2.Status) -> tuple[float | None, list[status_pb2.BadRequest.FieldViolation]]:
     retry_after: float | None = None
-    violations: list[errors.FieldViolation] = []
+    faults: list[status_pb2.BadRequest.FieldViolation] = []
     for detail in status.details:
         # On the wire these are google.rpc types; our messages have the same encoding.
         kind = detail.type_url.rpartition("/")[2]
@@ -164,8 +170,7 @@ def _details(status: status_pb2.Status) -> tuple[float | None, tuple[errors.Fiel
             if kind == "google.rpc.RetryInfo":
                 retry_after = status_pb2.RetryInfo.FromString(detail.value).retry_delay.ToTimedelta().total_seconds()
             elif kind == "google.rpc.BadRequest":
-                faults = status_pb2.BadRequest.FromString(detail.value).field_violations
-                violations += [errors.FieldViolation(field=each.field, description=each.description) for each in faults]
+                faults += status_pb2.BadRequest.FromString(detail.value).field_violations
         except DecodeError:
             continue
-    return retry_after, tuple(violations)
+    return retry_after, faults

@@ -13,15 +13,13 @@ from xuanzang.client._errors import FieldViolation, InvalidRequestError, StatusC
 from xuanzang.client._values.options import Glossary, ProtectedPattern, SamplingOptions, TranslateOptions
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-Request = pb.TranslateTextRequest | pb.TranslateTextProgressivelyRequest
 GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.DeleteGlossaryRequest)
 
-_TEXTS = ("contents", "content")
 _CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
     {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
 )
-# Options beside those of the search.
-_OF_REQUESTS = frozenset({"return_provenance", "return_quality"})
+SWITCHES = frozenset({"return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance"})
+"""Options that say what is returned; on the wire they are beside those of the search."""
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -33,34 +31,44 @@ def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions])
     """
     if isinstance(texts, str | bytes):
         raise TypeError("texts is a sequence of str; for a single text call translate_one")
+    settings = translation_settings(**options)
+    return pb.TranslateTextRequest(contents=_checked(texts, path="contents"), settings=settings)
+
+
+def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationSettings:
+    """Build the settings, which all requests for translations share.
+
+    Raises:
+        InvalidRequestError: A value cannot be written on the wire.
+        TypeError: A value of the wrong type, or an unknown option.
+    """
     unknown = options.keys() - TranslateOptions.__optional_keys__
     if unknown:
         raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    request = pb.TranslateTextRequest(
+    settings = pb.TranslationSettings(
         source_language_code=chosen.pop("source_language", ""),
         target_language_code=chosen.pop("target_language", ""),
         model=chosen.pop("model", ""),
     )
     if "content_format" in chosen:
-        request.content_format = _content_format(chosen.pop("content_format"))
-    _add_terms(request, chosen)
-    for name in _OF_REQUESTS & chosen.keys():
-        _set(request, name, chosen.pop(name), path=name)
+        settings.content_format = _content_format(chosen.pop("content_format"))
+    _add_terms(settings, chosen)
+    for name in SWITCHES & chosen.keys():
+        _set(settings, name, chosen.pop(name), path=name)
     for name, value in chosen.items():
-        _set_option(request.options, name, value)
-    request.contents.extend(_checked(texts, path="contents"))
-    return request
+        _set_option(settings.options, name, value)
+    return settings
 
 
-def stream_request(template: pb.TranslateTextRequest, *, index: int, text: str) -> pb.StreamTranslateTextRequest:
-    """Build the message for one text of a stream, with the languages, model and options of `template`.
+def stream_request(settings: pb.TranslationSettings, *, index: int, text: str) -> pb.StreamTranslateTextRequest:
+    """Build the message for one text of a stream.
 
     Raises:
         InvalidRequestError: The text cannot be written on the wire.
     """
     _check_text(text, path="content")
-    return pb.StreamTranslateTextRequest(id=str(index), content=text, **_shared(template))
+    return pb.StreamTranslateTextRequest(id=str(index), content=text, settings=settings)
 
 
 def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.TranslateTextProgressivelyRequest:
@@ -71,7 +79,7 @@ def progressive_request(text: str, **options: Unpack[TranslateOptions]) -> pb.Tr
         TypeError: A value of the wrong type, or an unknown option.
     """
     _check_text(text, path="content")
-    return pb.TranslateTextProgressivelyRequest(content=text, **_shared(translate_request((), **options)))
+    return pb.TranslateTextProgressivelyRequest(content=text, settings=translation_settings(**options))
 
 
 def detection_request(texts: Sequence[str]) -> pb.DetectLanguageRequest:
@@ -98,7 +106,7 @@ def explanation_options(text: str, **options: Unpack[TranslateOptions]) -> pb.Ex
         TypeError: A value of the wrong type, or an unknown option.
     """
     _check_text(text, path="content")
-    return pb.ExplainTranslationRequest(content=text, **_shared(translate_request((), **options)))
+    return pb.ExplainTranslationRequest(content=text, settings=translation_settings(**options))
 
 
 def create_glossary(
@@ -135,42 +143,39 @@ def named_glossary(kind: type[GlossaryNaming], name: str) -> GlossaryNaming:
     return kind(name=name)
 
 
-def repeatable_request(template: Request, text: str, provenance: pb.Provenance) -> pb.TranslateTextRequest:
+def repeatable_request(
+    settings: pb.TranslationSettings, text: str, provenance: pb.Provenance
+) -> pb.TranslateTextRequest:
     """Build the request for one text that is answered as it was: by the same model, with the same draws.
 
     Args:
-        template: Request with that text, or with the languages, model and options of it.
+        settings: Settings of the request that was answered.
         text: The text.
         provenance: How its translation was made.
     """
-    request = pb.TranslateTextRequest(contents=[text], **_shared(template))
-    request.model = f"{provenance.model}/{provenance.model_version}"
-    request.target_language_code = provenance.target_language_code
-    if request.options.HasField("sampling"):
-        request.options.sampling.seed = provenance.options.sampling.seed
+    request = pb.TranslateTextRequest(contents=[text], settings=settings)
+    request.settings.model = f"{provenance.model}/{provenance.model_version}"
+    request.settings.target_language_code = provenance.settings.target_language_code
+    if request.settings.options.HasField("sampling"):
+        request.settings.options.sampling.seed = provenance.settings.options.sampling.seed
     return request
 
 
 def progressively(request: pb.TranslateTextRequest) -> pb.TranslateTextProgressivelyRequest:
     """Build the request for a progressive translation of the only text of another request."""
-    return pb.TranslateTextProgressivelyRequest(content=request.contents[0], **_shared(request))
+    return pb.TranslateTextProgressivelyRequest(content=request.contents[0], settings=request.settings)
 
 
-def _shared(template: Request) -> dict[str, Any]:
-    """Return the fields that all requests share, which are all but the texts."""
-    return {field.name: value for field, value in template.ListFields() if field.name not in _TEXTS}
-
-
-def _add_terms(request: pb.TranslateTextRequest, chosen: dict[str, Any]) -> None:
-    """Take what is to be kept out of the options."""
-    request.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
+def _add_terms(settings: pb.TranslationSettings, chosen: dict[str, Any]) -> None:
+    """Take what is to be kept out of the keyword arguments."""
+    settings.glossary_entries.extend(_entries(chosen.pop("glossary", {}), path="glossary_entries"))
     name = chosen.pop("glossary_name", "")
     _check_text(name, path="glossary")
-    request.glossary = name
+    settings.glossary = name
     patterns = chosen.pop("protected_patterns", ())
     if isinstance(patterns, str):
         raise TypeError("protected_patterns is a sequence of patterns")
-    request.protected_patterns.extend(_pattern(pattern) for pattern in patterns)
+    settings.protected_patterns.extend(_pattern(pattern) for pattern in patterns)
 
 
 def _entries(glossary: Glossary, *, path: str) -> Iterator[pb.GlossaryEntry]:

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from xuanzang.client._calls.status import error_from_status
 from xuanzang.client._errors import ServerFaultError, StatusCode, TranslationError
-from xuanzang.client._messages.requests import Request, repeatable_request
+from xuanzang.client._messages.requests import SWITCHES, repeatable_request
 from xuanzang.client._values.capsule import Exchange
 from xuanzang.client._values.offers import DecodingDefaults, Model, StoredGlossary
 from xuanzang.client._values.options import ProtectedPattern, SamplingOptions
@@ -30,6 +30,8 @@ from xuanzang.translation.v1 import translation_pb2 as pb
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_OF_SETTINGS = {"target_language_code", "options"}
+
 _Response = (
     pb.TranslateTextResponse
     | pb.StreamTranslateTextResponse
@@ -47,22 +49,22 @@ def translations(response: pb.TranslateTextResponse, request: pb.TranslateTextRe
     texts, answers = request.contents, response.translations
     if len(answers) != len(texts):
         raise _fault(f"the server answered {len(texts)} texts with {len(answers)} translations")
-    return [_translation(answer, response, request, text) for answer, text in zip(answers, texts, strict=True)]
+    return [_translation(answer, response, request.settings, text) for answer, text in zip(answers, texts, strict=True)]
 
 
 def streamed_result(
-    response: pb.StreamTranslateTextResponse, template: pb.TranslateTextRequest, text: str
+    response: pb.StreamTranslateTextResponse, settings: pb.TranslationSettings, text: str
 ) -> Translation | TranslationError:
     """Read the result of one text of a stream.
 
     Args:
         response: Message of the server.
-        template: Languages, model and options of the request.
+        settings: Settings of the request.
         text: The text.
     """
     if response.WhichOneof("result") == "error":
         return error_from_status(response.error)
-    return _translation(response.translation, response, template, text)
+    return _translation(response.translation, response, settings, text)
 
 
 def progressive_translation(
@@ -71,7 +73,7 @@ def progressive_translation(
     """Read one part of a progressive translation."""
     translation = None
     if response.HasField("translation"):
-        translation = _translation(response.translation, response, request, request.content)
+        translation = _translation(response.translation, response, request.settings, request.content)
     return ProgressiveTranslation(text_delta=response.text_delta, translation=translation)
 
 
@@ -81,7 +83,7 @@ def explained_translation(response: pb.ExplainTranslationResponse) -> Translatio
     Raises:
         ServerFaultError: It has no hypothesis.
     """
-    return _translation(response.translation, response, pb.TranslateTextRequest(), "")
+    return _translation(response.translation, response, pb.TranslationSettings(), "")
 
 
 def detections(response: pb.DetectLanguageResponse, *, expected: int) -> list[list[DetectedLanguage]]:
@@ -124,13 +126,15 @@ def _fault(message: str) -> ServerFaultError:
     return ServerFaultError(message, code=StatusCode.INTERNAL)
 
 
-def _translation(message: pb.Translation, response: _Response, template: Request, text: str) -> Translation:
+def _translation(
+    message: pb.Translation, response: _Response, settings: pb.TranslationSettings, text: str
+) -> Translation:
     if not message.hypotheses:
         raise _fault("the server answered with a translation that has no hypothesis")
     provenance = exchange = None
     if message.HasField("provenance"):
         provenance = _provenance(message.provenance)
-        request = repeatable_request(template, text, message.provenance)
+        request = repeatable_request(settings, text, message.provenance)
         exchange = Exchange(request=_bytes(request), translation=_bytes(message))
     return Translation(
         hypotheses=tuple(map(_hypothesis, message.hypotheses)),
@@ -209,8 +213,9 @@ def _defaults(message: pb.DecodingOptions) -> DecodingDefaults:
 
 def _provenance(message: pb.Provenance) -> Provenance:
     return Provenance(
-        **{name: getattr(message, name) for name in _names(Provenance) - {"options", "sentences"}},
-        options=_effective(message.options),
+        **{name: getattr(message, name) for name in _names(Provenance) - _OF_SETTINGS - {"sentences"}},
+        target_language_code=message.settings.target_language_code,
+        options=_effective(message.settings),
         sentences=tuple(
             SentenceProvenance(**{name: getattr(sentence, name) for name in _names(SentenceProvenance)})
             for sentence in message.sentences
@@ -218,12 +223,13 @@ def _provenance(message: pb.Provenance) -> Provenance:
     )
 
 
-def _effective(message: pb.DecodingOptions) -> EffectiveOptions:
-    sampling = message.sampling
-    given = {name: getattr(message, name) for name in _names(EffectiveOptions)} | {
-        "max_target_length": message.max_target_length if message.HasField("max_target_length") else None,
+def _effective(settings: pb.TranslationSettings) -> EffectiveOptions:
+    options, names = settings.options, _names(EffectiveOptions)
+    sampling = options.sampling
+    given = {name: getattr(settings if name in SWITCHES else options, name) for name in names} | {
+        "max_target_length": options.max_target_length if options.HasField("max_target_length") else None,
         "sampling": SamplingOptions(**{name: getattr(sampling, name) for name in _names(SamplingOptions)})
-        if message.HasField("sampling")
+        if options.HasField("sampling")
         else None,
     }
     return EffectiveOptions(**given)

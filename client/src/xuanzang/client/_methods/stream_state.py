@@ -39,8 +39,8 @@ class StreamState:
     attribute is written by one of them, or changed by single atomic operations of a dict or deque.
     """
 
-    def __init__(self, template: pb.TranslateTextRequest, *, ordered: bool) -> None:
-        self._template = template
+    def __init__(self, settings: pb.TranslationSettings, *, ordered: bool) -> None:
+        self._settings = settings
         self._ordered = ordered
         self._admitted = 0
         self._exhausted = False
@@ -76,7 +76,7 @@ class StreamState:
         index = self._admitted
         self._admitted += 1
         try:
-            request = stream_request(self._template, index=index, text=text)
+            request = stream_request(self._settings, index=index, text=text)
         except InvalidRequestError as error:
             self._refused.append(StreamedTranslation(index=index, source=text, result=error))
             return None
@@ -91,12 +91,12 @@ class StreamState:
         """
         if response.id not in self._pending:
             raise ServerFaultError(f"the server answered an unknown id {response.id!r}", code=StatusCode.INTERNAL)
-        self._finish_text(response.id, streamed_result(response, self._template, self._pending[response.id].text))
+        self._finish_text(response.id, streamed_result(response, self._settings, self._pending[response.id].text))
 
     def unanswered(self) -> Iterator[pb.StreamTranslateTextRequest]:
         """Yield the message of every text without an answer, in their order, to be sent again."""
         for each in sorted(self._pending.values(), key=lambda pending: pending.index):
-            yield stream_request(self._template, index=each.index, text=each.text)
+            yield stream_request(self._settings, index=each.index, text=each.text)
 
     def interrupt(self, fault: Fault) -> None:
         """Record the end of a connection; a text that was under way too often gets an error as its result."""

@@ -118,8 +118,8 @@ def messages(exchange: Exchange) -> tuple[pb.TranslateTextRequest, pb.Translatio
 def _require_replayable(request: pb.TranslateTextRequest, translation: pb.Translation, *, path: str) -> None:
     if len(request.contents) != 1:
         raise ValueError(f"{path}.request.contents must have 1 element, has {len(request.contents)}")
-    if not request.return_provenance:
-        raise ValueError(f"{path}.request.return_provenance must be true")
+    if not request.settings.return_provenance:
+        raise ValueError(f"{path}.request.settings.return_provenance must be true")
     if not translation.hypotheses:
         raise ValueError(f"{path}.translation.hypotheses must have at least 1 element, has 0")
     if any(each.finish_reason == pb.FINISH_REASON_DEADLINE for each in translation.hypotheses):

@@ -38,6 +38,8 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "glossary": "glossary_name",
         "source_language_code": "source_language",
         "target_language_code": "target_language",
+        "return_alternatives": "options.return_alternatives",
+        "token_details": "options.token_details",
     }
 )
 _BESIDE_OPTIONS = {

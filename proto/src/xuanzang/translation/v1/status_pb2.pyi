@@ -60,7 +60,7 @@ class BadRequest(google.protobuf.message.Message):
         FIELD_FIELD_NUMBER: builtins.int
         DESCRIPTION_FIELD_NUMBER: builtins.int
         field: builtins.str
-        """Path to the field, such as "contents[3]" or "options.beam_size"."""
+        """Path to the field, such as "contents[3]" or "settings.options.beam_size"."""
         description: builtins.str
         """Description of the fault and the limit."""
         def __init__(

@@ -103,37 +103,37 @@ PROTECTED_PATTERN_TAG: ProtectedPattern.ValueType  # 6
 """Tags and entities of markup: <b>, </b>, <br/>, &nbsp;."""
 global___ProtectedPattern = ProtectedPattern
 
-class _GlossaryOutcome:
+class _FinishReason:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
 
-class _GlossaryOutcomeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_GlossaryOutcome.ValueType], builtins.type):
+class _FinishReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_FinishReason.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    GLOSSARY_OUTCOME_UNSPECIFIED: _GlossaryOutcome.ValueType  # 0
+    FINISH_REASON_UNSPECIFIED: _FinishReason.ValueType  # 0
     """Not given."""
-    GLOSSARY_OUTCOME_HONOURED: _GlossaryOutcome.ValueType  # 1
-    """The best hypothesis holds one of its translations."""
-    GLOSSARY_OUTCOME_NOT_WRITABLE: _GlossaryOutcome.ValueType  # 2
-    """It does not: the model's vocabulary cannot write any of them."""
-    GLOSSARY_OUTCOME_NO_ROOM: _GlossaryOutcome.ValueType  # 3
-    """It does not: with it the sentence would exceed `max_target_length`, or have more than 64 terms."""
-    GLOSSARY_OUTCOME_NOT_REACHED: _GlossaryOutcome.ValueType  # 4
-    """It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
+    FINISH_REASON_END_OF_SENTENCE: _FinishReason.ValueType  # 1
+    """The model ended the sentence."""
+    FINISH_REASON_MAX_LENGTH: _FinishReason.ValueType  # 2
+    """`max_target_length` was reached: the text may be incomplete."""
+    FINISH_REASON_COPIED: _FinishReason.ValueType  # 3
+    """There was nothing to translate: the text is empty or white space."""
+    FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 4
+    """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
 
-class GlossaryOutcome(_GlossaryOutcome, metaclass=_GlossaryOutcomeEnumTypeWrapper):
-    """What became of a term that occurs in a content."""
+class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
+    """Reason why the search for a hypothesis stopped."""
 
-GLOSSARY_OUTCOME_UNSPECIFIED: GlossaryOutcome.ValueType  # 0
+FINISH_REASON_UNSPECIFIED: FinishReason.ValueType  # 0
 """Not given."""
-GLOSSARY_OUTCOME_HONOURED: GlossaryOutcome.ValueType  # 1
-"""The best hypothesis holds one of its translations."""
-GLOSSARY_OUTCOME_NOT_WRITABLE: GlossaryOutcome.ValueType  # 2
-"""It does not: the model's vocabulary cannot write any of them."""
-GLOSSARY_OUTCOME_NO_ROOM: GlossaryOutcome.ValueType  # 3
-"""It does not: with it the sentence would exceed `max_target_length`, or have more than 64 terms."""
-GLOSSARY_OUTCOME_NOT_REACHED: GlossaryOutcome.ValueType  # 4
-"""It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
-global___GlossaryOutcome = GlossaryOutcome
+FINISH_REASON_END_OF_SENTENCE: FinishReason.ValueType  # 1
+"""The model ended the sentence."""
+FINISH_REASON_MAX_LENGTH: FinishReason.ValueType  # 2
+"""`max_target_length` was reached: the text may be incomplete."""
+FINISH_REASON_COPIED: FinishReason.ValueType  # 3
+"""There was nothing to translate: the text is empty or white space."""
+FINISH_REASON_DEADLINE: FinishReason.ValueType  # 4
+"""Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
+global___FinishReason = FinishReason
 
 class _QualityFlag:
     ValueType = typing.NewType("ValueType", builtins.int)
@@ -187,112 +187,65 @@ QUALITY_FLAG_CUT: QualityFlag.ValueType  # 9
 """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
 global___QualityFlag = QualityFlag
 
-class _FinishReason:
+class _GlossaryOutcome:
     ValueType = typing.NewType("ValueType", builtins.int)
     V: typing_extensions.TypeAlias = ValueType
 
-class _FinishReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_FinishReason.ValueType], builtins.type):
+class _GlossaryOutcomeEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTypeWrapper[_GlossaryOutcome.ValueType], builtins.type):
     DESCRIPTOR: google.protobuf.descriptor.EnumDescriptor
-    FINISH_REASON_UNSPECIFIED: _FinishReason.ValueType  # 0
+    GLOSSARY_OUTCOME_UNSPECIFIED: _GlossaryOutcome.ValueType  # 0
     """Not given."""
-    FINISH_REASON_END_OF_SENTENCE: _FinishReason.ValueType  # 1
-    """The model ended the sentence."""
-    FINISH_REASON_MAX_LENGTH: _FinishReason.ValueType  # 2
-    """`max_target_length` was reached: the text may be incomplete."""
-    FINISH_REASON_COPIED: _FinishReason.ValueType  # 3
-    """There was nothing to translate: the text is empty or white space."""
-    FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 4
-    """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
+    GLOSSARY_OUTCOME_HONOURED: _GlossaryOutcome.ValueType  # 1
+    """The best hypothesis holds one of its translations."""
+    GLOSSARY_OUTCOME_NOT_WRITABLE: _GlossaryOutcome.ValueType  # 2
+    """It does not: the model's vocabulary cannot write any of them."""
+    GLOSSARY_OUTCOME_NO_ROOM: _GlossaryOutcome.ValueType  # 3
+    """It does not: with it the sentence would exceed `max_target_length`, or have more than 64 terms."""
+    GLOSSARY_OUTCOME_NOT_REACHED: _GlossaryOutcome.ValueType  # 4
+    """It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
 
-class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
-    """Reason why the search for a hypothesis stopped."""
+class GlossaryOutcome(_GlossaryOutcome, metaclass=_GlossaryOutcomeEnumTypeWrapper):
+    """What became of a term that occurs in a content."""
 
-FINISH_REASON_UNSPECIFIED: FinishReason.ValueType  # 0
+GLOSSARY_OUTCOME_UNSPECIFIED: GlossaryOutcome.ValueType  # 0
 """Not given."""
-FINISH_REASON_END_OF_SENTENCE: FinishReason.ValueType  # 1
-"""The model ended the sentence."""
-FINISH_REASON_MAX_LENGTH: FinishReason.ValueType  # 2
-"""`max_target_length` was reached: the text may be incomplete."""
-FINISH_REASON_COPIED: FinishReason.ValueType  # 3
-"""There was nothing to translate: the text is empty or white space."""
-FINISH_REASON_DEADLINE: FinishReason.ValueType  # 4
-"""Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
-global___FinishReason = FinishReason
+GLOSSARY_OUTCOME_HONOURED: GlossaryOutcome.ValueType  # 1
+"""The best hypothesis holds one of its translations."""
+GLOSSARY_OUTCOME_NOT_WRITABLE: GlossaryOutcome.ValueType  # 2
+"""It does not: the model's vocabulary cannot write any of them."""
+GLOSSARY_OUTCOME_NO_ROOM: GlossaryOutcome.ValueType  # 3
+"""It does not: with it the sentence would exceed `max_target_length`, or have more than 64 terms."""
+GLOSSARY_OUTCOME_NOT_REACHED: GlossaryOutcome.ValueType  # 4
+"""It does not: the search ended first, at a limit or at the deadline, or other options left no way to it."""
+global___GlossaryOutcome = GlossaryOutcome
 
 @typing.final
 class TranslateTextRequest(google.protobuf.message.Message):
-    """Request for the translation of texts with the same languages, model and options."""
+    """Request for the translation of texts with the same settings."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CONTENTS_FIELD_NUMBER: builtins.int
-    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    MODEL_FIELD_NUMBER: builtins.int
-    OPTIONS_FIELD_NUMBER: builtins.int
-    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
-    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
-    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
-    GLOSSARY_FIELD_NUMBER: builtins.int
-    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
-    RETURN_QUALITY_FIELD_NUMBER: builtins.int
-    source_language_code: builtins.str
-    """BCP-47 code of the source language, such as "zh". If it is empty, and several models are in question, the
-    server detects the language of the texts, or refuses the request if it cannot.
-    """
-    target_language_code: builtins.str
-    """BCP-47 code of the target language, such as "en". May be empty if the model is found without it, by `model` or by
-    the source language, unless that model requires a choice among several target languages.
-    """
-    model: builtins.str
-    """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
-    content_format: global___ContentFormat.ValueType
-    """How the contents are written. Unset: text. With tags, `options.token_details` cannot be set."""
-    return_provenance: builtins.bool
-    """Whether translations say how they were made."""
-    glossary: builtins.str
-    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
-    return_quality: builtins.bool
-    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
+    SETTINGS_FIELD_NUMBER: builtins.int
     @property
     def contents(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Texts in the source language, 1 to 1024. Each may have several sentences; line breaks are kept. Empty and
-        white-space texts are answered unchanged. As in every RPC, settings of the server limit the characters of a text
-        and the work of a request.
+        white-space texts are answered unchanged. As in every RPC, limits of the server bound the characters of a text and
+        the work of a request.
         """
 
     @property
-    def options(self) -> global___DecodingOptions:
-        """Decoding options. Unset fields take the model's defaults."""
-
-    @property
-    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
-        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
-        Not together with `sampling`, and only with a `beam_size` of 2 or more. Entries come before those of `glossary` with
-        the same source.
-        """
-
-    @property
-    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
-        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
+    def settings(self) -> global___TranslationSettings:
+        """How they are translated. Unset: as with an empty message, here and in every RPC."""
 
     def __init__(
         self,
         *,
         contents: collections.abc.Iterable[builtins.str] | None = ...,
-        source_language_code: builtins.str = ...,
-        target_language_code: builtins.str = ...,
-        model: builtins.str = ...,
-        options: global___DecodingOptions | None = ...,
-        content_format: global___ContentFormat.ValueType = ...,
-        return_provenance: builtins.bool = ...,
-        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
-        glossary: builtins.str = ...,
-        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
-        return_quality: builtins.bool = ...,
+        settings: global___TranslationSettings | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "contents", b"contents", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["contents", b"contents", "settings", b"settings"]) -> None: ...
 
 global___TranslateTextRequest = TranslateTextRequest
 
@@ -332,71 +285,24 @@ class StreamTranslateTextRequest(google.protobuf.message.Message):
 
     ID_FIELD_NUMBER: builtins.int
     CONTENT_FIELD_NUMBER: builtins.int
-    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    MODEL_FIELD_NUMBER: builtins.int
-    OPTIONS_FIELD_NUMBER: builtins.int
-    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
-    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
-    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
-    GLOSSARY_FIELD_NUMBER: builtins.int
-    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
-    RETURN_QUALITY_FIELD_NUMBER: builtins.int
+    SETTINGS_FIELD_NUMBER: builtins.int
     id: builtins.str
     """Tag of this text, chosen by the caller and returned with its answer. At most 256 bytes; need not be unique."""
     content: builtins.str
     """Text in the source language."""
-    source_language_code: builtins.str
-    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
-    detects the language of the text, or refuses the request if it cannot.
-    """
-    target_language_code: builtins.str
-    """BCP-47 code of the target language. May be empty if the model is found without it, by `model` or by the source
-    language, unless that model requires a choice among several target languages.
-    """
-    model: builtins.str
-    """Name of the model, or "name/version". Empty: the model for the language pair."""
-    content_format: global___ContentFormat.ValueType
-    """How the content is written. Unset: text. With tags, `options.token_details` cannot be set."""
-    return_provenance: builtins.bool
-    """Whether translations say how they were made."""
-    glossary: builtins.str
-    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
-    return_quality: builtins.bool
-    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
-    def options(self) -> global___DecodingOptions:
-        """Decoding options. Unset fields take the model's defaults."""
-
-    @property
-    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
-        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
-        Not together with `sampling`, and only with a `beam_size` of 2 or more. Entries come before those of `glossary` with
-        the same source.
-        """
-
-    @property
-    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
-        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
+    def settings(self) -> global___TranslationSettings:
+        """How it is translated. The texts of a stream may have different settings."""
 
     def __init__(
         self,
         *,
         id: builtins.str = ...,
         content: builtins.str = ...,
-        source_language_code: builtins.str = ...,
-        target_language_code: builtins.str = ...,
-        model: builtins.str = ...,
-        options: global___DecodingOptions | None = ...,
-        content_format: global___ContentFormat.ValueType = ...,
-        return_provenance: builtins.bool = ...,
-        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
-        glossary: builtins.str = ...,
-        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
-        return_quality: builtins.bool = ...,
+        settings: global___TranslationSettings | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "id", b"id", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "id", b"id", "settings", b"settings"]) -> None: ...
 
 global___StreamTranslateTextRequest = StreamTranslateTextRequest
 
@@ -447,68 +353,21 @@ class TranslateTextProgressivelyRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CONTENT_FIELD_NUMBER: builtins.int
-    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    MODEL_FIELD_NUMBER: builtins.int
-    OPTIONS_FIELD_NUMBER: builtins.int
-    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
-    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
-    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
-    GLOSSARY_FIELD_NUMBER: builtins.int
-    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
-    RETURN_QUALITY_FIELD_NUMBER: builtins.int
+    SETTINGS_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language. It may have several sentences, which are sent in order."""
-    source_language_code: builtins.str
-    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
-    detects the language of the text, or refuses the request if it cannot.
-    """
-    target_language_code: builtins.str
-    """BCP-47 code of the target language. May be empty if the model is found without it, by `model` or by the source
-    language, unless that model requires a choice among several target languages.
-    """
-    model: builtins.str
-    """Name of the model, or "name/version". Empty: the model for the language pair."""
-    content_format: global___ContentFormat.ValueType
-    """How the content is written. Unset: text. With tags it is sent at the end, as a whole. With tags, `options.token_details` cannot be set."""
-    return_provenance: builtins.bool
-    """Whether translations say how they were made."""
-    glossary: builtins.str
-    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
-    return_quality: builtins.bool
-    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     @property
-    def options(self) -> global___DecodingOptions:
-        """Decoding options. Unset fields take the model's defaults."""
-
-    @property
-    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
-        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
-        Not together with `sampling`, and only with a `beam_size` of 2 or more. Entries come before those of `glossary` with
-        the same source.
-        """
-
-    @property
-    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
-        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
+    def settings(self) -> global___TranslationSettings:
+        """How it is translated. HTML and XML are sent at the end, as a whole."""
 
     def __init__(
         self,
         *,
         content: builtins.str = ...,
-        source_language_code: builtins.str = ...,
-        target_language_code: builtins.str = ...,
-        model: builtins.str = ...,
-        options: global___DecodingOptions | None = ...,
-        content_format: global___ContentFormat.ValueType = ...,
-        return_provenance: builtins.bool = ...,
-        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
-        glossary: builtins.str = ...,
-        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
-        return_quality: builtins.bool = ...,
+        settings: global___TranslationSettings | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content", b"content", "content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["content", b"content", "settings", b"settings"]) -> None: ...
 
 global___TranslateTextProgressivelyRequest = TranslateTextProgressivelyRequest
 
@@ -554,31 +413,19 @@ class ExplainTranslationRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     CONTENT_FIELD_NUMBER: builtins.int
-    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    MODEL_FIELD_NUMBER: builtins.int
-    OPTIONS_FIELD_NUMBER: builtins.int
+    SETTINGS_FIELD_NUMBER: builtins.int
     ATTENTION_KINDS_FIELD_NUMBER: builtins.int
     ATTENTION_LAYERS_FIELD_NUMBER: builtins.int
     ATTENTION_HEADS_FIELD_NUMBER: builtins.int
     content: builtins.str
     """Text in the source language: one sentence, of at most 128 source tokens unless the server is set otherwise."""
-    source_language_code: builtins.str
-    """BCP-47 code of the source language. If it is empty, and several models are in question, the server
-    detects the language of the text, or refuses the request if it cannot.
-    """
-    target_language_code: builtins.str
-    """BCP-47 code of the target language. May be empty if the model is found without it, by `model` or by the source
-    language, unless that model requires a choice among several target languages.
-    """
-    model: builtins.str
-    """Name of the model, or "name/version". Empty: the model for the language pair."""
     attention_heads: builtins.bool
     """Whether attention is returned of each head, after the mean of all."""
     @property
-    def options(self) -> global___DecodingOptions:
-        """Decoding options. Unset fields take the model's defaults. Not `sampling`, `return_alternatives` or
-        `partial_on_deadline`: what is explained is a whole beam search.
+    def settings(self) -> global___TranslationSettings:
+        """How it is translated: by a whole beam search, so without `options.sampling`, `options.partial_on_deadline` and
+        `return_alternatives`; as text, without terms and protected patterns; and without `return_quality` and
+        `return_provenance`. Hypotheses carry their scores even without `return_scores`.
         """
 
     @property
@@ -593,16 +440,13 @@ class ExplainTranslationRequest(google.protobuf.message.Message):
         self,
         *,
         content: builtins.str = ...,
-        source_language_code: builtins.str = ...,
-        target_language_code: builtins.str = ...,
-        model: builtins.str = ...,
-        options: global___DecodingOptions | None = ...,
+        settings: global___TranslationSettings | None = ...,
         attention_kinds: collections.abc.Iterable[xuanzang.translation.v1.explanation_pb2.AttentionKind.ValueType] | None = ...,
         attention_layers: collections.abc.Iterable[builtins.int] | None = ...,
         attention_heads: builtins.bool = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["attention_heads", b"attention_heads", "attention_kinds", b"attention_kinds", "attention_layers", b"attention_layers", "content", b"content", "model", b"model", "options", b"options", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["attention_heads", b"attention_heads", "attention_kinds", b"attention_kinds", "attention_layers", b"attention_layers", "content", b"content", "settings", b"settings"]) -> None: ...
 
 global___ExplainTranslationRequest = ExplainTranslationRequest
 
@@ -682,48 +526,6 @@ class DetectLanguageResponse(google.protobuf.message.Message):
 global___DetectLanguageResponse = DetectLanguageResponse
 
 @typing.final
-class LanguageDetection(google.protobuf.message.Message):
-    """The languages that one text may be in."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    LANGUAGES_FIELD_NUMBER: builtins.int
-    @property
-    def languages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DetectedLanguage]:
-        """Likeliest first, at most 5. Empty if nothing in the text tells its language, as in one without letters."""
-
-    def __init__(
-        self,
-        *,
-        languages: collections.abc.Iterable[global___DetectedLanguage] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["languages", b"languages"]) -> None: ...
-
-global___LanguageDetection = LanguageDetection
-
-@typing.final
-class DetectedLanguage(google.protobuf.message.Message):
-    """A language that a text may be in."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    CONFIDENCE_FIELD_NUMBER: builtins.int
-    language_code: builtins.str
-    """BCP-47 code, such as "de". Chinese is "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
-    confidence: builtins.float
-    """Probability that it is this one of the languages that the server tells apart, 0.1 to 1."""
-    def __init__(
-        self,
-        *,
-        language_code: builtins.str = ...,
-        confidence: builtins.float = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "language_code", b"language_code"]) -> None: ...
-
-global___DetectedLanguage = DetectedLanguage
-
-@typing.final
 class ListModelsRequest(google.protobuf.message.Message):
     """Request for the models being served."""
 
@@ -756,204 +558,6 @@ class ListModelsResponse(google.protobuf.message.Message):
 global___ListModelsResponse = ListModelsResponse
 
 @typing.final
-class DecodingOptions(google.protobuf.message.Message):
-    """Options of the search for a translation. Every unset field takes the model's default."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    BEAM_SIZE_FIELD_NUMBER: builtins.int
-    NUM_HYPOTHESES_FIELD_NUMBER: builtins.int
-    LENGTH_PENALTY_FIELD_NUMBER: builtins.int
-    MIN_TARGET_LENGTH_FIELD_NUMBER: builtins.int
-    MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
-    RETURN_SCORES_FIELD_NUMBER: builtins.int
-    COVERAGE_PENALTY_FIELD_NUMBER: builtins.int
-    REPETITION_PENALTY_FIELD_NUMBER: builtins.int
-    NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: builtins.int
-    TARGET_PREFIX_FIELD_NUMBER: builtins.int
-    SUPPRESSED_TEXTS_FIELD_NUMBER: builtins.int
-    SAMPLING_FIELD_NUMBER: builtins.int
-    RETURN_ALTERNATIVES_FIELD_NUMBER: builtins.int
-    TOKEN_DETAILS_FIELD_NUMBER: builtins.int
-    PARTIAL_ON_DEADLINE_FIELD_NUMBER: builtins.int
-    REFUSE_LONG_SENTENCES_FIELD_NUMBER: builtins.int
-    beam_size: builtins.int
-    """Hypotheses kept per sentence at each step, 1 to 16. 1 is greedy search and the only value with `sampling`."""
-    num_hypotheses: builtins.int
-    """Hypotheses returned per text, best first: 1 to `beam_size`, with `sampling` or `return_alternatives` 1 to 16. More
-    than 1 only for texts of a single sentence.
-    """
-    length_penalty: builtins.float
-    """Exponent on the target length that divides the summed log-probability, 0 to 10. 0: no normalisation."""
-    min_target_length: builtins.int
-    """Minimum number of target tokens per sentence, the end token not counted. 0 to `max_target_length`."""
-    max_target_length: builtins.int
-    """Maximum number of target tokens per sentence, the end token counted. 1 to the model's limit."""
-    return_scores: builtins.bool
-    """Whether hypotheses carry their score."""
-    coverage_penalty: builtins.float
-    """Weight of the sum over source tokens of log(min(attention received, 1)), which is added to scores: above 0 it
-    penalises hypotheses that leave out part of the source. 0 to 10; 0: none. With `beam_size` 1 it changes only
-    scores.
-    """
-    repetition_penalty: builtins.float
-    """Factor that makes tokens that the hypothesis already has less likely (above 1) or more likely (below 1): positive
-    logits are divided by it, negative ones multiplied. 0.1 to 10; 1: no change.
-    """
-    no_repeat_ngram_size: builtins.int
-    """Length of token sequences that may not occur twice in a sentence. 0 to 16; 0: no restriction."""
-    target_prefix: builtins.str
-    """Text that every hypothesis starts with: at most 2000 characters, and few enough tokens that `max_target_length`
-    leaves room for another one and the end token. Only for texts of a single sentence.
-    """
-    return_alternatives: builtins.bool
-    """Whether the hypotheses are alternatives: they start with the `num_hypotheses` most likely tokens after
-    `target_prefix`, each continued by a search of its own. Not together with `sampling`.
-    """
-    token_details: builtins.bool
-    """Whether hypotheses carry their tokens, each with its score and the source span that it attends to most."""
-    partial_on_deadline: builtins.bool
-    """Whether a call that runs out of time is answered with the best hypotheses so far, finish reason DEADLINE, instead
-    of DEADLINE_EXCEEDED. The answer is sent before the deadline by 5 % of the time that the call had on arrival, at
-    least 20 ms. If a sentence of the text has not been started by then, the call is DEADLINE_EXCEEDED all the same.
-    """
-    refuse_long_sentences: builtins.bool
-    """Whether a sentence of more tokens than the model takes is refused if it has no comma or white space to cut it at.
-    Otherwise it is cut between scripts or, where there is but one, into even parts; a stretch of ASCII alone, such as
-    an encoded file, is copied.
-    """
-    @property
-    def suppressed_texts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Texts that no hypothesis may contain after `target_prefix`, at most 64, each of 1 to 100 characters and not only
-        white space. What is excluded is the usual tokenisation of each, at the start of a word and within one; a
-        hypothesis that spells the same text with other tokens is not.
-        """
-
-    @property
-    def sampling(self) -> global___SamplingOptions:
-        """Settings for drawing tokens at random instead of searching. If set, several hypotheses are several draws."""
-
-    def __init__(
-        self,
-        *,
-        beam_size: builtins.int | None = ...,
-        num_hypotheses: builtins.int | None = ...,
-        length_penalty: builtins.float | None = ...,
-        min_target_length: builtins.int | None = ...,
-        max_target_length: builtins.int | None = ...,
-        return_scores: builtins.bool | None = ...,
-        coverage_penalty: builtins.float | None = ...,
-        repetition_penalty: builtins.float | None = ...,
-        no_repeat_ngram_size: builtins.int | None = ...,
-        target_prefix: builtins.str | None = ...,
-        suppressed_texts: collections.abc.Iterable[builtins.str] | None = ...,
-        sampling: global___SamplingOptions | None = ...,
-        return_alternatives: builtins.bool | None = ...,
-        token_details: builtins.bool | None = ...,
-        partial_on_deadline: builtins.bool | None = ...,
-        refuse_long_sentences: builtins.bool | None = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_refuse_long_sentences", b"_refuse_long_sentences", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "refuse_long_sentences", b"refuse_long_sentences", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_refuse_long_sentences", b"_refuse_long_sentences", "_repetition_penalty", b"_repetition_penalty", "_return_alternatives", b"_return_alternatives", "_return_scores", b"_return_scores", "_target_prefix", b"_target_prefix", "_token_details", b"_token_details", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "refuse_long_sentences", b"refuse_long_sentences", "repetition_penalty", b"repetition_penalty", "return_alternatives", b"return_alternatives", "return_scores", b"return_scores", "sampling", b"sampling", "suppressed_texts", b"suppressed_texts", "target_prefix", b"target_prefix", "token_details", b"token_details"]) -> None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_beam_size", b"_beam_size"]) -> typing.Literal["beam_size"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_coverage_penalty", b"_coverage_penalty"]) -> typing.Literal["coverage_penalty"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_length_penalty", b"_length_penalty"]) -> typing.Literal["length_penalty"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_max_target_length", b"_max_target_length"]) -> typing.Literal["max_target_length"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_min_target_length", b"_min_target_length"]) -> typing.Literal["min_target_length"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]) -> typing.Literal["no_repeat_ngram_size"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_num_hypotheses", b"_num_hypotheses"]) -> typing.Literal["num_hypotheses"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_partial_on_deadline", b"_partial_on_deadline"]) -> typing.Literal["partial_on_deadline"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_refuse_long_sentences", b"_refuse_long_sentences"]) -> typing.Literal["refuse_long_sentences"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_repetition_penalty", b"_repetition_penalty"]) -> typing.Literal["repetition_penalty"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_return_alternatives", b"_return_alternatives"]) -> typing.Literal["return_alternatives"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_return_scores", b"_return_scores"]) -> typing.Literal["return_scores"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_target_prefix", b"_target_prefix"]) -> typing.Literal["target_prefix"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_token_details", b"_token_details"]) -> typing.Literal["token_details"] | None: ...
-
-global___DecodingOptions = DecodingOptions
-
-@typing.final
-class GlossaryEntry(google.protobuf.message.Message):
-    """A term and its translations."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    SOURCE_FIELD_NUMBER: builtins.int
-    TARGETS_FIELD_NUMBER: builtins.int
-    source: builtins.str
-    """Term in the source language, 1 to 100 characters, white space at its ends left out. It is found in text of the same
-    case and of any Unicode width, as whole words where the script has spaces between words; of several terms at the
-    same place the longest is taken.
-    """
-    @property
-    def targets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Translations, 1 to 8, each of 1 to 200 characters, kept as they are written. Every hypothesis holds one of them
-        for each time that the term occurs. Equal to the source: the term is not translated.
-        """
-
-    def __init__(
-        self,
-        *,
-        source: builtins.str = ...,
-        targets: collections.abc.Iterable[builtins.str] | None = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["source", b"source", "targets", b"targets"]) -> None: ...
-
-global___GlossaryEntry = GlossaryEntry
-
-@typing.final
-class GlossaryMatch(google.protobuf.message.Message):
-    """A term or protected text that occurs in a content, and what became of it."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    SOURCE_FIELD_NUMBER: builtins.int
-    SOURCE_START_FIELD_NUMBER: builtins.int
-    SOURCE_END_FIELD_NUMBER: builtins.int
-    TARGET_FIELD_NUMBER: builtins.int
-    OUTCOME_FIELD_NUMBER: builtins.int
-    PATTERN_FIELD_NUMBER: builtins.int
-    source: builtins.str
-    """The text as it is in the content."""
-    source_start: builtins.int
-    """Index in the content of its first character, counted from 0."""
-    source_end: builtins.int
-    """Index after its last character."""
-    target: builtins.str
-    """Translation that the best hypothesis holds; empty if it holds none."""
-    outcome: global___GlossaryOutcome.ValueType
-    """What became of it."""
-    pattern: global___ProtectedPattern.ValueType
-    """The pattern that found it; UNSPECIFIED for an entry."""
-    def __init__(
-        self,
-        *,
-        source: builtins.str = ...,
-        source_start: builtins.int = ...,
-        source_end: builtins.int = ...,
-        target: builtins.str = ...,
-        outcome: global___GlossaryOutcome.ValueType = ...,
-        pattern: global___ProtectedPattern.ValueType = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["outcome", b"outcome", "pattern", b"pattern", "source", b"source", "source_end", b"source_end", "source_start", b"source_start", "target", b"target"]) -> None: ...
-
-global___GlossaryMatch = GlossaryMatch
-
-@typing.final
 class ListGlossariesRequest(google.protobuf.message.Message):
     """Request for the glossaries of the server."""
 
@@ -984,44 +588,6 @@ class ListGlossariesResponse(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["glossaries", b"glossaries"]) -> None: ...
 
 global___ListGlossariesResponse = ListGlossariesResponse
-
-@typing.final
-class Glossary(google.protobuf.message.Message):
-    """A glossary that the server holds."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: builtins.int
-    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
-    VERSION_FIELD_NUMBER: builtins.int
-    ENTRY_COUNT_FIELD_NUMBER: builtins.int
-    SHA256_FIELD_NUMBER: builtins.int
-    name: builtins.str
-    """Name for requests."""
-    source_language_code: builtins.str
-    """BCP-47 code of the language of its sources."""
-    target_language_code: builtins.str
-    """BCP-47 code of the language of its targets."""
-    version: builtins.str
-    """Version that its author has written into it; may be empty."""
-    entry_count: builtins.int
-    """Number of entries."""
-    sha256: builtins.str
-    """Lower-case hexadecimal SHA-256 of its file."""
-    def __init__(
-        self,
-        *,
-        name: builtins.str = ...,
-        source_language_code: builtins.str = ...,
-        target_language_code: builtins.str = ...,
-        version: builtins.str = ...,
-        entry_count: builtins.int = ...,
-        sha256: builtins.str = ...,
-    ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["entry_count", b"entry_count", "name", b"name", "sha256", b"sha256", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
-
-global___Glossary = Glossary
 
 @typing.final
 class ListGlossaryEntriesRequest(google.protobuf.message.Message):
@@ -1162,6 +728,199 @@ class DeleteGlossaryResponse(google.protobuf.message.Message):
 global___DeleteGlossaryResponse = DeleteGlossaryResponse
 
 @typing.final
+class TranslationSettings(google.protobuf.message.Message):
+    """How contents are translated and what is returned of it; the same in every RPC that translates."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    MODEL_FIELD_NUMBER: builtins.int
+    OPTIONS_FIELD_NUMBER: builtins.int
+    CONTENT_FORMAT_FIELD_NUMBER: builtins.int
+    GLOSSARY_ENTRIES_FIELD_NUMBER: builtins.int
+    GLOSSARY_FIELD_NUMBER: builtins.int
+    PROTECTED_PATTERNS_FIELD_NUMBER: builtins.int
+    RETURN_ALTERNATIVES_FIELD_NUMBER: builtins.int
+    RETURN_SCORES_FIELD_NUMBER: builtins.int
+    TOKEN_DETAILS_FIELD_NUMBER: builtins.int
+    RETURN_QUALITY_FIELD_NUMBER: builtins.int
+    RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    source_language_code: builtins.str
+    """BCP-47 code of the source language, such as "zh". If it is empty, and several models are in question, the server
+    detects the language of the contents, or refuses the request if it cannot.
+    """
+    target_language_code: builtins.str
+    """BCP-47 code of the target language, such as "en". May be empty if the model is found without it, by `model` or by
+    the source language, unless that model requires a choice among several target languages.
+    """
+    model: builtins.str
+    """Name of the model, as listed by ListModels, or "name/version". Empty: the model for the language pair."""
+    content_format: global___ContentFormat.ValueType
+    """How contents are written. Unset: text. Not HTML or XML with `token_details`."""
+    glossary: builtins.str
+    """Name of a glossary of the server, as listed by ListGlossaries, whose entries are kept in the same way."""
+    return_alternatives: builtins.bool
+    """Whether the hypotheses are alternatives: they start with the `options.num_hypotheses` most likely tokens after
+    `options.target_prefix`, each continued by a search of its own. Not together with `options.sampling`.
+    """
+    return_scores: builtins.bool
+    """Whether hypotheses carry their score."""
+    token_details: builtins.bool
+    """Whether hypotheses carry their tokens, each with its score and the source span that it attends to most."""
+    return_quality: builtins.bool
+    """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
+    return_provenance: builtins.bool
+    """Whether translations say how they were made."""
+    @property
+    def options(self) -> global___DecodingOptions:
+        """Options of the search. Unset fields take the model's defaults."""
+
+    @property
+    def glossary_entries(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryEntry]:
+        """Terms to keep: where the source of an entry occurs, every hypothesis holds one of its targets. At most 1000 entries.
+        Not together with `options.sampling`, and only with a beam of 2 or more. Entries come before those of `glossary`
+        with the same source.
+        """
+
+    @property
+    def protected_patterns(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___ProtectedPattern.ValueType]:
+        """Kinds of text that are kept as they are, wherever they occur. The same rules hold as for `glossary_entries`."""
+
+    def __init__(
+        self,
+        *,
+        source_language_code: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        model: builtins.str = ...,
+        options: global___DecodingOptions | None = ...,
+        content_format: global___ContentFormat.ValueType = ...,
+        glossary_entries: collections.abc.Iterable[global___GlossaryEntry] | None = ...,
+        glossary: builtins.str = ...,
+        protected_patterns: collections.abc.Iterable[global___ProtectedPattern.ValueType] | None = ...,
+        return_alternatives: builtins.bool = ...,
+        return_scores: builtins.bool = ...,
+        token_details: builtins.bool = ...,
+        return_quality: builtins.bool = ...,
+        return_provenance: builtins.bool = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
+
+global___TranslationSettings = TranslationSettings
+
+@typing.final
+class DecodingOptions(google.protobuf.message.Message):
+    """Options of the search for a translation. Every unset field takes the model's default."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    BEAM_SIZE_FIELD_NUMBER: builtins.int
+    NUM_HYPOTHESES_FIELD_NUMBER: builtins.int
+    LENGTH_PENALTY_FIELD_NUMBER: builtins.int
+    COVERAGE_PENALTY_FIELD_NUMBER: builtins.int
+    REPETITION_PENALTY_FIELD_NUMBER: builtins.int
+    NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: builtins.int
+    MIN_TARGET_LENGTH_FIELD_NUMBER: builtins.int
+    MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
+    TARGET_PREFIX_FIELD_NUMBER: builtins.int
+    SUPPRESSED_TEXTS_FIELD_NUMBER: builtins.int
+    SAMPLING_FIELD_NUMBER: builtins.int
+    PARTIAL_ON_DEADLINE_FIELD_NUMBER: builtins.int
+    REFUSE_LONG_SENTENCES_FIELD_NUMBER: builtins.int
+    beam_size: builtins.int
+    """Hypotheses kept per sentence at each step, 1 to 16. 1 is greedy search and the only value with `sampling`."""
+    num_hypotheses: builtins.int
+    """Hypotheses returned per text, best first: 1 to `beam_size`, with `sampling` or `return_alternatives` 1 to 16. More
+    than 1 only for texts of a single sentence.
+    """
+    length_penalty: builtins.float
+    """Exponent on the target length that divides the summed log-probability, 0 to 10. 0: no normalisation."""
+    coverage_penalty: builtins.float
+    """Weight of the sum over source tokens of log(min(attention received, 1)), which is added to scores: above 0 it
+    penalises hypotheses that leave out part of the source. 0 to 10; 0: none. With `beam_size` 1 it changes only
+    scores.
+    """
+    repetition_penalty: builtins.float
+    """Factor that makes tokens that the hypothesis already has less likely (above 1) or more likely (below 1): positive
+    logits are divided by it, negative ones multiplied. 0.1 to 10; 1: no change.
+    """
+    no_repeat_ngram_size: builtins.int
+    """Length of token sequences that may not occur twice in a sentence. 0 to 16; 0: no restriction."""
+    min_target_length: builtins.int
+    """Minimum number of target tokens per sentence, the end token not counted. 0 to `max_target_length`."""
+    max_target_length: builtins.int
+    """Maximum number of target tokens per sentence, the end token counted. 1 to the model's limit."""
+    target_prefix: builtins.str
+    """Text that every hypothesis starts with: at most 2000 characters, and few enough tokens that `max_target_length`
+    leaves room for another one and the end token. Only for texts of a single sentence.
+    """
+    partial_on_deadline: builtins.bool
+    """Whether a call that runs out of time is answered with the best hypotheses so far, finish reason DEADLINE, instead
+    of DEADLINE_EXCEEDED. The answer is sent before the deadline by 5 % of the time that the call had on arrival, at
+    least 20 ms. If a sentence of the text has not been started by then, the call is DEADLINE_EXCEEDED all the same.
+    """
+    refuse_long_sentences: builtins.bool
+    """Whether a sentence of more tokens than the model takes is refused if it has no comma or white space to cut it at.
+    Otherwise it is cut between scripts or, where there is but one, into even parts; a stretch of ASCII alone, such as
+    an encoded file, is copied.
+    """
+    @property
+    def suppressed_texts(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Texts that no hypothesis may contain after `target_prefix`, at most 64, each of 1 to 100 characters and not only
+        white space. What is excluded is the usual tokenisation of each, at the start of a word and within one; a
+        hypothesis that spells the same text with other tokens is not.
+        """
+
+    @property
+    def sampling(self) -> global___SamplingOptions:
+        """Settings for drawing tokens at random instead of searching. If set, several hypotheses are several draws."""
+
+    def __init__(
+        self,
+        *,
+        beam_size: builtins.int | None = ...,
+        num_hypotheses: builtins.int | None = ...,
+        length_penalty: builtins.float | None = ...,
+        coverage_penalty: builtins.float | None = ...,
+        repetition_penalty: builtins.float | None = ...,
+        no_repeat_ngram_size: builtins.int | None = ...,
+        min_target_length: builtins.int | None = ...,
+        max_target_length: builtins.int | None = ...,
+        target_prefix: builtins.str | None = ...,
+        suppressed_texts: collections.abc.Iterable[builtins.str] | None = ...,
+        sampling: global___SamplingOptions | None = ...,
+        partial_on_deadline: builtins.bool | None = ...,
+        refuse_long_sentences: builtins.bool | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_refuse_long_sentences", b"_refuse_long_sentences", "_repetition_penalty", b"_repetition_penalty", "_target_prefix", b"_target_prefix", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "refuse_long_sentences", b"refuse_long_sentences", "repetition_penalty", b"repetition_penalty", "sampling", b"sampling", "target_prefix", b"target_prefix"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_beam_size", b"_beam_size", "_coverage_penalty", b"_coverage_penalty", "_length_penalty", b"_length_penalty", "_max_target_length", b"_max_target_length", "_min_target_length", b"_min_target_length", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_num_hypotheses", b"_num_hypotheses", "_partial_on_deadline", b"_partial_on_deadline", "_refuse_long_sentences", b"_refuse_long_sentences", "_repetition_penalty", b"_repetition_penalty", "_target_prefix", b"_target_prefix", "beam_size", b"beam_size", "coverage_penalty", b"coverage_penalty", "length_penalty", b"length_penalty", "max_target_length", b"max_target_length", "min_target_length", b"min_target_length", "no_repeat_ngram_size", b"no_repeat_ngram_size", "num_hypotheses", b"num_hypotheses", "partial_on_deadline", b"partial_on_deadline", "refuse_long_sentences", b"refuse_long_sentences", "repetition_penalty", b"repetition_penalty", "sampling", b"sampling", "suppressed_texts", b"suppressed_texts", "target_prefix", b"target_prefix"]) -> None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_beam_size", b"_beam_size"]) -> typing.Literal["beam_size"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_coverage_penalty", b"_coverage_penalty"]) -> typing.Literal["coverage_penalty"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_length_penalty", b"_length_penalty"]) -> typing.Literal["length_penalty"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_max_target_length", b"_max_target_length"]) -> typing.Literal["max_target_length"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_min_target_length", b"_min_target_length"]) -> typing.Literal["min_target_length"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]) -> typing.Literal["no_repeat_ngram_size"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_num_hypotheses", b"_num_hypotheses"]) -> typing.Literal["num_hypotheses"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_partial_on_deadline", b"_partial_on_deadline"]) -> typing.Literal["partial_on_deadline"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_refuse_long_sentences", b"_refuse_long_sentences"]) -> typing.Literal["refuse_long_sentences"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_repetition_penalty", b"_repetition_penalty"]) -> typing.Literal["repetition_penalty"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_target_prefix", b"_target_prefix"]) -> typing.Literal["target_prefix"] | None: ...
+
+global___DecodingOptions = DecodingOptions
+
+@typing.final
 class SamplingOptions(google.protobuf.message.Message):
     """Settings of random sampling."""
 
@@ -1207,15 +966,44 @@ class SamplingOptions(google.protobuf.message.Message):
 global___SamplingOptions = SamplingOptions
 
 @typing.final
+class GlossaryEntry(google.protobuf.message.Message):
+    """A term and its translations."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    TARGETS_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """Term in the source language, 1 to 100 characters, white space at its ends left out. It is found in text of the same
+    case and of any Unicode width, as whole words where the script has spaces between words; of several terms at the
+    same place the longest is taken.
+    """
+    @property
+    def targets(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
+        """Translations, 1 to 8, each of 1 to 200 characters, kept as they are written. Every hypothesis holds one of them
+        for each time that the term occurs. Equal to the source: the term is not translated.
+        """
+
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        targets: collections.abc.Iterable[builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["source", b"source", "targets", b"targets"]) -> None: ...
+
+global___GlossaryEntry = GlossaryEntry
+
+@typing.final
 class Translation(google.protobuf.message.Message):
     """Translation of one text."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     HYPOTHESES_FIELD_NUMBER: builtins.int
-    PROVENANCE_FIELD_NUMBER: builtins.int
     GLOSSARY_MATCHES_FIELD_NUMBER: builtins.int
     DETECTED_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    PROVENANCE_FIELD_NUMBER: builtins.int
     detected_language_code: builtins.str
     """Language of the contents, such as "zh-Hans", if the request named none and several models were in question; one for
     all texts of the request. Otherwise empty.
@@ -1225,22 +1013,22 @@ class Translation(google.protobuf.message.Message):
         """One or more hypotheses, best first."""
 
     @property
-    def provenance(self) -> global___Provenance:
-        """How it was made. Only with `return_provenance`."""
-
-    @property
     def glossary_matches(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___GlossaryMatch]:
         """What became of the terms and protected texts that occur in the content, in its order. An entry that is not listed
         does not occur in it, or only as part of a longer one.
         """
 
+    @property
+    def provenance(self) -> global___Provenance:
+        """How it was made. Only with `return_provenance`."""
+
     def __init__(
         self,
         *,
         hypotheses: collections.abc.Iterable[global___Hypothesis] | None = ...,
-        provenance: global___Provenance | None = ...,
         glossary_matches: collections.abc.Iterable[global___GlossaryMatch] | None = ...,
         detected_language_code: builtins.str = ...,
+        provenance: global___Provenance | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["provenance", b"provenance"]) -> builtins.bool: ...
     def ClearField(self, field_name: typing.Literal["detected_language_code", b"detected_language_code", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
@@ -1294,37 +1082,6 @@ class Hypothesis(google.protobuf.message.Message):
 global___Hypothesis = Hypothesis
 
 @typing.final
-class Quality(google.protobuf.message.Message):
-    """How far to trust a hypothesis."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    ACCEPTABLE_PROBABILITY_FIELD_NUMBER: builtins.int
-    FLAGS_FIELD_NUMBER: builtins.int
-    acceptable_probability: builtins.float
-    """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
-    hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
-    whole is acceptable with at most this probability. Unset for texts that are answered unchanged.
-    """
-    @property
-    def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:
-        """What is suspicious about it, each at most once, in the order of the enumeration. A flag is a finding, not a proof.
-        For a text of several sentences those of all.
-        """
-
-    def __init__(
-        self,
-        *,
-        acceptable_probability: builtins.float | None = ...,
-        flags: collections.abc.Iterable[global___QualityFlag.ValueType] | None = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability", "flags", b"flags"]) -> None: ...
-    def WhichOneof(self, oneof_group: typing.Literal["_acceptable_probability", b"_acceptable_probability"]) -> typing.Literal["acceptable_probability"] | None: ...
-
-global___Quality = Quality
-
-@typing.final
 class TokenDetail(google.protobuf.message.Message):
     """One token of a hypothesis."""
 
@@ -1359,6 +1116,75 @@ class TokenDetail(google.protobuf.message.Message):
 global___TokenDetail = TokenDetail
 
 @typing.final
+class Quality(google.protobuf.message.Message):
+    """How far to trust a hypothesis."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ACCEPTABLE_PROBABILITY_FIELD_NUMBER: builtins.int
+    FLAGS_FIELD_NUMBER: builtins.int
+    acceptable_probability: builtins.float
+    """Estimated probability that the translation is acceptable, 0 to 1. It is calibrated on held-out pairs for the best
+    hypothesis under the model's default options. Of several sentences that of the least probable one: the text as a
+    whole is acceptable with at most this probability. Unset for texts that are answered unchanged.
+    """
+    @property
+    def flags(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[global___QualityFlag.ValueType]:
+        """What is suspicious about it, each at most once, in the order of the enumeration. A flag is a finding, not a proof.
+        For a text of several sentences those of all.
+        """
+
+    def __init__(
+        self,
+        *,
+        acceptable_probability: builtins.float | None = ...,
+        flags: collections.abc.Iterable[global___QualityFlag.ValueType] | None = ...,
+    ) -> None: ...
+    def HasField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_acceptable_probability", b"_acceptable_probability", "acceptable_probability", b"acceptable_probability", "flags", b"flags"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_acceptable_probability", b"_acceptable_probability"]) -> typing.Literal["acceptable_probability"] | None: ...
+
+global___Quality = Quality
+
+@typing.final
+class GlossaryMatch(google.protobuf.message.Message):
+    """A term or protected text that occurs in a content, and what became of it."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: builtins.int
+    SOURCE_START_FIELD_NUMBER: builtins.int
+    SOURCE_END_FIELD_NUMBER: builtins.int
+    TARGET_FIELD_NUMBER: builtins.int
+    OUTCOME_FIELD_NUMBER: builtins.int
+    PATTERN_FIELD_NUMBER: builtins.int
+    source: builtins.str
+    """The text as it is in the content."""
+    source_start: builtins.int
+    """Index in the content of its first character, counted from 0."""
+    source_end: builtins.int
+    """Index after its last character."""
+    target: builtins.str
+    """Translation that the best hypothesis holds; empty if it holds none."""
+    outcome: global___GlossaryOutcome.ValueType
+    """What became of it."""
+    pattern: global___ProtectedPattern.ValueType
+    """The pattern that found it; UNSPECIFIED for an entry."""
+    def __init__(
+        self,
+        *,
+        source: builtins.str = ...,
+        source_start: builtins.int = ...,
+        source_end: builtins.int = ...,
+        target: builtins.str = ...,
+        outcome: global___GlossaryOutcome.ValueType = ...,
+        pattern: global___ProtectedPattern.ValueType = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["outcome", b"outcome", "pattern", b"pattern", "source", b"source", "source_end", b"source_end", "source_start", b"source_start", "target", b"target"]) -> None: ...
+
+global___GlossaryMatch = GlossaryMatch
+
+@typing.final
 class Provenance(google.protobuf.message.Message):
     """How a translation was made: everything on which it depends, and how it went. Servers with equal models, settings,
     kernels and processors answer equal requests with equal hypotheses, to the last bit.
@@ -1371,14 +1197,13 @@ class Provenance(google.protobuf.message.Message):
     MODEL_VERSION_FIELD_NUMBER: builtins.int
     MANIFEST_SHA256_FIELD_NUMBER: builtins.int
     PRECISION_FIELD_NUMBER: builtins.int
-    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     SHORTLIST_FIELD_NUMBER: builtins.int
     EXECUTION_PROVIDER_FIELD_NUMBER: builtins.int
     KERNELS_FIELD_NUMBER: builtins.int
     KERNELS_REASON_FIELD_NUMBER: builtins.int
     SERVER_VERSION_FIELD_NUMBER: builtins.int
     ONNXRUNTIME_VERSION_FIELD_NUMBER: builtins.int
-    OPTIONS_FIELD_NUMBER: builtins.int
+    SETTINGS_FIELD_NUMBER: builtins.int
     SENTENCES_FIELD_NUMBER: builtins.int
     method: builtins.str
     """Method that was called, such as "TranslateText". A progressive translation is never searched again."""
@@ -1390,8 +1215,6 @@ class Provenance(google.protobuf.message.Message):
     """Lower-case hexadecimal SHA-256 of the bundle's manifest, which has the digests of all files."""
     precision: builtins.str
     """Number format of the weights: "float32", "float16" or "int8"."""
-    target_language_code: builtins.str
-    """BCP-47 code of the language translated into, as the model spells it."""
     shortlist: builtins.bool
     """Whether sentences chose only among the pieces of the model's shortlist."""
     execution_provider: builtins.str
@@ -1405,10 +1228,11 @@ class Provenance(google.protobuf.message.Message):
     onnxruntime_version: builtins.str
     """Version of onnxruntime."""
     @property
-    def options(self) -> global___DecodingOptions:
-        """Options in effect: those of the request, the model's defaults for those left unset, and the seed that was drawn.
-        `max_target_length` is unset where it depends on the sentence; `sentences` has it. `target_prefix` and
-        `suppressed_texts` are not repeated.
+    def settings(self) -> global___TranslationSettings:
+        """Settings in effect: the target language as the model spells it, the options of the request, the model's defaults for
+        those left unset, the seed that was drawn, and what is returned. `options.max_target_length` is unset where it
+        depends on the sentence; `sentences` has it. What names the model and the source language is not repeated, nor are
+        `options.target_prefix`, `options.suppressed_texts`, the format, and what is kept.
         """
 
     @property
@@ -1425,18 +1249,17 @@ class Provenance(google.protobuf.message.Message):
         model_version: builtins.str = ...,
         manifest_sha256: builtins.str = ...,
         precision: builtins.str = ...,
-        target_language_code: builtins.str = ...,
         shortlist: builtins.bool = ...,
         execution_provider: builtins.str = ...,
         kernels: builtins.str = ...,
         kernels_reason: builtins.str = ...,
         server_version: builtins.str = ...,
         onnxruntime_version: builtins.str = ...,
-        options: global___DecodingOptions | None = ...,
+        settings: global___TranslationSettings | None = ...,
         sentences: collections.abc.Iterable[global___SentenceProvenance] | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["execution_provider", b"execution_provider", "kernels", b"kernels", "kernels_reason", b"kernels_reason", "manifest_sha256", b"manifest_sha256", "method", b"method", "model", b"model", "model_version", b"model_version", "onnxruntime_version", b"onnxruntime_version", "options", b"options", "precision", b"precision", "sentences", b"sentences", "server_version", b"server_version", "shortlist", b"shortlist", "target_language_code", b"target_language_code"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["settings", b"settings"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["execution_provider", b"execution_provider", "kernels", b"kernels", "kernels_reason", b"kernels_reason", "manifest_sha256", b"manifest_sha256", "method", b"method", "model", b"model", "model_version", b"model_version", "onnxruntime_version", b"onnxruntime_version", "precision", b"precision", "sentences", b"sentences", "server_version", b"server_version", "settings", b"settings", "shortlist", b"shortlist"]) -> None: ...
 
 global___Provenance = Provenance
 
@@ -1491,6 +1314,48 @@ class SentenceProvenance(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["batch_sentences", b"batch_sentences", "decode_milliseconds", b"decode_milliseconds", "encode_milliseconds", b"encode_milliseconds", "max_target_length", b"max_target_length", "queue_milliseconds", b"queue_milliseconds", "searches", b"searches", "sentence_index", b"sentence_index", "steps", b"steps", "worker", b"worker"]) -> None: ...
 
 global___SentenceProvenance = SentenceProvenance
+
+@typing.final
+class LanguageDetection(google.protobuf.message.Message):
+    """The languages that one text may be in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGES_FIELD_NUMBER: builtins.int
+    @property
+    def languages(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___DetectedLanguage]:
+        """Likeliest first, at most 5. Empty if nothing in the text tells its language, as in one without letters."""
+
+    def __init__(
+        self,
+        *,
+        languages: collections.abc.Iterable[global___DetectedLanguage] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["languages", b"languages"]) -> None: ...
+
+global___LanguageDetection = LanguageDetection
+
+@typing.final
+class DetectedLanguage(google.protobuf.message.Message):
+    """A language that a text may be in."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    CONFIDENCE_FIELD_NUMBER: builtins.int
+    language_code: builtins.str
+    """BCP-47 code, such as "de". Chinese is "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    confidence: builtins.float
+    """Probability that it is this one of the languages that the server tells apart, 0.1 to 1."""
+    def __init__(
+        self,
+        *,
+        language_code: builtins.str = ...,
+        confidence: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "language_code", b"language_code"]) -> None: ...
+
+global___DetectedLanguage = DetectedLanguage
 
 @typing.final
 class Model(google.protobuf.message.Message):
@@ -1552,3 +1417,41 @@ class Model(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "manifest_sha256", b"manifest_sha256", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
 
 global___Model = Model
+
+@typing.final
+class Glossary(google.protobuf.message.Message):
+    """A glossary that the server holds."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: builtins.int
+    SOURCE_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    TARGET_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
+    VERSION_FIELD_NUMBER: builtins.int
+    ENTRY_COUNT_FIELD_NUMBER: builtins.int
+    SHA256_FIELD_NUMBER: builtins.int
+    name: builtins.str
+    """Name for requests."""
+    source_language_code: builtins.str
+    """BCP-47 code of the language of its sources."""
+    target_language_code: builtins.str
+    """BCP-47 code of the language of its targets."""
+    version: builtins.str
+    """Version that its author has written into it; may be empty."""
+    entry_count: builtins.int
+    """Number of entries."""
+    sha256: builtins.str
+    """Lower-case hexadecimal SHA-256 of its file."""
+    def __init__(
+        self,
+        *,
+        name: builtins.str = ...,
+        source_language_code: builtins.str = ...,
+        target_language_code: builtins.str = ...,
+        version: builtins.str = ...,
+        entry_count: builtins.int = ...,
+        sha256: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["entry_count", b"entry_count", "name", b"name", "sha256", b"sha256", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "version", b"version"]) -> None: ...
+
+global___Glossary = Glossary

@@ -143,7 +143,9 @@ class KeyCaller(Caller):
                 route = route.instead_of
             if not self.allows(route.model):
                 self._metrics.refusals["model"].inc()
-                raise ModelNotAllowedError(FieldViolation(field="model", description=self._denial(route.model)))
+                raise ModelNotAllowedError(
+                    FieldViolation(field="settings.model", description=self._denial(route.model))
+                )
             return route
 
         return resolved

@@ -139,7 +139,7 @@ async def test_a_model_that_the_key_does_not_allow_is_denied_by_field(
         status = await face(served, bearer(key))
         assert code_of(status) is Code.PERMISSION_DENIED
         assert violations(status) == {
-            "model": "tiny/1 is not allowed with this API key; allowed: large, tiny/2",
+            "settings.model": "tiny/1 is not allowed with this API key; allowed: large, tiny/2",
         }
         models = await served.stub.ListModels(pb.ListModelsRequest(), metadata=bearer(key))
         assert list(models.models) == []

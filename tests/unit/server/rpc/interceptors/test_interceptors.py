@@ -109,7 +109,9 @@ async def test_the_log_has_the_rpc_and_never_its_text(serve: Any, caplog: pytest
     with caplog.at_level(logging.DEBUG):
         async with serve() as served:
             served.engine.raised["小秘密"] = RuntimeError("broken")
-            request = pb.TranslateTextRequest(contents=["小秘密"], target_language_code="en")
+            request = pb.TranslateTextRequest(
+                contents=["小秘密"], settings=pb.TranslationSettings(target_language_code="en")
+            )
             with pytest.raises(grpc.aio.AioRpcError):
                 await served.stub.TranslateText(request)
             await served.rpc.join()

@@ -10,6 +10,16 @@ from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, Serve
 from xuanzang.server.rpc.messages import options
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+SWITCHES = {"return_alternatives", "token_details"}
+"""Options of the engine that are settings beside the options on the wire."""
+
+
+def settings_of(chosen: dict[str, Any]) -> pb.TranslationSettings:
+    """Return settings with options of the engine."""
+    switches = {name: value for name, value in chosen.items() if name in SWITCHES}
+    searched = {name: value for name, value in chosen.items() if name not in SWITCHES}
+    return pb.TranslationSettings(options=pb.DecodingOptions(**searched), **switches)
+
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
@@ -20,13 +30,13 @@ class Reader:
     def accepted(self, **chosen: Any) -> DecodingOptions:
         """Return the options that the engine gets."""
         assert self.faults(**chosen) == {}
-        return options.with_defaults(pb.DecodingOptions(**chosen), self.model)
+        return options.with_defaults(settings_of(chosen), self.model)
 
     def faults(self, **chosen: Any) -> dict[str, str]:
         """Return the descriptions of the violations by field."""
-        message = pb.DecodingOptions(**chosen)
+        message = settings_of(chosen)
         completed = options.with_defaults(message, self.model)
-        found = [*options.range_violations(message), *options.mutual_violations(completed, self.model)]
+        found = [*options.range_violations(message.options), *options.mutual_violations(completed, self.model)]
         assert len({fault.field for fault in found}) == len(found)
         return {fault.field: fault.description for fault in found}
 
@@ -61,10 +71,13 @@ def test_set_options_override_defaults_even_if_they_are_zero(reader: Reader) -> 
 
 
 def test_every_option_of_the_engine_is_a_field_on_the_wire() -> None:
-    for ours, wire in ((DecodingOptions, pb.DecodingOptions), (SamplingOptions, pb.SamplingOptions)):
-        on_the_wire = {field.name for field in wire.DESCRIPTOR.fields}
-        # Quality is asked for beside the options.
-        assert on_the_wire - {"return_scores"} == {field.name for field in dataclasses.fields(ours)} - {"quality"}
+    for ours, wire, beside in (
+        (DecodingOptions, pb.DecodingOptions, SWITCHES | {"quality"}),
+        (SamplingOptions, pb.SamplingOptions, set()),
+    ):
+        assert {field.name for field in wire.DESCRIPTOR.fields} == {
+            field.name for field in dataclasses.fields(ours)
+        } - beside
 
 
 @pytest.mark.parametrize(
@@ -151,13 +164,17 @@ def test_the_minimum_repetition_penalty_is_accepted_as_the_wire_rounds_it(reader
         ({"suppressed_texts": ["é" * 101]}, "suppressed_texts[0]", "must have 1 to 100 characters, has 101"),
         ({"min_target_length": 6, "max_target_length": 5}, "min_target_length", "must be at most 5, is 6"),
         ({"sampling": {}, "beam_size": 2}, "beam_size", "must be 1 with sampling, is 2"),
-        ({"sampling": {}, "return_alternatives": True}, "return_alternatives", "must be false with sampling"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused_by_name(
     reader: Reader, chosen: dict[str, Any], field: str, description: str
 ) -> None:
     assert reader.faults(**chosen) == {f"options.{field}": description}
+
+
+def test_alternatives_are_not_drawn(reader: Reader) -> None:
+    found = reader.faults(sampling=pb.SamplingOptions(), return_alternatives=True)
+    assert found == {"return_alternatives": "must be false with sampling"}
 
 
 def test_unset_sampling_options_draw_from_the_whole_distribution(reader: Reader) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from xuanzang.server.engine.types import DecodingOptions, SamplingOptions, ServedModel
 from xuanzang.server.rpc.messages.options import with_defaults
-from xuanzang.server.rpc.messages.provenance import effective_options
+from xuanzang.server.rpc.messages.provenance import effective_settings
+from xuanzang.server.rpc.messages.requests import TranslationRequest
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 floats = st.floats(0.5, 1, width=32)
@@ -30,7 +31,16 @@ choices = st.builds(
     return_alternatives=st.booleans(),
     token_details=st.booleans(),
     partial_on_deadline=st.booleans(),
+    refuse_long_sentences=st.booleans(),
+    quality=st.booleans(),
 )
+
+
+def request_of(model: ServedModel, options: DecodingOptions) -> TranslationRequest:
+    """Return a request for scores and provenance."""
+    return TranslationRequest(
+        texts=("a",), model=model, target_language="en", options=options, return_scores=True, return_provenance=True
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -38,29 +48,25 @@ choices = st.builds(
 def test_a_request_with_the_options_in_effect_has_the_same_options(
     served_model: ServedModel, options: DecodingOptions
 ) -> None:
-    message = effective_options(options, return_scores=True)
+    message = effective_settings(request_of(served_model, options))
     assert with_defaults(message, served_model) == options
-    assert message.return_scores
+    assert (message.target_language_code, message.return_scores, message.return_provenance) == ("en", True, True)
 
 
 def test_texts_among_the_options_are_not_repeated(served_model: ServedModel) -> None:
     default = served_model.default_options
     options = dataclasses.replace(default, target_prefix="I", suppressed_texts=("cat",))
-    expected = effective_options(default, return_scores=False)
-    assert effective_options(options, return_scores=False) == expected
+    expected = effective_settings(request_of(served_model, default))
+    assert effective_settings(request_of(served_model, options)) == expected
 
 
 def requests(**options: Any) -> list[tuple[str, Any]]:
     """Return a method for each kind of call, with a request."""
-    decoding = pb.DecodingOptions(**options)
-    stream = pb.StreamTranslateTextRequest(content="a", options=decoding, return_provenance=True)
+    asked = pb.TranslationSettings(options=pb.DecodingOptions(**options), return_provenance=True)
     return [
-        ("TranslateText", pb.TranslateTextRequest(contents=["a"], options=decoding, return_provenance=True)),
-        ("StreamTranslateText", [stream]),
-        (
-            "TranslateTextProgressively",
-            pb.TranslateTextProgressivelyRequest(content="a", options=decoding, return_provenance=True),
-        ),
+        ("TranslateText", pb.TranslateTextRequest(contents=["a"], settings=asked)),
+        ("StreamTranslateText", [pb.StreamTranslateTextRequest(content="a", settings=asked)]),
+        ("TranslateTextProgressively", pb.TranslateTextProgressivelyRequest(content="a", settings=asked)),
     ]
 
 
@@ -80,12 +86,12 @@ async def test_every_method_says_what_an_answer_depends_on(serve: Any, kind: int
         provenance = (await translation_of(getattr(served.stub, method)(request))).provenance
     assert provenance.method == method
     assert (provenance.model, provenance.model_version, provenance.precision) == ("tiny", "1", "float32")
-    assert (provenance.manifest_sha256, provenance.target_language_code) == ("0" * 64, "en")
+    assert (provenance.manifest_sha256, provenance.settings.target_language_code) == ("0" * 64, "en")
     assert (provenance.execution_provider, provenance.kernels, provenance.kernels_reason) == ("cpu", "avx2", "")
     assert provenance.onnxruntime_version == "1.23.0"
     assert provenance.server_version
-    assert (provenance.options.beam_size, provenance.options.length_penalty) == (2, 1.0)
-    assert not provenance.options.HasField("max_target_length")
+    assert (provenance.settings.options.beam_size, provenance.settings.options.length_penalty) == (2, 1.0)
+    assert not provenance.settings.options.HasField("max_target_length")
 
 
 @pytest.mark.parametrize("kind", range(3))
@@ -93,8 +99,8 @@ async def test_a_drawn_seed_is_reported(serve: Any, kind: int) -> None:
     async with serve() as served:
         method, request = requests(sampling=pb.SamplingOptions())[kind]
         provenance = (await translation_of(getattr(served.stub, method)(request))).provenance
-    assert provenance.options.sampling.HasField("seed")
-    assert provenance.options.sampling.seed == served.engine.asked_for("options")[0].sampling.seed
+    assert provenance.settings.options.sampling.HasField("seed")
+    assert provenance.settings.options.sampling.seed == served.engine.asked_for("options")[0].sampling.seed
 
 
 async def test_nothing_is_recorded_unless_the_request_asks_for_it(serve: Any) -> None:

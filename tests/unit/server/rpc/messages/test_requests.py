@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,10 @@ def resolve(served_model: ServedModel) -> requests.Resolve:
     return find
 
 
+def unary(contents: Sequence[str] = ("a",), **settings: Any) -> pb.TranslateTextRequest:
+    return pb.TranslateTextRequest(contents=contents, settings=pb.TranslationSettings(**settings))
+
+
 def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
     return {fault.field: fault.description for fault in caught.value.violations}
 
@@ -45,7 +50,7 @@ def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
 def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(pb.TranslateTextRequest(source_language_code="??", options=options), resolve, NONE)
+        requests.read_unary_request(unary([], source_language_code="??", options=options), resolve, NONE)
     assert set(faults(caught)) == {
         "contents",
         "options.beam_size",
@@ -56,9 +61,9 @@ def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
 
 def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
     with pytest.raises(InvalidInputError):
-        requests.read_unary_request(pb.TranslateTextRequest(model="none"), resolve, NONE)
+        requests.read_unary_request(unary([], model="none"), resolve, NONE)
     with pytest.raises(ModelNotFoundError):
-        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"], model="none"), resolve, NONE)
+        requests.read_unary_request(unary(model="none"), resolve, NONE)
 
 
 def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
@@ -81,6 +86,20 @@ def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
     )
 
 
+@pytest.mark.parametrize("field", ["contents[3]", "content", "id", "attention_layers[0]"])
+def test_fields_beside_the_settings_keep_their_names(field: str) -> None:
+    [sent] = requests.as_sent(InvalidInputError([FieldViolation(field=field, description="x")])).violations
+    assert sent == FieldViolation(field=field, description="x")
+
+
+@pytest.mark.parametrize("message", [pb.TranslationSettings, pb.DecodingOptions])
+def test_faults_of_settings_have_their_path_in_the_request(message: Any) -> None:
+    path = {pb.TranslationSettings: "", pb.DecodingOptions: "options."}[message]
+    fields = [f"{path}{field.name}" for field in message.DESCRIPTOR.fields]
+    found = requests.as_sent(InvalidInputError(FieldViolation(field=field, description="x") for field in fields))
+    assert [fault.field for fault in found.violations] == [f"settings.{field}" for field in fields]
+
+
 @pytest.mark.parametrize(
     ("number", "expected"),
     [(0, ContentFormat.TEXT), (1, ContentFormat.TEXT), (2, ContentFormat.HTML), (3, ContentFormat.XML)],
@@ -88,16 +107,16 @@ def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
 def test_contents_are_text_unless_the_request_says_otherwise(
     resolve: requests.Resolve, number: pb.ContentFormat.ValueType, expected: ContentFormat
 ) -> None:
-    streamed = pb.StreamTranslateTextRequest(content_format=number)
-    progressive = pb.TranslateTextProgressivelyRequest(content_format=number)
-    unary = pb.TranslateTextRequest(contents=["a"], content_format=number)
+    settings = pb.TranslationSettings(content_format=number)
+    streamed = pb.StreamTranslateTextRequest(settings=settings)
+    progressive = pb.TranslateTextProgressivelyRequest(settings=settings)
     assert requests.read_stream_request(streamed, resolve, NONE).content_format is expected
     assert requests.read_progressive_request(progressive, resolve, NONE).content_format is expected
-    assert requests.read_unary_request(unary, resolve, NONE).content_format is expected
+    assert requests.read_unary_request(unary(content_format=number), resolve, NONE).content_format is expected
 
 
 def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> None:
-    unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x50\x63")
+    unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x12\x02\x28\x63")
     with pytest.raises(InvalidInputError) as caught:
         requests.read_unary_request(unknown, resolve, NONE)
     assert faults(caught) == {"content_format": "must be TEXT, HTML or XML, is 99"}
@@ -107,12 +126,9 @@ def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> Non
 def test_tokens_are_not_to_be_had_of_contents_with_tags(
     resolve: requests.Resolve, number: pb.ContentFormat.ValueType
 ) -> None:
-    options = pb.DecodingOptions(token_details=True)
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_stream_request(
-            pb.StreamTranslateTextRequest(content_format=number, options=options), resolve, NONE
-        )
-    assert set(faults(caught)) == {"options.token_details"}
+        requests.read_unary_request(unary(content_format=number, token_details=True), resolve, NONE)
+    assert set(faults(caught)) == {"token_details"}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +147,6 @@ def test_tags_do_not_tell_the_language_of_a_page(served_model: ServedModel, cont
         return Route(model=served_model, target_language="en")
 
     for content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_TEXT):
-        request = pb.TranslateTextRequest(contents=[content], content_format=content_format)
-        requests.read_unary_request(request, resolve, NONE)
+        requests.read_unary_request(unary([content], content_format=content_format), resolve, NONE)
     assert seen[0].split() == shown
     assert seen[1] == content

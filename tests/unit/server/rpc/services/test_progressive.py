@@ -17,8 +17,9 @@ RPC = {
 }
 
 
-def request(content: str, **options: Any) -> pb.TranslateTextProgressivelyRequest:
-    return pb.TranslateTextProgressivelyRequest(content=content, options=pb.DecodingOptions(**options))
+def request(content: str, *, beam_size: int = 1, return_scores: bool = False) -> pb.TranslateTextProgressivelyRequest:
+    settings = pb.TranslationSettings(options=pb.DecodingOptions(beam_size=beam_size), return_scores=return_scores)
+    return pb.TranslateTextProgressivelyRequest(content=content, settings=settings)
 
 
 async def failure(call: Any) -> Any:
@@ -66,7 +67,7 @@ async def test_faults_have_the_field_names_of_the_message(serve: Any) -> None:
         of_the_wire = await failure(served.stub.TranslateTextProgressively(request("a", beam_size=0)))
         of_the_engine = await failure(served.stub.TranslateTextProgressively(request("a")))
     assert of_the_wire.code() == of_the_engine.code() == grpc.StatusCode.INVALID_ARGUMENT
-    assert of_the_wire.details() == "options.beam_size: must be 1 to 16, is 0"
+    assert of_the_wire.details() == "settings.options.beam_size: must be 1 to 16, is 0"
     assert of_the_engine.details() == "content: too long"
 
 

@@ -28,8 +28,8 @@ async def test_texts_are_answered_in_order(serve: Serve) -> None:
 async def test_scores_are_returned_only_on_request(serve: Serve) -> None:
     async with serve() as served:
         plain = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"]))
-        options = pb.DecodingOptions(return_scores=True)
-        scored = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"], options=options))
+        settings = pb.TranslationSettings(return_scores=True)
+        scored = await served.stub.TranslateText(pb.TranslateTextRequest(contents=["a"], settings=settings))
     assert not plain.translations[0].hypotheses[0].HasField("score")
     assert scored.translations[0].hypotheses[0].score == -1.5
 
@@ -85,8 +85,10 @@ async def test_an_invalid_text_is_answered_with_an_error_and_the_stream_goes_on(
         served.engine.raised["bad"] = RuntimeError("secret")
         requests = [
             pb.StreamTranslateTextRequest(id="1", content="bad"),
-            pb.StreamTranslateTextRequest(id="2", content="a", options=pb.DecodingOptions(beam_size=99)),
-            pb.StreamTranslateTextRequest(id="3", content="a", model="none"),
+            pb.StreamTranslateTextRequest(
+                id="2", content="a", settings=pb.TranslationSettings(options=pb.DecodingOptions(beam_size=99))
+            ),
+            pb.StreamTranslateTextRequest(id="3", content="a", settings=pb.TranslationSettings(model="none")),
             pb.StreamTranslateTextRequest(id="4", content="a"),
         ]
         answers = {answer.id: answer async for answer in served.stub.StreamTranslateText(iter(requests))}

@@ -31,21 +31,21 @@ def content_format_of(number: int) -> ContentFormat:
     return _FORMATS[number]
 
 
-def content_format_violations(number: int, options: pb.DecodingOptions) -> Iterable[FieldViolation]:
-    """Find what is wrong with a format, and the options that it excludes.
+def content_format_violations(settings: pb.TranslationSettings) -> Iterable[FieldViolation]:
+    """Find what is wrong with a format, and what it excludes.
 
     Args:
-        number: Number of the format on the wire.
-        options: Options as the caller set them.
+        settings: Settings as the caller sent them.
 
     Yields:
         At most one violation.
     """
+    number = settings.content_format
     if number not in _FORMATS:
         yield FieldViolation(field="content_format", description=f"must be TEXT, HTML or XML, is {number}")
-    elif options.token_details and _FORMATS[number] is not ContentFormat.TEXT:
+    elif settings.token_details and _FORMATS[number] is not ContentFormat.TEXT:
         description = "must be false with content_format HTML or XML: tokens are of text without tags"
-        yield FieldViolation(field="options.token_details", description=description)
+        yield FieldViolation(field="token_details", description=description)
 
 
 def texts_without_tags(texts: Iterable[str], number: int) -> Iterator[str]:

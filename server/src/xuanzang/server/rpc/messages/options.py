@@ -55,6 +55,10 @@ _SAMPLING_RANGES: Mapping[str, _Range] = MappingProxyType(
         "seed": _Range(0),
     }
 )
+# Options of the engine, by the settings that switch them on.
+_SWITCHES: Mapping[str, str] = MappingProxyType(
+    {"return_alternatives": "return_alternatives", "token_details": "token_details", "return_quality": "quality"}
+)
 
 
 def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
@@ -81,21 +85,21 @@ def range_violations(options: pb.DecodingOptions) -> Iterable[FieldViolation]:
             yield FieldViolation(field=f"options.suppressed_texts[{index}]", description="must not be only white space")
 
 
-def with_defaults(options: pb.DecodingOptions, model: ServedModel) -> DecodingOptions:
+def with_defaults(settings: pb.TranslationSettings, model: ServedModel) -> DecodingOptions:
     """Complete the options with the defaults of a model.
 
     A beam narrower than the default number of hypotheses limits that number, too.
 
     Args:
-        options: Options as the caller set them.
+        settings: Settings as the caller sent them.
         model: Model that serves the request.
 
     Returns:
         A value for every option.
     """
-    default = model.default_options
+    default, options = model.default_options, settings.options
     chosen = _set_fields(options)
-    chosen.pop("return_scores", None)
+    chosen |= {option: True for name, option in _SWITCHES.items() if getattr(settings, name)}
     if not chosen:
         return default
     if options.suppressed_texts:
@@ -128,7 +132,7 @@ def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[
     if options.sampling and options.beam_size > 1:
         yield _value_violation("beam_size", "1 with sampling", options.beam_size)
     if options.sampling and options.return_alternatives:
-        yield FieldViolation(field="options.return_alternatives", description="must be false with sampling")
+        yield FieldViolation(field="return_alternatives", description="must be false with sampling")
 
 
 def _sampling(options: pb.SamplingOptions) -> SamplingOptions:

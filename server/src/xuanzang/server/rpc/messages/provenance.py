@@ -7,15 +7,17 @@ from functools import cached_property
 from importlib.metadata import version
 
 from xuanzang.server.engine.calls.journal import Journal, SentenceRecord
-from xuanzang.server.engine.types import DecodingOptions, Runtime
+from xuanzang.server.engine.types import Runtime
 from xuanzang.server.rpc.messages.requests import TranslationRequest
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _SERVER_VERSION = version("xuanzang-server")
-# Repeated with every translation, these texts would make the answer many times as large as the request.
-_TEXT_OPTIONS = ("target_prefix", "suppressed_texts")
-# Sampling has a message of its own; quality is asked for beside the options.
-_NOT_REPEATED = frozenset(("sampling", "quality", *_TEXT_OPTIONS))
+# Sampling has a message of its own; the texts would make the answer many times as large as the request.
+_SCALARS = tuple(
+    field.name
+    for field in pb.DecodingOptions.DESCRIPTOR.fields
+    if field.name not in ("sampling", "target_prefix", "suppressed_texts")
+)
 
 
 class ProvenanceRecorder:
@@ -60,31 +62,34 @@ class ProvenanceRecorder:
             model_version=str(request.model.version),
             manifest_sha256=request.model.manifest_sha256,
             precision=request.model.precision,
-            target_language_code=request.target_language,
             shortlist=request.model.uses_shortlist,
             execution_provider=runtime.execution_provider,
             kernels=runtime.kernels,
             kernels_reason=runtime.kernels_reason,
             server_version=_SERVER_VERSION,
             onnxruntime_version=runtime.onnxruntime_version,
-            options=effective_options(request.options, return_scores=request.return_scores),
+            settings=effective_settings(request),
         )
 
 
-def effective_options(options: DecodingOptions, *, return_scores: bool) -> pb.DecodingOptions:
-    """Return all options in effect but those that are texts.
+def effective_settings(request: TranslationRequest) -> pb.TranslationSettings:
+    """Return the settings in effect, without those that are texts.
 
     Args:
-        options: Completed options.
-        return_scores: Whether hypotheses carry their score.
+        request: Valid request.
     """
-    scalars = {
-        field.name: value
-        for field in dataclasses.fields(options)
-        if field.name not in _NOT_REPEATED and (value := getattr(options, field.name)) is not None
-    }
+    options = request.options
+    scalars = {name: value for name in _SCALARS if (value := getattr(options, name)) is not None}
     sampling = pb.SamplingOptions(**dataclasses.asdict(options.sampling)) if options.sampling else None
-    return pb.DecodingOptions(**scalars, sampling=sampling, return_scores=return_scores)
+    return pb.TranslationSettings(
+        target_language_code=request.target_language,
+        options=pb.DecodingOptions(**scalars, sampling=sampling),
+        return_alternatives=options.return_alternatives,
+        return_scores=request.return_scores,
+        token_details=options.token_details,
+        return_quality=options.quality,
+        return_provenance=request.return_provenance,
+    )
 
 
 def _sentence(record: SentenceRecord) -> pb.SentenceProvenance:

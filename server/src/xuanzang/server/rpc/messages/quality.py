@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation
-from xuanzang.server.engine.types import Quality, QualityFlag, ServedModel
+from xuanzang.server.engine.types import DecodingOptions, Quality, QualityFlag, ServedModel
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
@@ -14,16 +14,17 @@ _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
 )
 
 
-def quality_violations(model: ServedModel) -> Iterator[FieldViolation]:
-    """Find out whether a model can say how far to trust its translations.
+def quality_violations(options: DecodingOptions, model: ServedModel) -> Iterator[FieldViolation]:
+    """Find out whether a model can say how far to trust its translations, if it is to.
 
     Args:
-        model: Model that serves a request with `return_quality`.
+        options: Completed options.
+        model: Model that serves the request.
 
     Yields:
         A violation if it cannot.
     """
-    if not model.has_quality_head:
+    if options.quality and not model.has_quality_head:
         description = (
             f"needs a quality head, which the bundle of {model.name}/{model.version} lacks; the operator can add one "
             "with `xuanzang-server quality`"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
@@ -20,6 +20,7 @@ MAX_CONTENTS = 1024
 MAX_ID_BYTES = 256
 
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
+_BESIDE_SETTINGS = re.compile(r"(contents?|id|attention_\w+)\b")
 
 Resolve = Callable[..., Route]
 """`RequestRouter.resolve`."""
@@ -63,7 +64,8 @@ def read_unary_request(
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
     violations = _contents_violations(request)
-    return _read(request, texts=tuple(request.contents), violations=violations, resolve=resolve, glossaries=glossaries)
+    texts = tuple(request.contents)
+    return read_settings(request.settings, texts, resolve, glossaries, violations=violations)
 
 
 def read_stream_request(
@@ -88,7 +90,7 @@ def read_stream_request(
     if id_bytes > MAX_ID_BYTES:
         description = f"must have at most {MAX_ID_BYTES} bytes, has {id_bytes}"
         violations.append(FieldViolation(field="id", description=description))
-    return _read(request, texts=(request.content,), violations=violations, resolve=resolve, glossaries=glossaries)
+    return read_settings(request.settings, (request.content,), resolve, glossaries, violations=violations)
 
 
 def read_progressive_request(
@@ -108,7 +110,67 @@ def read_progressive_request(
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
-    return _read(request, texts=(request.content,), violations=[], resolve=resolve, glossaries=glossaries)
+    return read_settings(request.settings, (request.content,), resolve, glossaries)
+
+
+def read_settings(
+    settings: pb.TranslationSettings,
+    texts: tuple[str, ...],
+    resolve: Resolve,
+    glossaries: GlossaryFolder,
+    *,
+    violations: Iterable[FieldViolation] = (),
+) -> TranslationRequest:
+    """Check how texts are to be translated and fill in the defaults.
+
+    Args:
+        settings: Settings as the caller sent them.
+        texts: The texts.
+        resolve: `RequestRouter.resolve`.
+        glossaries: Glossaries that requests may name.
+        violations: Faults of the rest of the request.
+
+    Returns:
+        A valid request.
+
+    Raises:
+        InvalidInputError: The request has faults; the error names all of them.
+        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
+    """
+    faults = [*violations, *range_violations(settings.options), *term_violations(settings)]
+    faults += content_format_violations(settings)
+    try:
+        route = resolve(
+            model=settings.model,
+            source_language=settings.source_language_code,
+            target_language=settings.target_language_code,
+            texts=texts_without_tags(texts, settings.content_format),
+        )
+    except InvalidInputError as error:
+        raise InvalidInputError((*faults, *error.violations)) from None
+    except ModelNotFoundError:
+        if faults:
+            raise InvalidInputError(faults) from None
+        raise
+    options = with_defaults(settings, route.model)
+    fields = term_fields(settings)
+    faults += quality_violations(options, route.model)
+    faults += mutual_violations(options, route.model)
+    faults += search_violations(fields, options)
+    if faults:
+        raise InvalidInputError(faults)
+    return TranslationRequest(
+        texts=texts,
+        model=route.model,
+        source_language=route.source_language,
+        target_language=route.target_language,
+        options=options,
+        return_scores=settings.return_scores,
+        return_provenance=settings.return_provenance,
+        detected_language=route.detected_language,
+        terms=read_terms(settings, fields, route, glossaries),
+        content_format=content_format_of(settings.content_format),
+    )
 
 
 def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
@@ -145,55 +207,23 @@ def for_single_text(error: InvalidInputError) -> InvalidInputError:
     )
 
 
+def as_sent(error: InvalidInputError) -> InvalidInputError:
+    """Name the fields of an engine's error as requests have them, in which the settings are a message of their own.
+
+    Args:
+        error: Error about "contents[3]", "options.beam_size" or "model".
+
+    Returns:
+        The same error about "contents[3]", "settings.options.beam_size" or "settings.model".
+    """
+    return InvalidInputError(
+        fault if _BESIDE_SETTINGS.match(fault.field) else dataclasses.replace(fault, field=f"settings.{fault.field}")
+        for fault in error.violations
+    )
+
+
 def _contents_violations(request: pb.TranslateTextRequest | pb.DetectLanguageRequest) -> list[FieldViolation]:
     if 1 <= len(request.contents) <= MAX_CONTENTS:
         return []
     description = f"must have 1 to {MAX_CONTENTS} elements, has {len(request.contents)}"
     return [FieldViolation(field="contents", description=description)]
-
-
-def _read(
-    request: pb.TranslateTextRequest | pb.StreamTranslateTextRequest | pb.TranslateTextProgressivelyRequest,
-    *,
-    texts: tuple[str, ...],
-    violations: list[FieldViolation],
-    resolve: Resolve,
-    glossaries: GlossaryFolder,
-) -> TranslationRequest:
-    violations += range_violations(request.options)
-    violations += term_violations(request)
-    violations += content_format_violations(request.content_format, request.options)
-    try:
-        route = resolve(
-            model=request.model,
-            source_language=request.source_language_code,
-            target_language=request.target_language_code,
-            texts=texts_without_tags(texts, request.content_format),
-        )
-    except InvalidInputError as error:
-        raise InvalidInputError((*violations, *error.violations)) from None
-    except ModelNotFoundError:
-        if violations:
-            raise InvalidInputError(violations) from None
-        raise
-    options = with_defaults(request.options, route.model)
-    if request.return_quality:
-        options = dataclasses.replace(options, quality=True)
-        violations += quality_violations(route.model)
-    fields = term_fields(request)
-    violations += mutual_violations(options, route.model)
-    violations += search_violations(fields, options)
-    if violations:
-        raise InvalidInputError(violations)
-    return TranslationRequest(
-        texts=texts,
-        model=route.model,
-        source_language=route.source_language,
-        target_language=route.target_language,
-        options=options,
-        return_scores=request.options.return_scores,
-        return_provenance=request.return_provenance,
-        detected_language=route.detected_language,
-        terms=read_terms(request, fields, route, glossaries),
-        content_format=content_format_of(request.content_format),
-    )

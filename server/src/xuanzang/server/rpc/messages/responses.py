@@ -184,5 +184,4 @@ def _default_options(options: DecodingOptions) -> pb.DecodingOptions:
         length_penalty=options.length_penalty,
         min_target_length=options.min_target_length,
         max_target_length=options.max_target_length,
-        return_scores=False,
     )

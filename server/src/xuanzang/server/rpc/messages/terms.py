@@ -34,44 +34,42 @@ _OUTCOMES: Mapping[TermOutcome, pb.GlossaryOutcome.ValueType] = MappingProxyType
     {outcome: pb.GlossaryOutcome.Value(f"GLOSSARY_OUTCOME_{outcome.name}") for outcome in TermOutcome}
 )
 
-Request = pb.TranslateTextRequest | pb.StreamTranslateTextRequest | pb.TranslateTextProgressivelyRequest
 
-
-def term_violations(request: Request) -> Iterator[FieldViolation]:
+def term_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
     """Find entries and patterns that are over a limit or unknown.
 
     Args:
-        request: Request as the caller sent it.
+        settings: Settings as the caller sent them.
 
     Yields:
         One violation per fault.
     """
-    if len(request.glossary_entries) > MAX_ENTRIES:
-        description = f"must have at most {MAX_ENTRIES} elements, has {len(request.glossary_entries)}"
+    if len(settings.glossary_entries) > MAX_ENTRIES:
+        description = f"must have at most {MAX_ENTRIES} elements, has {len(settings.glossary_entries)}"
         yield FieldViolation(field="glossary_entries", description=description)
         return
-    for number, entry in enumerate(request.glossary_entries):
+    for number, entry in enumerate(settings.glossary_entries):
         for name, fault in entry_faults(_entry(entry)):
             yield FieldViolation(field=f"glossary_entries[{number}].{name}", description=fault)
-    for number, pattern in enumerate(request.protected_patterns):
+    for number, pattern in enumerate(settings.protected_patterns):
         if pattern not in _PATTERNS:
             yield FieldViolation(field=f"protected_patterns[{number}]", description=f"is no known pattern: {pattern}")
 
 
-def term_fields(request: Request) -> tuple[str, ...]:
-    """Return the fields of a request that want something kept.
+def term_fields(settings: pb.TranslationSettings) -> tuple[str, ...]:
+    """Return the fields that want something kept.
 
     Args:
-        request: Request as the caller sent it.
+        settings: Settings as the caller sent them.
     """
-    return tuple([name for name in _FIELDS if getattr(request, name)])
+    return tuple([name for name in _FIELDS if getattr(settings, name)])
 
 
 def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> Iterable[FieldViolation]:
     """Find options with which no search can keep the terms of a request.
 
     Args:
-        term_fields: Fields of the request that want something kept.
+        term_fields: Fields that want something kept.
         options: Completed options.
 
     Returns:
@@ -88,12 +86,14 @@ def search_violations(term_fields: Sequence[str], options: DecodingOptions) -> I
     return []
 
 
-def read_terms(request: Request, fields: tuple[str, ...], route: Route, glossaries: GlossaryFolder) -> Terms:
+def read_terms(
+    settings: pb.TranslationSettings, fields: tuple[str, ...], route: Route, glossaries: GlossaryFolder
+) -> Terms:
     """Read what a request wants kept.
 
     Args:
-        request: Request without faults in its entries and patterns.
-        fields: Its fields that want something kept.
+        settings: Settings without faults in their entries and patterns.
+        fields: Their fields that want something kept.
         route: Model and target language.
         glossaries: Glossaries that requests may name.
 
@@ -105,15 +105,15 @@ def read_terms(request: Request, fields: tuple[str, ...], route: Route, glossari
     """
     if not fields:
         return NO_TERMS
-    indices = [TermIndex(map(_entry, request.glossary_entries))] if request.glossary_entries else []
-    if request.glossary:
-        glossary = glossaries.find(request.glossary)
+    indices = [TermIndex(map(_entry, settings.glossary_entries))] if settings.glossary_entries else []
+    if settings.glossary:
+        glossary = glossaries.find(settings.glossary)
         pair = (glossary.source_language, glossary.target_language)
         if not _serves(route, *pair):
             description = f"is from {pair[0]} to {pair[1]}, which is not what the model translates"
             raise InvalidInputError([FieldViolation(field="glossary", description=description)])
         indices.append(glossary.index)
-    patterns = tuple(_PATTERNS[pattern] for pattern in request.protected_patterns if pattern in _PATTERNS)
+    patterns = tuple(_PATTERNS[pattern] for pattern in settings.protected_patterns if pattern in _PATTERNS)
     return Terms(indices=tuple(indices), patterns=patterns, fields=fields)
 
 

@@ -30,7 +30,19 @@ _KINDS: Mapping[int, AttentionKind] = MappingProxyType(
         explanation_pb2.ATTENTION_KIND_DECODER: AttentionKind.DECODER,
     }
 )
-_REFUSED_OPTIONS = frozenset(("sampling", "return_alternatives", "partial_on_deadline"))
+_ONLY_BEAM_SEARCH = "cannot be explained: only a whole beam search is"
+_NOT_RETURNED = "must be false: explanations do not have it"
+_NOT_KEPT = "cannot be explained: no terms may be kept"
+_REFUSED_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "glossary": _NOT_KEPT,
+        "glossary_entries": _NOT_KEPT,
+        "protected_patterns": _NOT_KEPT,
+        "return_alternatives": _ONLY_BEAM_SEARCH,
+        "return_provenance": _NOT_RETURNED,
+        "return_quality": _NOT_RETURNED,
+    }
+)
 
 
 def limits_of(limits: RpcLimits) -> ExplanationLimits:
@@ -64,15 +76,11 @@ def read_request(
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
     violations = list(_violations(request))
-    try:
-        checked = requests.read_unary_request(_translation_request(request), resolve, glossaries)
-    except InvalidInputError as error:
-        raise InvalidInputError((*violations, *requests.for_single_text(error).violations)) from None
-    if violations:
-        raise InvalidInputError(violations)
+    checked = requests.read_settings(request.settings, (request.content,), resolve, glossaries, violations=violations)
     kinds = tuple(_KINDS[kind] for kind in request.attention_kinds) or (AttentionKind.CROSS,)
     layers = tuple(request.attention_layers)
-    return checked, AttentionChoice(kinds=kinds, layers=layers, heads=request.attention_heads)
+    choice = AttentionChoice(kinds=kinds, layers=layers, heads=request.attention_heads)
+    return dataclasses.replace(checked, return_scores=True), choice
 
 
 async def answer(
@@ -92,9 +100,9 @@ async def answer(
         glossaries: Glossaries of the server.
     """
     caller: Caller = caller_of(context)
-    checked, choice = read_request(request, resolve, glossaries)
     usage = Usage(caller)
     try:
+        checked, choice = read_request(request, resolve, glossaries)
         with usage.charged(checked.texts) as used:
             hypotheses, explanation = await explainer.explain(
                 checked.texts[0],
@@ -109,7 +117,7 @@ async def answer(
                 observer=observer_of(context),
             )
     except InvalidInputError as error:
-        raise requests.for_single_text(error) from None
+        raise requests.as_sent(requests.for_single_text(error)) from None
     usage.send(context)
     if not checked.options.token_details:
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
@@ -122,25 +130,19 @@ async def answer(
     )
 
 
-def _translation_request(request: pb.ExplainTranslationRequest) -> pb.TranslateTextRequest:
-    asked = pb.TranslateTextRequest(
-        contents=[request.content],
-        source_language_code=request.source_language_code,
-        target_language_code=request.target_language_code,
-        model=request.model,
-        options=request.options,
-    )
-    asked.options.return_scores = True
-    return asked
-
-
 def _violations(request: pb.ExplainTranslationRequest) -> Iterable[FieldViolation]:
     if not request.content.strip():
         yield FieldViolation(field="content", description="must not be empty or only white space")
-    # False is what they are anyway.
-    chosen = {field.name for field, value in request.options.ListFields() if value is not False}
-    for name in sorted(chosen & _REFUSED_OPTIONS):
-        yield FieldViolation(field=f"options.{name}", description="cannot be explained: only a whole beam search is")
+    settings = request.settings
+    if settings.options.HasField("sampling"):
+        yield FieldViolation(field="options.sampling", description=_ONLY_BEAM_SEARCH)
+    if settings.options.partial_on_deadline:
+        yield FieldViolation(field="options.partial_on_deadline", description=_ONLY_BEAM_SEARCH)
+    for name, description in _REFUSED_SETTINGS.items():
+        if getattr(settings, name):
+            yield FieldViolation(field=name, description=description)
+    if settings.content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML):
+        yield FieldViolation(field="content_format", description="cannot be explained: only text without tags is")
     yield from _attention_violations(request)
 
 

@@ -53,12 +53,15 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def TranslateText(self, request: pb.TranslateTextRequest, context: Context) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
         caller = caller_of(context)
-        checked = requests.read_unary_request(request, self._resolve(caller), self._engine.glossaries)
-        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
         usage = Usage(caller)
-        with usage.charged(checked.texts) as used:
-            asked = _asked(checked, context, used, caller)
-            translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
+        try:
+            checked = requests.read_unary_request(request, self._resolve(caller), self._engine.glossaries)
+            recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
+            with usage.charged(checked.texts) as used:
+                asked = _asked(checked, context, used, caller)
+                translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
+        except InvalidInputError as error:
+            raise requests.as_sent(error) from None
         usage.send(context)
         return responses.unary_response(checked, translations, recorder)
 
@@ -87,11 +90,11 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
         caller = caller_of(context)
-        checked = requests.read_progressive_request(request, self._resolve(caller), self._engine.glossaries)
-        recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
         usage = Usage(caller)
         sent = 0
         try:
+            checked = requests.read_progressive_request(request, self._resolve(caller), self._engine.glossaries)
+            recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
             with usage.charged(checked.texts) as used:
                 asked = _asked(checked, context, used, caller)
                 parts = self._engine.translate_progressively(checked.texts[0], journal=recorder.journal, **asked)
@@ -104,7 +107,7 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                             yield responses.last_progressive_response(checked, part, recorder, sent=sent)
             usage.send(context)
         except InvalidInputError as error:
-            raise requests.for_single_text(error) from None
+            raise requests.as_sent(requests.for_single_text(error)) from None
 
     @override
     async def ExplainTranslation(
@@ -172,7 +175,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             stream.permits.release()
             return
         except InvalidInputError as error:
-            response = _error_response(request, requests.for_single_text(error), stream.context)
+            named = requests.as_sent(requests.for_single_text(error))
+            response = _error_response(request, named, stream.context)
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
             response = _error_response(request, error, stream.context)
         await stream.write(response)

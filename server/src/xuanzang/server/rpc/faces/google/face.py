@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import grpc
 from google.cloud.translate_v3.types import translation_service as types
 
+from xuanzang.server.access.errors import ModelNotAllowedError
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
 from xuanzang.server.rpc.context import Context
 from xuanzang.server.rpc.errors import NotOfferedError
@@ -25,6 +28,16 @@ from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 GOOGLE_SERVICE = "google.cloud.translation.v3.TranslationService"
+
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "settings.content_format": "mime_type",
+        "settings.glossary": "glossary_config.glossary",
+        "settings.model": "model",
+        "settings.source_language_code": "source_language_code",
+        "settings.target_language_code": "target_language_code",
+    }
+)
 
 
 def google_face(service: TranslationService) -> Face:
@@ -60,7 +73,10 @@ class _Methods:
         try:
             answer = await self._service.TranslateText(read_translation(request), context)
         except InvalidInputError as error:
-            raise renamed(error, {"glossary": "glossary_config.glossary"}) from None
+            raise renamed(error, _NAMES) from None
+        except ModelNotAllowedError as error:
+            [fault] = error.violations
+            raise ModelNotAllowedError(dataclasses.replace(fault, field=_NAMES[fault.field])) from None
         return translation_response(request.parent, answer, request.glossary_config.glossary)
 
     async def detect_language(self, request: Any, context: Context) -> Any:

@@ -45,11 +45,13 @@ def read_translation(request: Any) -> pb.TranslateTextRequest:
     glossary = request.glossary_config.glossary
     return pb.TranslateTextRequest(
         contents=request.contents,
-        glossary=stored_name(glossary, field="glossary_config.glossary") if glossary else "",
-        model=served_name(request.model),
-        source_language_code=request.source_language_code,
-        target_language_code=request.target_language_code,
-        content_format=_FORMATS[request.mime_type],
+        settings=pb.TranslationSettings(
+            glossary=stored_name(glossary, field="glossary_config.glossary") if glossary else "",
+            model=served_name(request.model),
+            source_language_code=request.source_language_code,
+            target_language_code=request.target_language_code,
+            content_format=_FORMATS[request.mime_type],
+        ),
     )
 
 

@@ -16,9 +16,8 @@ PLATFORM = "xuanzang_onnxruntime"
 
 _NAMES = (
     (re.compile(r"^contents"), "inputs[0].contents"),
-    (re.compile(r"^options\."), "parameters."),
-    (re.compile(r"^(source|target)_language_code"), r"parameters.\g<0>"),
-    (re.compile(r"^model$"), "model_name"),
+    (re.compile(r"^settings\.model$"), "model_name"),
+    (re.compile(r"^settings\.(options\.)?"), "parameters."),
 )
 
 
@@ -40,9 +39,11 @@ def read_inference(request: v2.ModelInferRequest) -> pb.TranslateTextRequest:
     languages = {name: values.pop(name) for name in LANGUAGES if name in values}
     return pb.TranslateTextRequest(
         contents=read_texts(request),
-        model=served_name(request.model_name, request.model_version),
-        options=pb.DecodingOptions(**values),
-        **languages,
+        settings=pb.TranslationSettings(
+            model=served_name(request.model_name, request.model_version),
+            options=pb.DecodingOptions(**values),
+            **languages,
+        ),
     )
 
 

@@ -13,8 +13,8 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 LANGUAGES: Final = ("source_language_code", "target_language_code")
-# They change what is returned besides the best translation, which is all that there is a tensor for.
-_WITHOUT_TENSOR = frozenset({"num_hypotheses", "return_scores", "token_details", "return_alternatives"})
+# There is a tensor for the best translation alone.
+_WITHOUT_TENSOR = "num_hypotheses"
 _MAX_INT32 = 2**31 - 1
 _MAX_NAME_CHARACTERS = 64
 
@@ -36,7 +36,7 @@ OPTIONS: Final[Mapping[str, int]] = MappingProxyType(
     {
         field.name: field.cpp_type
         for field in pb.DecodingOptions.DESCRIPTOR.fields
-        if field.cpp_type in _KINDS and not field.is_repeated and field.name not in _WITHOUT_TENSOR
+        if field.cpp_type in _KINDS and not field.is_repeated and field.name != _WITHOUT_TENSOR
     }
 )
 """Options of a search that are parameters, with their types in protobuf."""
