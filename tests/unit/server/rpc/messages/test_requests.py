@@ -109,9 +109,8 @@ def test_contents_are_text_unless_the_request_says_otherwise(
 ) -> None:
     settings = pb.TranslationSettings(content_format=number)
     streamed = pb.StreamTranslateTextRequest(settings=settings)
-    progressive = pb.TranslateTextProgressivelyRequest(settings=settings)
     assert requests.read_stream_request(streamed, resolve, NONE).content_format is expected
-    assert requests.read_progressive_request(progressive, resolve, NONE).content_format is expected
+    assert requests.read_settings(settings, ("a",), resolve, NONE).content_format is expected
     assert requests.read_unary_request(unary(content_format=number), resolve, NONE).content_format is expected
 
 

@@ -112,7 +112,7 @@ def with_defaults(settings: pb.TranslationSettings, model: ServedModel) -> Decod
 
 
 def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[FieldViolation]:
-    """Find the options that contradict each other or exceed the limits of the model.
+    """Find the options that contradict each other or are not the model's to give.
 
     Args:
         options: Completed options.
@@ -133,6 +133,12 @@ def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[
         yield _value_violation("beam_size", "1 with sampling", options.beam_size)
     if options.sampling and options.return_alternatives:
         yield FieldViolation(field="return_alternatives", description="must be false with sampling")
+    if options.quality and not model.has_quality_head:
+        description = (
+            f"needs a quality head, which the bundle of {model.name}/{model.version} lacks; the operator can add one "
+            "with `xuanzang-server quality`"
+        )
+        yield FieldViolation(field="return_quality", description=description)
 
 
 def _sampling(options: pb.SamplingOptions) -> SamplingOptions:

@@ -1,18 +1,21 @@
-"""Request messages, checked and completed. All faults of a request are found before any is reported."""
+"""Request messages, checked and completed. All faults of a request are found before any is reported.
+
+What requests share are their settings. Here and in the engine, errors name fields of settings without "settings."; what
+leaves the server names them as the caller sent them (`as_sent`).
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
-from xuanzang.server.rpc.messages.content_format import content_format_of, content_format_violations, texts_without_tags
 from xuanzang.server.rpc.messages.options import mutual_violations, range_violations, with_defaults
-from xuanzang.server.rpc.messages.quality import quality_violations
 from xuanzang.server.rpc.messages.terms import read_terms, search_violations, term_fields, term_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -21,6 +24,15 @@ MAX_ID_BYTES = 256
 
 _CONTENTS = re.compile(r"\bcontents(\[0\])?")
 _BESIDE_SETTINGS = re.compile(r"(contents?|id|attention_\w+)\b")
+_TAGS = re.compile(r"<(script|style)\b.*?(?:</\1\s*>|\Z)|<[a-z/!?][^<>]*>?|&#?\w+;", re.DOTALL | re.IGNORECASE)
+_FORMATS: Mapping[int, ContentFormat] = MappingProxyType(
+    {
+        pb.CONTENT_FORMAT_UNSPECIFIED: ContentFormat.TEXT,
+        pb.CONTENT_FORMAT_TEXT: ContentFormat.TEXT,
+        pb.CONTENT_FORMAT_HTML: ContentFormat.HTML,
+        pb.CONTENT_FORMAT_XML: ContentFormat.XML,
+    }
+)
 
 Resolve = Callable[..., Route]
 """`RequestRouter.resolve`."""
@@ -49,68 +61,20 @@ class TranslationRequest:
 def read_unary_request(
     request: pb.TranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
 ) -> TranslationRequest:
-    """Check a request with many texts and fill in the defaults.
-
-    Args:
-        request: Message of the caller.
-        resolve: `RequestRouter.resolve`.
-        glossaries: Glossaries that requests may name.
-
-    Returns:
-        A valid request.
-
-    Raises:
-        InvalidInputError: The request has faults; the error names all of them.
-        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
-    """
-    violations = _contents_violations(request)
-    texts = tuple(request.contents)
-    return read_settings(request.settings, texts, resolve, glossaries, violations=violations)
+    """Check a request with many texts and fill in the defaults, as `read_settings` does."""
+    faults = _contents_violations(request)
+    return read_settings(request.settings, tuple(request.contents), resolve, glossaries, violations=faults)
 
 
 def read_stream_request(
     request: pb.StreamTranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
 ) -> TranslationRequest:
-    """Check one message of a stream and fill in the defaults.
-
-    Args:
-        request: Message of the caller.
-        resolve: `RequestRouter.resolve`.
-        glossaries: Glossaries that requests may name.
-
-    Returns:
-        A valid request with one text.
-
-    Raises:
-        InvalidInputError: The request has faults; the error names all of them.
-        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
-    """
-    violations = []
-    id_bytes = len(request.id.encode())
-    if id_bytes > MAX_ID_BYTES:
+    """Check one message of a stream and fill in the defaults, as `read_settings` does."""
+    faults = []
+    if (id_bytes := len(request.id.encode())) > MAX_ID_BYTES:
         description = f"must have at most {MAX_ID_BYTES} bytes, has {id_bytes}"
-        violations.append(FieldViolation(field="id", description=description))
-    return read_settings(request.settings, (request.content,), resolve, glossaries, violations=violations)
-
-
-def read_progressive_request(
-    request: pb.TranslateTextProgressivelyRequest, resolve: Resolve, glossaries: GlossaryFolder
-) -> TranslationRequest:
-    """Check a request with one text and fill in the defaults.
-
-    Args:
-        request: Message of the caller.
-        resolve: `RequestRouter.resolve`.
-        glossaries: Glossaries that requests may name.
-
-    Returns:
-        A valid request with one text.
-
-    Raises:
-        InvalidInputError: The request has faults; the error names all of them.
-        ModelNotFoundError: No served model fits the request, which has no fault otherwise.
-    """
-    return read_settings(request.settings, (request.content,), resolve, glossaries)
+        faults.append(FieldViolation(field="id", description=description))
+    return read_settings(request.settings, (request.content,), resolve, glossaries, violations=faults)
 
 
 def read_settings(
@@ -137,14 +101,18 @@ def read_settings(
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
-    faults = [*violations, *range_violations(settings.options), *term_violations(settings)]
-    faults += content_format_violations(settings)
+    faults = [
+        *violations,
+        *range_violations(settings.options),
+        *term_violations(settings),
+        *_format_violations(settings),
+    ]
     try:
         route = resolve(
             model=settings.model,
             source_language=settings.source_language_code,
             target_language=settings.target_language_code,
-            texts=texts_without_tags(texts, settings.content_format),
+            texts=_texts_without_tags(texts, settings.content_format),
         )
     except InvalidInputError as error:
         raise InvalidInputError((*faults, *error.violations)) from None
@@ -154,7 +122,6 @@ def read_settings(
         raise
     options = with_defaults(settings, route.model)
     fields = term_fields(settings)
-    faults += quality_violations(options, route.model)
     faults += mutual_violations(options, route.model)
     faults += search_violations(fields, options)
     if faults:
@@ -169,7 +136,7 @@ def read_settings(
         return_provenance=settings.return_provenance,
         detected_language=route.detected_language,
         terms=read_terms(settings, fields, route, glossaries),
-        content_format=content_format_of(settings.content_format),
+        content_format=_FORMATS[settings.content_format],
     )
 
 
@@ -227,3 +194,26 @@ def _contents_violations(request: pb.TranslateTextRequest | pb.DetectLanguageReq
         return []
     description = f"must have 1 to {MAX_CONTENTS} elements, has {len(request.contents)}"
     return [FieldViolation(field="contents", description=description)]
+
+
+def _format_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
+    """Find what is wrong with the format of contents, and what it excludes."""
+    number = settings.content_format
+    if number not in _FORMATS:
+        yield FieldViolation(field="content_format", description=f"must be TEXT, HTML or XML, is {number}")
+    elif settings.token_details and _FORMATS[number] is not ContentFormat.TEXT:
+        description = "must be false with content_format HTML or XML: tokens are of text without tags"
+        yield FieldViolation(field="token_details", description=description)
+
+
+def _texts_without_tags(texts: Iterable[str], number: int) -> Iterator[str]:
+    """Yield what shows the language of contents: the texts between tags if they have some."""
+    if _FORMATS.get(number, ContentFormat.TEXT) is ContentFormat.TEXT:
+        yield from texts
+        return
+    for text in texts:
+        end = 0
+        for tag in _TAGS.finditer(text):
+            yield text[end : tag.start()]
+            end = tag.end()
+        yield text[end:]

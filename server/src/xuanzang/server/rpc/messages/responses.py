@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import DecodingOptions, FinishReason, Hypothesis, ServedModel, TokenDetail
+from xuanzang.server.engine.types import (
+    DecodingOptions,
+    FinishReason,
+    Hypothesis,
+    Quality,
+    QualityFlag,
+    ServedModel,
+    TokenDetail,
+)
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
-from xuanzang.server.rpc.messages.quality import quality_message
 from xuanzang.server.rpc.messages.requests import TranslationRequest
 from xuanzang.server.rpc.messages.terms import glossary_match
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -20,6 +27,9 @@ _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxy
         FinishReason.COPIED: pb.FINISH_REASON_COPIED,
         FinishReason.DEADLINE: pb.FINISH_REASON_DEADLINE,
     }
+)
+_FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
+    {flag: pb.QualityFlag.Value(f"QUALITY_FLAG_{flag.name}") for flag in QualityFlag}
 )
 
 
@@ -141,7 +151,7 @@ def _translation(
                 token_count=hypothesis.token_count,
                 finish_reason=_FINISH_REASONS[hypothesis.finish_reason],
                 tokens=map(_token_detail, hypothesis.tokens),
-                quality=quality_message(hypothesis.quality),
+                quality=_quality(hypothesis.quality),
             )
             for hypothesis in hypotheses
         ],
@@ -158,6 +168,14 @@ def _detected_language(language: DetectedLanguage) -> pb.DetectedLanguage:
 def _token_detail(token: TokenDetail) -> pb.TokenDetail:
     return pb.TokenDetail(
         text=token.text, score=token.score, source_start=token.source_start, source_end=token.source_end
+    )
+
+
+def _quality(quality: Quality | None) -> pb.Quality | None:
+    if quality is None:
+        return None
+    return pb.Quality(
+        acceptable_probability=quality.acceptable_probability, flags=[_FLAGS[flag] for flag in quality.flags]
     )
 
 

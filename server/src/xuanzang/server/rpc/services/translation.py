@@ -93,7 +93,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         usage = Usage(caller)
         sent = 0
         try:
-            checked = requests.read_progressive_request(request, self._resolve(caller), self._engine.glossaries)
+            texts, resolve = (request.content,), self._resolve(caller)
+            checked = requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
             with usage.charged(checked.texts) as used:
                 asked = _asked(checked, context, used, caller)
