@@ -17,7 +17,7 @@ if (content === undefined) {
 }
 const client = new TranslationService(address, grpc.credentials.createInsecure());
 
-const request = { content, options: { tokenDetails: true } };
+const request = { content, settings: { tokenDetails: true } };
 const call = client.translateTextProgressively(request, { deadline: Date.now() + 60_000 });
 call.on("data", ({ textDelta, translation }) => {
   process.stdout.write(textDelta);

@@ -47,7 +47,7 @@ class FieldViolation:
     """A faulty field of a request."""
 
     field: str
-    """Path to the field, such as "contents[3]" or "options.beam_size"."""
+    """Path to the field, such as "contents[3]" or "options.beam_size"; settings are named without "settings."."""
     description: str
     """Description of the fault and the limit."""
 
