@@ -25,9 +25,7 @@ from xuanzang.server.access.settings import AccessSettings
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.entry.gate import RpcGate
-from xuanzang.server.rpc.entry.identities import Identities
-from xuanzang.server.rpc.limits import RpcLimits
+from xuanzang.server.rpc.context import RpcContext, identify
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.server.watched_files import reload_when_changed
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -77,9 +75,8 @@ class Translation:
         self._engine = Engine(arguments.models, settings=arguments, metrics=Metrics(self._registry))
         keys, metrics = arguments.keys_file, AccessMetrics(self._registry)
         self._keys = KeyRing(keys, metrics) if keys else None
-        self._identities = Identities(Authenticator(self._keys, anonymous=bool(arguments.anonymous), metrics=metrics))
-        gate = RpcGate(RpcLimits())
-        self._service = TranslationService(self._engine, gate, max_stream_texts=arguments.max_stream_texts)
+        self._authenticator = Authenticator(self._keys, anonymous=bool(arguments.anonymous), metrics=metrics)
+        self._service = TranslationService(self._engine, max_stream_texts=arguments.max_stream_texts)
         self._starting: asyncio.Task[None] | None = None
         self._reloading: asyncio.Task[None] | None = None
 
@@ -109,8 +106,10 @@ class Translation:
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
         try:
-            async for part in self._service.TranslateTextProgressively(request, self._context(grpc_context)):
+            rpc = self._begun(grpc_context)
+            async for part in self._service.TranslateTextProgressively(request, rpc):
                 yield part
+            _send_trailers(rpc)
         except Exception as error:  # noqa: BLE001 - any error becomes a status
             fail(grpc_context, error)
 
@@ -119,16 +118,19 @@ class Translation:
     ) -> AsyncIterator[pb.StreamTranslateTextResponse]:
         """Translate texts as they arrive and answer each when it is done."""
         answers: asyncio.Queue[pb.StreamTranslateTextResponse | None] = asyncio.Queue(1)
-        context = self._context(grpc_context, answers.put)
-        running = asyncio.create_task(_ended(self._service.StreamTranslateText(messages, context), answers))
+        running: asyncio.Task[None] | None = None
         try:
+            rpc = self._begun(grpc_context, answers.put)
+            running = asyncio.create_task(_ended(self._service.StreamTranslateText(messages, rpc), answers))
             while (answer := await answers.get()) is not None:
                 yield answer
             await running
+            _send_trailers(rpc)
         except Exception as error:  # noqa: BLE001 - any error becomes a status
             fail(grpc_context, error)
         finally:
-            running.cancel()
+            if running is not None:
+                running.cancel()
 
     async def answer(self, name: str, request: Message, grpc_context: RayServegRPCContext) -> Message:
         """Answer an RPC.
@@ -138,12 +140,28 @@ class Translation:
             request: Its message.
             grpc_context: Serve's context.
         """
-        answer: Message = await getattr(self._service, name)(request, self._context(grpc_context))
+        rpc = self._begun(grpc_context)
+        answer: Message = await getattr(self._service, name)(request, rpc)
+        _send_trailers(rpc)
         return answer
 
-    def _context(self, grpc_context: RayServegRPCContext, write: Callable[[Any], Any] | None = None) -> Any:
+    def _begun(self, grpc_context: RayServegRPCContext, write: Callable[[Any], Any] | None = None) -> RpcContext:
+        """Identify the caller of an RPC.
+
+        Raises:
+            UnauthenticatedError: The caller needs a valid key.
+            InvalidInputError: The caller's name is too long.
+        """
         adapter: Any = ReplicaContext(grpc_context, write)
-        return self._identities.identified(adapter)
+        rpc = identify(adapter, self._authenticator)
+        if rpc.refusal is not None:
+            raise rpc.refusal
+        return rpc
+
+
+def _send_trailers(rpc: RpcContext) -> None:
+    """Send what has been used with the status of an RPC."""
+    rpc.grpc.set_trailing_metadata(rpc.trailers)
 
 
 def replicas_for_texts(ctx: Any) -> tuple[float, dict[str, Any]]:

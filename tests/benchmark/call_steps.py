@@ -15,6 +15,8 @@ from unittest import mock
 
 import grpc
 from processes import METHOD
+from xuanzang.server.rpc.entry.listener import Listener
+from xuanzang.server.rpc.usage import Usage
 
 from xuanzang.server.__main__ import main
 from xuanzang.server.engine.calls.call import Call
@@ -22,11 +24,9 @@ from xuanzang.server.engine.calls.preparation import PreparedTexts
 from xuanzang.server.engine.scheduling.requests.request import Request
 from xuanzang.server.engine.types import FinishReason, Hypothesis
 from xuanzang.server.rpc.context import Context, caller_of
-from xuanzang.server.rpc.entry.listener import Listener
 from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.services.translation import TranslationService, _asked
-from xuanzang.server.rpc.usage import Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 ANSWER: Final = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="Good")])])

@@ -68,11 +68,10 @@ BREAKING = {
         f"{ENGINE}.decoding.batch",
         f"{ENGINE}.scheduling.requests.request",
     ),
-    "The wire's floors: servers over interceptors and services, services over messages": (
+    "The wire's floors: listeners over the entry, the entry over services, services over messages": (
         "xuanzang.server.rpc.messages.requests",
         "xuanzang.server.rpc.services.translation",
     ),
-    "How an RPC comes in": ("xuanzang.server.rpc.entry.occupancy", "xuanzang.server.rpc.entry.gate"),
     "Faces: each is opened alone and knows no other": (
         "xuanzang.server.rpc.faces.google.names",
         "xuanzang.server.rpc.faces.open_inference.tensors",

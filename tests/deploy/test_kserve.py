@@ -10,7 +10,7 @@ from typing import Any
 import manifests
 import pytest
 
-from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 FOLDER = manifests.ROOT / "deploy" / "kserve"

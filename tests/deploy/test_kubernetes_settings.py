@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from xuanzang.server import lifecycle
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import server as rpc
-from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE
 from xuanzang.server.settings import Settings, read_settings, split_address
 
 POD = manifests.pod(manifests.base("Deployment"))

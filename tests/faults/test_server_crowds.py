@@ -83,7 +83,7 @@ async def test_rapid_resets_cancel_no_call_of_others(attack: Any) -> None:
 
 async def test_a_server_whose_serving_loop_ends_exits_with_1(tiny_bundle_repository: Path) -> None:
     unguarded = (
-        "from xuanzang.server.rpc.entry import listener; del listener._GuardedServer._request_call;"
+        "from xuanzang.server.rpc import grpc_private; del grpc_private._Server._request_call;"
         "from xuanzang.server.__main__ import main; raise SystemExit(main())"
     )
     process = await asyncio.create_subprocess_exec(

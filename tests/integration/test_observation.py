@@ -19,7 +19,7 @@ from prometheus_client.samples import Exemplar
 
 from xuanzang.client import AsyncTranslationClient, InvalidRequestError, TranslationClient, TranslationError
 from xuanzang.server.engine.calls import running as running_calls
-from xuanzang.server.rpc import observation
+from xuanzang.server.observation import observation
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 

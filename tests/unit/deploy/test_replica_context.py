@@ -8,7 +8,7 @@ import grpc
 from replica_context import ReplicaContext, not_offered
 
 from xuanzang.server.access.callers import Caller
-from xuanzang.server.rpc.usage import Usage
+from xuanzang.server.rpc.context import RpcContext
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 
@@ -19,6 +19,9 @@ class ServeContext:
         self.trailers: list[tuple[str, Any]] = [("request_id", "7")]
         self.code: grpc.StatusCode | None = None
         self.details = ""
+
+    def peer(self) -> str:
+        return "ipv4:127.0.0.1:1"
 
     def trailing_metadata(self) -> list[tuple[str, Any]]:
         return self.trailers
@@ -36,11 +39,11 @@ class ServeContext:
 def test_what_an_rpc_has_used_follows_the_pair_that_serve_adds() -> None:
     serve = ServeContext()
     context: Any = ReplicaContext(serve, None)
-    usage = Usage(Caller("someone"))
+    rpc = RpcContext(context, caller=Caller("someone"))
     for _ in range(2):
-        with usage.charged(["猫"]):
+        with rpc.charged(["猫"]):
             pass
-        usage.send(context)
+        context.set_trailing_metadata(rpc.trailers)
     assert serve.trailers[0] == ("request_id", "7")
     assert dict(serve.trailers) == {"request_id": "7", "x-usage-characters": "2", "x-usage-sentences": "0"}
     assert len([key for key, _ in serve.trailers if key == "request_id"]) == 1

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.commands.keys import run_keys_command
 from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.rpc.health.probe import is_serving
+from xuanzang.server.rpc.probe import is_serving
 from xuanzang.server.settings import Settings, read_settings
 
 _LOGGER = logging.getLogger("xuanzang.server")

@@ -21,12 +21,10 @@ from xuanzang.server.lifecycle import Server
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.access_log import AccessLog
+from xuanzang.server.observation.observation import Observation
 from xuanzang.server.observation.recorder import Recorder
-from xuanzang.server.rpc.admin_server import AdminServer
-from xuanzang.server.rpc.entry.tls import ReloadedTLS, TLSFiles
-from xuanzang.server.rpc.health.server import HealthServer
-from xuanzang.server.rpc.observation import Observation
-from xuanzang.server.rpc.server import RpcServer
+from xuanzang.server.rpc.server import AdminServer, HealthServer, RpcServer
+from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.settings import Settings, is_loopback, split_address
 
 _LOGGER = logging.getLogger(__name__)

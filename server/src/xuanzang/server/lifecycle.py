@@ -14,11 +14,9 @@ from types import FrameType
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
-from xuanzang.server.rpc.admin_server import AdminServer
-from xuanzang.server.rpc.entry.listener import ListenerEndedError
-from xuanzang.server.rpc.health.server import HealthServer
-from xuanzang.server.rpc.observation import Observation
-from xuanzang.server.rpc.server import RpcServer
+from xuanzang.server.observation.observation import Observation
+from xuanzang.server.rpc.grpc_private import ListenerEndedError
+from xuanzang.server.rpc.server import AdminServer, HealthServer, RpcServer
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -12,10 +12,12 @@ from typing import Any, Unpack, cast
 
 import grpc
 import pytest
+from keyed_rpcs import KeysFile
 from prometheus_client import CollectorRegistry
 
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.key_ring import KeyRing
+from xuanzang.server.access.keys_file import change_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.engine import Engine
@@ -38,9 +40,9 @@ from xuanzang.server.engine.types import (
     ServedModel,
 )
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.entry.tls import ReloadedTLS, TLSFiles
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.server import RpcServer
+from xuanzang.server.rpc.tls import ReloadedTLS, TLSFiles
 from xuanzang.translation.v1 import translation_pb2_grpc
 
 RUNTIME = Runtime(execution_provider="cpu", kernels="avx2", kernels_reason="", onnxruntime_version="1.23.0")
@@ -181,6 +183,14 @@ class Served:
             if text in self.engine.cancelled:
                 return
         raise AssertionError("the engine went on, or never got the text")
+
+
+@pytest.fixture
+def keys_file(tmp_path: Path) -> KeysFile:
+    """A keys file without keys."""
+    file = KeysFile(tmp_path / "keys.json")
+    change_keys(file.path, lambda old: old)
+    return file
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
-from xuanzang.server.rpc.health.probe import channel_to
+from xuanzang.server.rpc.probe import channel_to
 from xuanzang.server.settings import is_loopback
 
 _PROGRAM = "xuanzang-server models"

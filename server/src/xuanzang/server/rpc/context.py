@@ -1,97 +1,138 @@
-"""Facts read from the context of an RPC: the caller and the deadline."""
+"""One RPC as the server sees it: who calls, until when, what it uses, and where its answers go."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
+from prometheus_client import Counter
 
+from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.callers import Caller
+from xuanzang.server.access.errors import UnauthenticatedError
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.engine.scheduling.requests.call_record import CallObserver
+from xuanzang.server.observation.observation import REQUEST_ID
+from xuanzang.server.observation.rpc_record import RpcRecord
 
-Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
-
+ServicerContext: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
 
 CLIENT_ID = "x-client-id"
 MAX_CLIENT_ID_CHARACTERS = 128
+USAGE_CHARACTERS = "x-usage-characters"
+USAGE_SENTENCES = "x-usage-sentences"
+
+_NOBODY = Caller("")
 
 
-class IdentifiedContext:
-    """The context of an RPC whose caller is known, or the error that refuses the caller."""
+class RpcContext:
+    """One RPC: made when it arrives, filled in as it passes the entry, read by the services."""
 
-    request_id: str | None = None
-    """Id of the RPC; None before it is counted."""
-    observer: CallObserver | None = None
-    """Who asks for the records of its calls."""
+    def __init__(
+        self, context: ServicerContext, *, caller: Caller, refusal: Exception | None = None, metadata: Metadata = ()
+    ) -> None:
+        """Begin an RPC.
 
-    def __init__(self, context: Context, identity: Caller | Exception, metadata: Metadata) -> None:
-        self.identity = identity
-        """Caller, or why nobody may call."""
-        self._context = context
-        # What every RPC asks for; `__getattr__` finds the rest.
-        self.code = context.code
-        self.time_remaining = context.time_remaining
-        self.trailing_metadata = context.trailing_metadata
-        self.set_trailing_metadata = context.set_trailing_metadata
-        self._metadata = metadata
-        self._peer: str | None = None
+        Args:
+            context: gRPC's context.
+            caller: Who calls.
+            refusal: Why the caller may not call, None if it may.
+            metadata: What the caller sent with the RPC.
+        """
+        self.grpc = context
+        """gRPC's context, where answers are written."""
+        self.caller = caller
+        self.refusal = refusal
+        self.metadata: Mapping[str, str | bytes] = dict(metadata)
+        self.peer: str = context.peer()
+        """Peer in gRPC's form, with its port."""
+        self.request_id: str | None = None
+        """Id by which the caller and the operator speak of it; None unless it is observed."""
+        self.record: RpcRecord | None = None
+        """Receiver of the records of its calls; None if nobody wants them."""
+        self.sent: Counter | None = None
+        """Counter of the messages that are written."""
+        self.owed = 0
+        """Messages of the caller that are not answered yet."""
+        self.active_at = self._arrived_at = time.monotonic()
+        """Time of the last message in either direction, seconds on the monotonic clock."""
+        self._timeout: float | None = context.time_remaining()
+        self._usage: _Usage | None = None
 
-    def invocation_metadata(self) -> Metadata:
-        """Return the metadata of the caller, which gRPC would decode once more each time."""
-        return self._metadata
+    @property
+    def deadline(self) -> float | None:
+        """Time by which the caller wants its answer, seconds on the monotonic clock; None without a deadline."""
+        # gRPC rounds timeouts up, by at most 1%, to send them: the caller gives up before the server's clock says so.
+        return None if self._timeout is None else self._arrived_at + 0.99 * self._timeout
 
-    def peer(self) -> str:
-        """Return the peer in gRPC's form, which gRPC would make anew each time."""
-        if self._peer is None:
-            self._peer = self._context.peer()
-        return self._peer
+    @property
+    def has_expired(self) -> bool:
+        """Whether the caller's time is over, by a clock that runs as fast as the caller's."""
+        timeout = self._timeout
+        return timeout is not None and time.monotonic() >= self._arrived_at + 0.99 * timeout - 0.02
 
-    async def read(self) -> Any:
-        """Receive a message. Of a caller who will be refused none is received; an empty one stands for it."""
-        return await self._context.read() if isinstance(self.identity, Caller) else b""
+    async def write(self, message: Any) -> None:
+        """Send one answer of a stream."""
+        await self.grpc.write(message)
+        if self.sent is not None:
+            self.sent.inc()
+        self.owed -= 1
+        self.active_at = time.monotonic()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+    async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
+        """End the RPC with a status, as services of gRPC's own packages do."""
+        await self.grpc.abort(code, details)
+
+    def charged(self, texts: Sequence[str]) -> TextsUsage:
+        """Charge texts to the caller, and count them once they are translated.
+
+        Args:
+            texts: Texts of a request.
+
+        Returns:
+            The places of their sentences; to enter it raises the errors of `Caller.charged`.
+        """
+        if self._usage is None:
+            self._usage = _Usage()
+        return TextsUsage(self.caller, self._usage, texts)
+
+    @property
+    def id_trailers(self) -> tuple[tuple[str, str], ...]:
+        """Metadata that follow every answer, also a refusal."""
+        return () if self.request_id is None else ((REQUEST_ID, self.request_id),)
+
+    @property
+    def trailers(self) -> tuple[tuple[str, str], ...]:
+        """Metadata that follow the answer: the id, and what has been used."""
+        used = self._usage
+        if used is None:
+            return self.id_trailers
+        return *self.id_trailers, (USAGE_CHARACTERS, str(used.characters)), (USAGE_SENTENCES, str(used.sentences))
 
 
-def caller_of(context: Context) -> Caller:
-    """Return the caller that the interceptor of identities has found.
+def identify(context: ServicerContext, authenticator: Authenticator | None) -> RpcContext:
+    """Find out who sends an RPC; those who may not call are refused once the RPC is counted.
 
     Args:
-        context: Context of an RPC.
-
-    Raises:
-        UnauthenticatedError: The caller needs a valid key.
-        InvalidInputError: The caller's name is too long.
+        context: gRPC's context.
+        authenticator: Judge of who calls; None if it does not matter.
     """
-    known: Any = context
-    identity: Caller | Exception = known.identity
-    if isinstance(identity, Exception):
-        raise identity
-    return identity
+    if authenticator is None:
+        return RpcContext(context, caller=_NOBODY)
+    metadata = tuple(context.invocation_metadata() or ())
+    try:
+        caller = authenticator.keyed_caller(metadata) or Caller(_unproven_name(context, metadata))
+    except (InvalidInputError, UnauthenticatedError) as refusal:
+        return RpcContext(context, caller=_NOBODY, refusal=refusal, metadata=metadata)
+    return RpcContext(context, caller=caller, metadata=metadata)
 
 
-def observer_of(context: Context) -> CallObserver | None:
-    """Return who asks for the records of an RPC's calls, or None.
-
-    Args:
-        context: Context of an RPC.
-    """
-    known: Any = context
-    observer: CallObserver | None = known.observer
-    return observer
-
-
-def unproven_name(context: Context, metadata: Metadata) -> str:
+def _unproven_name(context: ServicerContext, metadata: Metadata) -> str:
     """Return the name by which a busy server shares its time with a caller without a key; never logged, never a label.
-
-    Args:
-        context: Context of an RPC.
-        metadata: Its metadata.
 
     Returns:
         The name in the metadata `x-client-id`, else the caller's network address without the port.
@@ -106,15 +147,43 @@ def unproven_name(context: Context, metadata: Metadata) -> str:
     return name or context.peer().rpartition(":")[0]
 
 
-def deadline_of(context: Context) -> float | None:
-    """Return the time by which the caller wants its answer.
+class _Usage:
+    """Characters of the texts that an RPC has translated, and their sentences."""
 
-    Args:
-        context: Context of an RPC.
+    def __init__(self) -> None:
+        self.characters = 0
+        self.sentences = 0
 
-    Returns:
-        Seconds on the monotonic clock; None without a deadline.
-    """
-    remaining: float | None = context.time_remaining()
-    # gRPC rounds timeouts up, by at most 1 %, to send them: the caller gives up before the server's clock says so.
-    return None if remaining is None else time.monotonic() + 0.99 * remaining
+
+class TextsUsage:
+    """What is charged for some texts while they are translated; their sentences are known once they are split."""
+
+    def __init__(self, caller: Caller, usage: _Usage, texts: Sequence[str]) -> None:
+        self._caller, self._usage, self._texts = caller, usage, texts
+        self._charge = caller.charged(texts)
+        self._sentences = 0
+
+    def __enter__(self) -> TextsUsage:
+        """Charge the texts.
+
+        Raises:
+            UnauthenticatedError: The caller's key has been revoked since.
+            InvalidInputError: The caller's quota is smaller than the request.
+            OverloadedError: The caller's quota is used up.
+        """
+        self._charge.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Count the texts, or let the caller have back what is not charged for those with an error."""
+        self._charge.__exit__(kind, error, traceback)
+        if error is None:
+            self._usage.characters += sum(map(len, self._texts))
+            self._usage.sentences += self._sentences
+
+    def hold_sentences(self, count: int) -> AbstractContextManager[None]:
+        """Count sentences and hold places for them, as `Caller.hold_sentences` does."""
+        self._sentences += count
+        return self._caller.hold_sentences(count)

@@ -86,7 +86,12 @@ def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.
     return status_pb2.Status(code=_number(code), message=str(error), details=[_as_any(d) for d in _details(error)])
 
 
-async def end(context: grpc.aio.ServicerContext[object, object], status: status_pb2.Status) -> None:
+async def end(
+    context: grpc.aio.ServicerContext[object, object],
+    status: status_pb2.Status,
+    *,
+    trailers: tuple[tuple[str, str], ...] = (),
+) -> None:
     """End an RPC with a status and its details; a retry delay is also sent in the form that gRPC clients obey.
 
     Call it while no error is handled, and return from the handler: gRPC ends the task of the RPC then.
@@ -94,11 +99,10 @@ async def end(context: grpc.aio.ServicerContext[object, object], status: status_
     Args:
         context: Context of the RPC.
         status: Status with any code but OK.
+        trailers: Other metadata that follow it.
     """
-    # They would replace those that are set already.
-    trailers = (*context.trailing_metadata(), *trailers_of(status))
     try:
-        await context.abort(code_of(status), status.message, trailers)
+        await context.abort(code_of(status), status.message, (*trailers, *trailers_of(status)))
     except grpc.aio.AbortError as aborted:
         # The context keeps it, to raise it once more; with its traceback it would hold frames, and these the context.
         aborted.__traceback__ = None

@@ -1,41 +1,43 @@
-"""The gRPC server: its services, interceptors, limits and listening address."""
+"""The listeners of the server: translation, administration, and health alone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import Final, cast
+import logging
+from collections.abc import Collection, Iterable
+from typing import Any, Final, cast
 
 import grpc
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from typing_extensions import override
 
+from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.access.authentication import Authenticator
 from xuanzang.server.access.writers import GlossaryWriters
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.explanation.explainer import Explainer
+from xuanzang.server.engine.models.live import LiveModels
+from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.metrics import Metrics
-from xuanzang.server.rpc.entry.gate import RpcGate
-from xuanzang.server.rpc.entry.identities import Identities
-from xuanzang.server.rpc.entry.listener import Listener, Option
-from xuanzang.server.rpc.entry.screen import Screen
-from xuanzang.server.rpc.entry.tls import ReloadedTLS
-from xuanzang.server.rpc.faces.face import Face
+from xuanzang.server.observation.observation import Observation
+from xuanzang.server.rpc.entry import Entry
 from xuanzang.server.rpc.faces.opening import open_faces
-from xuanzang.server.rpc.health.service import HEALTH_SERVICE, TRANSLATION_SERVICE, Health
-from xuanzang.server.rpc.interceptors.access import AccessInterceptor, IdentityInterceptor
-from xuanzang.server.rpc.interceptors.error_status import ErrorInterceptor
-from xuanzang.server.rpc.interceptors.gate import GateInterceptor
-from xuanzang.server.rpc.interceptors.reception import ReceptionInterceptor
-from xuanzang.server.rpc.interceptors.telemetry import TelemetryInterceptor
+from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.grpc_private import Listener
+from xuanzang.server.rpc.health import TRANSLATION_SERVICE, Health
 from xuanzang.server.rpc.limits import RpcLimits
-from xuanzang.server.rpc.observation import Observation
+from xuanzang.server.rpc.methods import Service, handlers_of
+from xuanzang.server.rpc.screen import Screen
 from xuanzang.server.rpc.services.explaining import limits_of
+from xuanzang.server.rpc.services.models import MODEL_SERVICE, ModelService
 from xuanzang.server.rpc.services.translation import TranslationService
-from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
-from xuanzang.server.watched_files import reload_when_changed
+from xuanzang.server.rpc.tls import ReloadedTLS
+from xuanzang.server.watched_files import ReloadedContent, reload_when_changed
 from xuanzang.translation.v1 import translation_pb2_grpc
 
-LISTENER_OPTIONS: Final = (
+_LOGGER = logging.getLogger(__name__)
+
+_LISTENER_OPTIONS: Final = (
     # A second server on the same port must fail, not get half of the callers.
     ("grpc.so_reuseport", 0),
     # Ping silent callers, and allow their pings: with gRPC's own limit of one in five minutes, a caller that keeps its
@@ -49,7 +51,6 @@ LISTENER_OPTIONS: Final = (
     # A connection that does not begin to speak HTTP/2 is closed.
     ("grpc.server_handshake_timeout_ms", 20_000),
 )
-"""Channel arguments of every listener."""
 
 # Longer than a round trip to a caller.
 _QUIET_SECONDS = 0.05
@@ -58,7 +59,79 @@ _MAX_HOLDS = 20
 _GRACE_SECONDS = 0.1
 
 
-class RpcServer:
+# RPCs that cost little, or nothing that the queue is asked for, or that are streams.
+_UNSCREENED = frozenset(
+    {
+        "DetectLanguage",
+        "ListModels",
+        "ListGlossaries",
+        "ListGlossaryEntries",
+        "CreateGlossary",
+        "DeleteGlossary",
+        "StreamTranslateText",
+    }
+)
+# Requests of administrators have a name and a version, and those for health the name of a service.
+_MAX_SMALL_MESSAGE_BYTES = 64 * 2**10
+_MAX_HEALTH_CONNECTIONS = 256
+_SMALL_IDLE_SECONDS = 30.0
+
+
+class _ListeningServer:
+    """Services on an address of their own."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        services: Iterable[Service],
+        *,
+        address: str,
+        tls: ReloadedTLS | None,
+        options: Iterable[tuple[str, Any]],
+        reflected: bool = True,
+        reloaded: Iterable[ReloadedContent[Any] | None] = (),
+    ) -> None:
+        """Bind the address; call it inside a running event loop.
+
+        Args:
+            entry: Way of the RPCs.
+            services: Services to add to it.
+            address: Address such as "127.0.0.1:50051"; port 0 for any free one.
+            tls: Certificate and key; None for plain text.
+            options: Channel arguments, besides those of every listener.
+            reflected: Whether tools may ask for the descriptions of the services.
+            reloaded: Files to follow while it runs; None is left out.
+
+        Raises:
+            OSError: The address cannot be bound, or another version of grpcio is needed.
+        """
+        services = list(services)
+        if reflected:
+            services.append(_reflection([service.name for service in services]))
+        self._listener = Listener(entry.begin, (*_LISTENER_OPTIONS, *options))
+        # A grpc.aio.Server, too, which the type stubs do not know.
+        self._server = cast("grpc.aio.Server", self._listener)
+        for service in services:
+            entry.add(service)
+            self._server.add_registered_method_handlers(service.name, dict(service.handlers))
+        self._reloaded = [part for part in reloaded if part is not None]
+        self._reloading: asyncio.Task[None] | None = None
+        self.port = _bind(self._server, address, tls)
+
+    async def start(self) -> None:
+        """Answer from now on."""
+        await self._server.start()
+        self._reloading = asyncio.create_task(reload_when_changed(self._reloaded))
+
+    async def stop(self) -> int:
+        """Stop, and cancel what callers still wait for."""
+        if self._reloading is not None:
+            self._reloading.cancel()
+        await self._server.stop(_GRACE_SECONDS)
+        return 0
+
+
+class RpcServer(_ListeningServer):
     """The gRPC server: refuses translations until it is opened, and after it is closed."""
 
     def __init__(
@@ -93,25 +166,36 @@ class RpcServer:
         self._gate = RpcGate(limits)
         self.health = Health()
         """Health of the server, which other listeners may serve, too."""
-        self._reloading: asyncio.Task[None] | None = None
-        service = _service(engine, self._gate, limits, writers)
+        service = TranslationService(
+            engine,
+            max_stream_texts=limits.max_stream_texts,
+            explainer=Explainer(engine, limits_of(limits)),
+            writers=writers,
+        )
+        entry = Entry(
+            metrics,
+            idle_seconds=limits.stream_idle_seconds,
+            authenticator=authenticator,
+            gate=self._gate,
+            screen=Screen(self._gate, engine),
+            observation=observation,
+        )
         opened = open_faces(faces, service, self._gate, lambda: engine.models)
-        rpcs = TranslationRpcs(opened)
-        telemetry = TelemetryInterceptor(metrics, observation, rpcs=rpcs)
-        self._listener = _listener(engine, self._gate, Identities(authenticator), rpcs, telemetry, limits=limits)
-        # A grpc.aio.Server, too, which the type stubs do not know.
-        self._server = cast("grpc.aio.Server", self._listener)
-        translation_pb2_grpc.add_TranslationServiceServicer_to_server(service, self._server)
-        self.health.add_to(self._server)
-        _add_faces(self._server, opened, reflected=limits.reflection)
-        self._reloaded = [part for part in (authenticator.keys, tls) if part is not None]
-        self.port = bind_address(self._server, address, tls)
+        super().__init__(
+            entry,
+            (_translation(service), *opened, self.health.service),
+            address=address,
+            tls=tls,
+            options=_options(limits),
+            reflected=limits.reflection,
+            reloaded=(authenticator.keys, tls),
+        )
 
+    @override
     async def start(self) -> None:
         """Answer health checks; translations are refused with UNAVAILABLE for now."""
         await self.health.start()
-        await self._server.start()
-        self._reloading = asyncio.create_task(reload_when_changed(self._reloaded))
+        await super().start()
 
     async def ended(self) -> None:
         """Wait until the server stops accepting RPCs by an error of its own; its process must be replaced then."""
@@ -148,18 +232,17 @@ class RpcServer:
         """Wait until every admitted RPC is answered."""
         await self._gate.idle()
 
+    @override
     async def stop(self) -> int:
         """Stop, and cancel the RPCs that are still running.
 
         Returns:
             Number of cancelled RPCs.
         """
-        if self._reloading is not None:
-            self._reloading.cancel()
         # gRPC answers RPCs that arrive during its stop with CANCELLED, which few callers retry. Refusals are held until
         # no more RPCs arrive, so that no retry of a refused one is on its way when the stop begins.
         await self._hold()
-        stopping = asyncio.create_task(self._server.stop(_GRACE_SECONDS))
+        stopping = asyncio.create_task(super().stop())
         await asyncio.sleep(0)
         self._gate.release()
         unfinished = self._gate.running
@@ -176,53 +259,93 @@ class RpcServer:
                 return
 
 
-def _service(engine: Engine, gate: RpcGate, limits: RpcLimits, writers: GlossaryWriters | None) -> TranslationService:
-    return TranslationService(
-        engine,
-        gate,
-        max_stream_texts=limits.max_stream_texts,
-        explainer=Explainer(engine, limits_of(limits)),
-        writers=writers,
+class AdminServer(_ListeningServer):
+    """Serves `xuanzang.admin.v1` once the models are loaded."""
+
+    def __init__(
+        self,
+        live: LiveModels,
+        promoter: Promoter,
+        *,
+        address: str,
+        authenticator: Authenticator,
+        tls: ReloadedTLS | None,
+        metrics: Metrics,
+    ) -> None:
+        """Bind the address; call it inside a running event loop.
+
+        Args:
+            live: Models to change.
+            promoter: Changes of which of them is live.
+            address: Address such as "127.0.0.1:50052"; port 0 for any free one.
+            authenticator: Judge of who administers.
+            tls: Certificate and key; None for plain text.
+            metrics: Metrics of the server.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        handlers = handlers_of(admin_pb2_grpc.add_ModelServiceServicer_to_server, ModelService(live, promoter))
+        super().__init__(
+            Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS, authenticator=authenticator),
+            [Service(name=MODEL_SERVICE, handlers=handlers)],
+            address=address,
+            tls=tls,
+            options=[("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES)],
+            reloaded=[tls],
+        )
+
+    @override
+    async def start(self) -> None:
+        await super().start()
+        _LOGGER.info("administration", extra={"port": self.port})
+
+
+class HealthServer(_ListeningServer):
+    """Serves `grpc.health.v1` in plain text: its answers are no secret, and kubelet's probes know no TLS."""
+
+    def __init__(self, health: Health, *, address: str, metrics: Metrics) -> None:
+        """Bind the address; call it inside a running event loop.
+
+        Args:
+            health: Health of the server.
+            address: Address such as "0.0.0.0:50053"; port 0 for any free one.
+            metrics: Metrics of the server.
+
+        Raises:
+            OSError: The address cannot be bound.
+        """
+        super().__init__(
+            Entry(metrics, idle_seconds=_SMALL_IDLE_SECONDS),
+            [health.service],
+            address=address,
+            tls=None,
+            options=[
+                ("grpc.max_receive_message_length", _MAX_SMALL_MESSAGE_BYTES),
+                ("grpc.max_allowed_incoming_connections", _MAX_HEALTH_CONNECTIONS),
+            ],
+            reflected=False,
+        )
+
+
+def _translation(service: TranslationService) -> Service:
+    handlers = handlers_of(translation_pb2_grpc.add_TranslationServiceServicer_to_server, service)
+    return Service(
+        name=TRANSLATION_SERVICE,
+        handlers=handlers,
+        is_gated=True,
+        screened=handlers.keys() - _UNSCREENED,
+        answered=handlers.keys(),
     )
 
 
-def _listener(
-    engine: Engine,
-    gate: RpcGate,
-    identities: Identities,
-    rpcs: TranslationRpcs,
-    telemetry: TelemetryInterceptor,
-    *,
-    limits: RpcLimits,
-) -> Listener:
-    """Return a listener that refuses what need not be read, and takes the rest through the interceptors."""
-    screen = Screen(gate, engine, identities, rpcs, count=telemetry.count_unread)
-    interceptors = (
-        IdentityInterceptor(identities, rpcs),
-        ReceptionInterceptor(limits.stream_idle_seconds),
-        telemetry,
-        ErrorInterceptor(),
-        AccessInterceptor(rpcs),
-        GateInterceptor(gate, screen, rpcs),
-    )  # the outermost first
-    return Listener(
-        interceptors=interceptors,
-        options=(*LISTENER_OPTIONS, *_options(limits)),
-        screened=screen.methods,
-        screen=screen.refusal,
-    )
+def _reflection(names: list[str]) -> Service:
+    servicer = reflection.aio.ReflectionServicer([*names, reflection.SERVICE_NAME])
+    handlers = handlers_of(reflection_pb2_grpc.add_ServerReflectionServicer_to_server, servicer)
+    return Service(name=reflection.SERVICE_NAME, handlers=handlers, is_open=True)
 
 
-def _add_faces(server: grpc.aio.Server, faces: Sequence[Face], *, reflected: bool) -> None:
-    """Add other APIs and, if it is wanted, reflection of all services."""
-    for face in faces:
-        face.add_to(server)
-    if reflected:
-        names = (TRANSLATION_SERVICE, *(face.service for face in faces), HEALTH_SERVICE, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server)
-
-
-def _options(limits: RpcLimits) -> tuple[Option, ...]:
+def _options(limits: RpcLimits) -> tuple[tuple[str, Any], ...]:
     age = limits.connection_age_seconds
     return (
         ("grpc.max_receive_message_length", limits.max_message_bytes),
@@ -235,16 +358,8 @@ def _options(limits: RpcLimits) -> tuple[Option, ...]:
     )
 
 
-def bind_address(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
-    """Let a server listen.
-
-    Args:
-        server: Server that is not started yet.
-        address: Address such as "127.0.0.1:50051"; port 0 for any free one.
-        tls: Certificate and key; None for plain text.
-
-    Returns:
-        The port.
+def _bind(server: grpc.aio.Server, address: str, tls: ReloadedTLS | None) -> int:
+    """Let a server listen, and return the port.
 
     Raises:
         OSError: The address cannot be bound.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from xuanzang.server.engine.types import ServedModel
-from xuanzang.server.rpc.entry.gate import RpcGate
-from xuanzang.server.rpc.faces.face import Face
+from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.methods import Service
 from xuanzang.server.rpc.services.translation import TranslationService
 
 
 def open_faces(
     names: Collection[str], service: TranslationService, gate: RpcGate, models: Callable[[], Iterable[ServedModel]]
-) -> tuple[Face, ...]:
+) -> tuple[Service, ...]:
     """Make the faces that are named.
 
     Args:

@@ -7,16 +7,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
-from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
+from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.explanations import explanation_message
-from xuanzang.server.rpc.usage import Usage
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -85,7 +83,7 @@ def read_request(
 
 async def answer(
     request: pb.ExplainTranslationRequest,
-    context: Context,
+    rpc: RpcContext,
     explainer: Explainer,
     resolve: requests.Resolve,
     glossaries: GlossaryFolder,
@@ -94,31 +92,28 @@ async def answer(
 
     Args:
         request: Message of the caller.
-        context: Context of the RPC.
+        rpc: The RPC.
         explainer: Explainer of translations.
         resolve: `RequestRouter.resolve`.
         glossaries: Glossaries of the server.
     """
-    caller: Caller = caller_of(context)
-    usage = Usage(caller)
     try:
         checked, choice = read_request(request, resolve, glossaries)
-        with usage.charged(checked.texts) as used:
+        with rpc.charged(checked.texts) as used:
             hypotheses, explanation = await explainer.explain(
                 checked.texts[0],
                 model=checked.model,
                 options=dataclasses.replace(checked.options, token_details=True),
                 choice=choice,
-                deadline=deadline_of(context),
-                caller=caller.name,
+                deadline=rpc.deadline,
+                caller=rpc.caller.name,
                 source_language=checked.source_language,
                 target_language=checked.target_language,
                 hold_sentences=used.hold_sentences,
-                observer=observer_of(context),
+                observer=rpc.record,
             )
     except InvalidInputError as error:
         raise requests.as_sent(requests.for_single_text(error)) from None
-    usage.send(context)
     if not checked.options.token_details:
         hypotheses = [dataclasses.replace(each, tokens=()) for each in hypotheses]
     return pb.ExplainTranslationResponse(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 
-from typing_extensions import override
-
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.admin.v1 import admin_pb2_grpc
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.gate import Evaluation
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.types import ModelState, ModelStatus
-from xuanzang.server.rpc.context import Context
+from xuanzang.server.rpc.context import RpcContext
 
 MODEL_SERVICE = pb.DESCRIPTOR.services_by_name["ModelService"].full_name
 
@@ -23,66 +20,57 @@ _MAX_REASON_CHARACTERS = 500
 _STATES = {state: pb.ModelState.Value(f"MODEL_STATE_{state.name}") for state in ModelState}
 
 
-class ModelService(admin_pb2_grpc.ModelServiceServicer):
+class ModelService:
     """The RPCs of `xuanzang.admin.v1`."""
 
     def __init__(self, live: LiveModels, promoter: Promoter) -> None:
         self._live = live
         self._promoter = promoter
 
-    @override
-    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
+    async def ListModels(self, request: pb.ListModelsRequest, rpc: RpcContext) -> pb.ListModelsResponse:
         """List the versions that are loaded or in the folder."""
         return pb.ListModelsResponse(models=map(self._message, await self._live.statuses()))
 
-    @override
-    async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
+    async def GetModel(self, request: pb.GetModelRequest, rpc: RpcContext) -> pb.GetModelResponse:
         """Return the state of one version."""
         name, version = _checked(request.name, request.version)
         return pb.GetModelResponse(model=self._message(await self._live.status(name, version)))
 
-    @override
-    async def LoadModel(self, request: pb.LoadModelRequest, context: Context) -> pb.LoadModelResponse:
+    async def LoadModel(self, request: pb.LoadModelRequest, rpc: RpcContext) -> pb.LoadModelResponse:
         """Load a version from the folder."""
         name, version = _checked(request.name, request.version or "1")
         return pb.LoadModelResponse(
             model=self._message(await self._live.load(name, version if request.version else None))
         )
 
-    @override
-    async def UnloadModel(self, request: pb.UnloadModelRequest, context: Context) -> pb.UnloadModelResponse:
+    async def UnloadModel(self, request: pb.UnloadModelRequest, rpc: RpcContext) -> pb.UnloadModelResponse:
         """Unload a version."""
         await self._live.unload(*_checked(request.name, request.version))
         return pb.UnloadModelResponse()
 
-    @override
-    async def ReloadModels(self, request: pb.ReloadModelsRequest, context: Context) -> pb.ReloadModelsResponse:
+    async def ReloadModels(self, request: pb.ReloadModelsRequest, rpc: RpcContext) -> pb.ReloadModelsResponse:
         """Make the loaded versions those of the folder."""
         return pb.ReloadModelsResponse(models=map(self._message, await self._live.reload()))
 
-    @override
-    async def PinModel(self, request: pb.PinModelRequest, context: Context) -> pb.PinModelResponse:
+    async def PinModel(self, request: pb.PinModelRequest, rpc: RpcContext) -> pb.PinModelResponse:
         """Make a version the default."""
         status = await self._live.pin(*_checked(request.name, request.version))
         await self._promoter.settle()
         return pb.PinModelResponse(model=self._message(status))
 
-    @override
-    async def UnpinModel(self, request: pb.UnpinModelRequest, context: Context) -> pb.UnpinModelResponse:
+    async def UnpinModel(self, request: pb.UnpinModelRequest, rpc: RpcContext) -> pb.UnpinModelResponse:
         """Make the highest version the default."""
         name, _ = _checked(request.name, "1")
         status = await self._live.pin(name, None)
         await self._promoter.settle()
         return pb.UnpinModelResponse(model=self._message(status))
 
-    @override
-    async def EvaluateModel(self, request: pb.EvaluateModelRequest, context: Context) -> pb.EvaluateModelResponse:
+    async def EvaluateModel(self, request: pb.EvaluateModelRequest, rpc: RpcContext) -> pb.EvaluateModelResponse:
         """Judge a version."""
         evaluation = await self._promoter.evaluate(*_checked(request.name, request.version))
         return pb.EvaluateModelResponse(evaluation=_evaluation(evaluation))
 
-    @override
-    async def PromoteModel(self, request: pb.PromoteModelRequest, context: Context) -> pb.PromoteModelResponse:
+    async def PromoteModel(self, request: pb.PromoteModelRequest, rpc: RpcContext) -> pb.PromoteModelResponse:
         """Let a version go live."""
         name, version = _checked(request.name, request.version)
         if len(request.force_reason) > _MAX_REASON_CHARACTERS:
@@ -95,14 +83,12 @@ class ModelService(admin_pb2_grpc.ModelServiceServicer):
             evaluation = _evaluation(await self._promoter.promote(name, version))
         return pb.PromoteModelResponse(model=await self._model_of(name, version), evaluation=evaluation)
 
-    @override
-    async def RollbackModel(self, request: pb.RollbackModelRequest, context: Context) -> pb.RollbackModelResponse:
+    async def RollbackModel(self, request: pb.RollbackModelRequest, rpc: RpcContext) -> pb.RollbackModelResponse:
         """Go back to the version that was live before."""
         name, _ = _checked(request.name, "1")
         return pb.RollbackModelResponse(model=await self._model_of(name, self._promoter.roll_back(name)))
 
-    @override
-    async def SetModelTraffic(self, request: pb.SetModelTrafficRequest, context: Context) -> pb.SetModelTrafficResponse:
+    async def SetModelTraffic(self, request: pb.SetModelTrafficRequest, rpc: RpcContext) -> pb.SetModelTrafficResponse:
         """Change the share of a version."""
         name, version = _checked(request.name, request.version)
         shares = _shares(request)

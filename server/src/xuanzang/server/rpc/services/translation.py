@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 import grpc
-from typing_extensions import override
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.writers import GlossaryWriters
@@ -18,25 +17,20 @@ from xuanzang.server.engine.explanation.types import ExplanationLimits
 from xuanzang.server.engine.scheduling.requests.request import CallArguments
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.context import Context, caller_of, deadline_of, observer_of
-from xuanzang.server.rpc.entry.gate import RpcGate
+from xuanzang.server.rpc.context import RpcContext, TextsUsage
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
-from xuanzang.server.rpc.request_ids import request_id_of
 from xuanzang.server.rpc.services import explaining
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
-from xuanzang.server.rpc.usage import TextsUsage, Usage
 from xuanzang.translation.v1 import translation_pb2 as pb
-from xuanzang.translation.v1 import translation_pb2_grpc
 
 
-class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
+class TranslationService:
     """The RPCs of `xuanzang.translation.v1`, served by an engine."""
 
     def __init__(
         self,
         engine: Engine,
-        gate: RpcGate,
         *,
         max_stream_texts: int,
         explainer: Explainer | None = None,
@@ -46,31 +40,25 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         self._explainer = explainer or Explainer(engine, ExplanationLimits())
         self.glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters())
         """The RPCs of glossaries, for faces, too."""
-        self._gate = gate
         self._max_stream_texts = max_stream_texts
 
-    @override
-    async def TranslateText(self, request: pb.TranslateTextRequest, context: Context) -> pb.TranslateTextResponse:
+    async def TranslateText(self, request: pb.TranslateTextRequest, rpc: RpcContext) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
-        caller = caller_of(context)
-        usage = Usage(caller)
         try:
-            checked = requests.read_unary_request(request, self._resolve(caller), self._engine.glossaries)
+            checked = requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
-            with usage.charged(checked.texts) as used:
-                asked = _asked(checked, context, used, caller)
+            with rpc.charged(checked.texts) as used:
+                asked = _asked(checked, rpc, used)
                 translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         except InvalidInputError as error:
             raise requests.as_sent(error) from None
-        usage.send(context)
         return responses.unary_response(checked, translations, recorder)
 
-    @override
-    async def StreamTranslateText(  # type: ignore[override]  # it writes its answers, in any order
-        self, request_iterator: AsyncIterator[pb.StreamTranslateTextRequest], context: Context
+    async def StreamTranslateText(
+        self, request_iterator: AsyncIterator[pb.StreamTranslateTextRequest], rpc: RpcContext
     ) -> None:
         """Translate texts as they arrive and answer each when it is done."""
-        stream = _Stream(context, self._max_stream_texts)
+        stream = _Stream(rpc, self._max_stream_texts)
         async with asyncio.TaskGroup() as group:
             try:
                 await self._read(request_iterator, stream, group)
@@ -82,22 +70,18 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             raise asyncio.CancelledError
         if stream.ended_by is not None:
             raise stream.ended_by
-        stream.usage.send(context)
 
-    @override
     async def TranslateTextProgressively(
-        self, request: pb.TranslateTextProgressivelyRequest, context: Context
+        self, request: pb.TranslateTextProgressivelyRequest, rpc: RpcContext
     ) -> AsyncIterator[pb.TranslateTextProgressivelyResponse]:
         """Translate a text and send each part of it as soon as the search is certain of it."""
-        caller = caller_of(context)
-        usage = Usage(caller)
         sent = 0
         try:
-            texts, resolve = (request.content,), self._resolve(caller)
+            texts, resolve = (request.content,), self._resolve(rpc.caller)
             checked = requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
-            with usage.charged(checked.texts) as used:
-                asked = _asked(checked, context, used, caller)
+            with rpc.charged(checked.texts) as used:
+                asked = _asked(checked, rpc, used)
                 parts = self._engine.translate_progressively(checked.texts[0], journal=recorder.journal, **asked)
                 async with aclosing(parts):
                     async for part in parts:
@@ -106,54 +90,44 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
                             yield pb.TranslateTextProgressivelyResponse(text_delta=part)
                         else:
                             yield responses.last_progressive_response(checked, part, recorder, sent=sent)
-            usage.send(context)
         except InvalidInputError as error:
             raise requests.as_sent(requests.for_single_text(error)) from None
 
-    @override
     async def ExplainTranslation(
-        self, request: pb.ExplainTranslationRequest, context: Context
+        self, request: pb.ExplainTranslationRequest, rpc: RpcContext
     ) -> pb.ExplainTranslationResponse:
         """Translate a sentence and say how."""
-        resolve = self._resolve(caller_of(context))
-        return await explaining.answer(request, context, self._explainer, resolve, self._engine.glossaries)
+        resolve = self._resolve(rpc.caller)
+        return await explaining.answer(request, rpc, self._explainer, resolve, self._engine.glossaries)
 
-    @override
-    async def DetectLanguage(self, request: pb.DetectLanguageRequest, context: Context) -> pb.DetectLanguageResponse:
+    async def DetectLanguage(self, request: pb.DetectLanguageRequest, rpc: RpcContext) -> pb.DetectLanguageResponse:
         """Detect the languages of texts."""
-        caller = caller_of(context)
         texts = requests.read_detection_request(request)
-        with caller.charged([text[:MAX_READ_CHARACTERS] for text in texts]):
+        with rpc.caller.charged([text[:MAX_READ_CHARACTERS] for text in texts]):
             return responses.detection_response(await self._engine.router.detect_languages(texts))
 
-    @override
-    async def ListModels(self, request: pb.ListModelsRequest, context: Context) -> pb.ListModelsResponse:
+    async def ListModels(self, request: pb.ListModelsRequest, rpc: RpcContext) -> pb.ListModelsResponse:
         """List the models being served that the caller may use."""
-        caller = caller_of(context)
-        with caller.charged(()):
-            return responses.models_response(filter(caller.allows, self._engine.models))
+        with rpc.caller.charged(()):
+            return responses.models_response(filter(rpc.caller.allows, self._engine.models))
 
-    @override
-    async def ListGlossaries(self, request: pb.ListGlossariesRequest, context: Context) -> pb.ListGlossariesResponse:
+    async def ListGlossaries(self, request: pb.ListGlossariesRequest, rpc: RpcContext) -> pb.ListGlossariesResponse:
         """List the glossaries that requests may name."""
-        return self.glossaries.list_all(caller_of(context))
+        return self.glossaries.list_all(rpc.caller)
 
-    @override
     async def ListGlossaryEntries(
-        self, request: pb.ListGlossaryEntriesRequest, context: Context
+        self, request: pb.ListGlossaryEntriesRequest, rpc: RpcContext
     ) -> pb.ListGlossaryEntriesResponse:
         """List the entries of a glossary, for those who may store one."""
-        return self.glossaries.entries(request, caller_of(context))
+        return self.glossaries.entries(request, rpc.caller)
 
-    @override
-    async def CreateGlossary(self, request: pb.CreateGlossaryRequest, context: Context) -> pb.CreateGlossaryResponse:
+    async def CreateGlossary(self, request: pb.CreateGlossaryRequest, rpc: RpcContext) -> pb.CreateGlossaryResponse:
         """Store a glossary."""
-        return await self.glossaries.create(request, caller_of(context))
+        return await self.glossaries.create(request, rpc.caller)
 
-    @override
-    async def DeleteGlossary(self, request: pb.DeleteGlossaryRequest, context: Context) -> pb.DeleteGlossaryResponse:
+    async def DeleteGlossary(self, request: pb.DeleteGlossaryRequest, rpc: RpcContext) -> pb.DeleteGlossaryResponse:
         """Delete a glossary."""
-        return await self.glossaries.delete(request, caller_of(context))
+        return await self.glossaries.delete(request, rpc.caller)
 
     def _resolve(self, caller: Caller) -> requests.Resolve:
         """Return the choice of a model among those that a caller may use."""
@@ -162,10 +136,9 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
     ) -> None:
-        async with aclosing(self._gate.until_closed(incoming)) as admitted:
-            async for request in admitted:
-                await stream.permits.acquire()
-                group.create_task(self._answer(request, stream))
+        async for request in incoming:
+            await stream.permits.acquire()
+            group.create_task(self._answer(request, stream))
 
     async def _answer(self, request: pb.StreamTranslateTextRequest, stream: _Stream) -> None:
         try:
@@ -177,18 +150,18 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
             return
         except InvalidInputError as error:
             named = requests.as_sent(requests.for_single_text(error))
-            response = _error_response(request, named, stream.context)
+            response = _error_response(request, named, stream.rpc)
         except Exception as error:  # noqa: BLE001 - one bad text must not end the stream of the others
-            response = _error_response(request, error, stream.context)
+            response = _error_response(request, error, stream.rpc)
         await stream.write(response)
 
     async def _translated(
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
-        checked = requests.read_stream_request(request, self._resolve(stream.caller), self._engine.glossaries)
+        checked = requests.read_stream_request(request, self._resolve(stream.rpc.caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
-        with stream.usage.charged(checked.texts) as used:
-            asked = _asked(checked, stream.context, used, stream.caller)
+        with stream.rpc.charged(checked.texts) as used:
+            asked = _asked(checked, stream.rpc, used)
             [hypotheses] = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         return responses.stream_response(request.id, checked, hypotheses, recorder)
 
@@ -196,10 +169,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
 class _Stream:
     """One bidirectional RPC: a permit for each text in translation, and a lock for the writing of answers."""
 
-    def __init__(self, context: Context, max_texts: int) -> None:
-        self.context = context
-        self.caller = caller_of(context)
-        self.usage = Usage(self.caller)
+    def __init__(self, rpc: RpcContext, max_texts: int) -> None:
+        self.rpc = rpc
         self.permits = asyncio.Semaphore(max_texts)
         self.caller_gone = False
         self.ended_by: EngineError | None = None
@@ -210,29 +181,29 @@ class _Stream:
         # that does not read its answers is not read from.
         async with self._write_lock:
             try:
-                await self.context.write(response)
+                await self.rpc.write(response)
             except grpc.aio.InternalError:
                 self.caller_gone = True
         self.permits.release()
 
 
 def _error_response(
-    request: pb.StreamTranslateTextRequest, error: Exception, context: Context
+    request: pb.StreamTranslateTextRequest, error: Exception, rpc: RpcContext
 ) -> pb.StreamTranslateTextResponse:
-    status = errors.status_of(error, request_id=request_id_of(context))
+    status = errors.status_of(error, request_id=rpc.request_id)
     return pb.StreamTranslateTextResponse(id=request.id, error=status)
 
 
-def _asked(checked: requests.TranslationRequest, context: Context, used: TextsUsage, caller: Caller) -> CallArguments:
+def _asked(checked: requests.TranslationRequest, rpc: RpcContext, used: TextsUsage) -> CallArguments:
     return CallArguments(
         model=checked.model,
         options=checked.options,
-        deadline=deadline_of(context),
-        caller=caller.name,
+        deadline=rpc.deadline,
+        caller=rpc.caller.name,
         source_language=checked.source_language,
         target_language=checked.target_language,
         terms=checked.terms,
         content_format=checked.content_format,
         hold_sentences=used.hold_sentences,
-        observer=observer_of(context),
+        observer=rpc.record,
     )

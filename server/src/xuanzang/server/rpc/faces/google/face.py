@@ -14,16 +14,16 @@ from google.cloud.translate_v3.types import translation_service as types
 
 from xuanzang.server.access.errors import ModelNotAllowedError
 from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
-from xuanzang.server.rpc.context import Context
+from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.errors import NotOfferedError
-from xuanzang.server.rpc.faces.face import Face
 from xuanzang.server.rpc.faces.google.display_names import display_locale
 from xuanzang.server.rpc.faces.google.glossaries import GlossaryMethods, renamed
 from xuanzang.server.rpc.faces.google.names import served_name
 from xuanzang.server.rpc.faces.google.requests import read_detection, read_translation, require_listable
 from xuanzang.server.rpc.faces.google.responses import detection_response, languages_response, translation_response
-from xuanzang.server.rpc.interceptors.handlers import Handler, RpcFunction
+from xuanzang.server.rpc.grpc_private import Handler
 from xuanzang.server.rpc.messages.requests import for_single_text
+from xuanzang.server.rpc.methods import RpcFunction, Service
 from xuanzang.server.rpc.services.translation import TranslationService
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -40,7 +40,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def google_face(service: TranslationService) -> Face:
+def google_face(service: TranslationService) -> Service:
     """Make the face of Google Cloud Translation v3.
 
     Args:
@@ -55,9 +55,10 @@ def google_face(service: TranslationService) -> Face:
         **{name: _handler(function, request) for name, (function, request) in glossaries.by_name.items()},
     }
     refused = {name: _refusal(name, answered) for name in _official_methods()}
-    return Face(
-        service=GOOGLE_SERVICE,
+    return Service(
+        name=GOOGLE_SERVICE,
         handlers=refused | answered,
+        is_gated=True,
         answered=frozenset(answered),
         screened=frozenset({"TranslateText"}),
     )
@@ -69,9 +70,9 @@ class _Methods:
     def __init__(self, service: TranslationService) -> None:
         self._service = service
 
-    async def translate_text(self, request: Any, context: Context) -> Any:
+    async def translate_text(self, request: Any, rpc: RpcContext) -> Any:
         try:
-            answer = await self._service.TranslateText(read_translation(request), context)
+            answer = await self._service.TranslateText(read_translation(request), rpc)
         except InvalidInputError as error:
             raise renamed(error, _NAMES) from None
         except ModelNotAllowedError as error:
@@ -79,17 +80,17 @@ class _Methods:
             raise ModelNotAllowedError(dataclasses.replace(fault, field=_NAMES[fault.field])) from None
         return translation_response(request.parent, answer, request.glossary_config.glossary)
 
-    async def detect_language(self, request: Any, context: Context) -> Any:
+    async def detect_language(self, request: Any, rpc: RpcContext) -> Any:
         try:
-            answer = await self._service.DetectLanguage(read_detection(request), context)
+            answer = await self._service.DetectLanguage(read_detection(request), rpc)
         except InvalidInputError as error:
             raise for_single_text(error) from None
         return detection_response(answer.detections[0])
 
-    async def supported_languages(self, request: Any, context: Context) -> Any:
+    async def supported_languages(self, request: Any, rpc: RpcContext) -> Any:
         require_listable(request)
         locale = display_locale(request.display_language_code)
-        answer = await self._service.ListModels(pb.ListModelsRequest(), context)
+        answer = await self._service.ListModels(pb.ListModelsRequest(), rpc)
         return languages_response(_chosen(answer.models, served_name(request.model)), locale)
 
 
@@ -118,7 +119,7 @@ def _official_methods() -> Iterable[str]:
 def _refusal(name: str, answered: Iterable[str]) -> Handler:
     message = f"{name} is not offered by this server, which has {', '.join(answered)} of {GOOGLE_SERVICE}"
 
-    async def refuse(_request: bytes, _context: Context) -> NoReturn:
+    async def refuse(_request: bytes, _rpc: RpcContext) -> NoReturn:
         raise NotOfferedError(message)
 
     handler: Handler = grpc.unary_unary_rpc_method_handler(refuse)

@@ -12,7 +12,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.rpc.context import Context, caller_of
+from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.faces.google.glossary_entries import added, found, paired, read_pair, removed, written
 from xuanzang.server.rpc.faces.google.names import (
     entry_name,
@@ -22,7 +22,7 @@ from xuanzang.server.rpc.faces.google.names import (
     stored_name,
 )
 from xuanzang.server.rpc.faces.google.pages import page_of
-from xuanzang.server.rpc.interceptors.handlers import RpcFunction
+from xuanzang.server.rpc.methods import RpcFunction
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -64,22 +64,22 @@ class GlossaryMethods:
             "DeleteGlossaryEntry": (self.delete_entry, types.DeleteGlossaryEntryRequest),
         }
 
-    async def list_all(self, request: Any, context: Context) -> Any:
+    async def list_all(self, request: Any, rpc: RpcContext) -> Any:
         """List the glossaries."""
         violations = list(parent_violations(request.parent))
         if request.filter:
             violations.append(FieldViolation(field="filter", description="must be unset: all glossaries are listed"))
         if violations:
             raise InvalidInputError(violations)
-        page, following = page_of(self._rpcs.list_all(caller_of(context)).glossaries, request)
+        page, following = page_of(self._rpcs.list_all(rpc.caller).glossaries, request)
         listed = [_glossary(glossary_resource(request.parent, each.name), each) for each in page]
         return types.ListGlossariesResponse.pb()(glossaries=listed, next_page_token=following)
 
-    async def get(self, request: Any, context: Context) -> Any:
+    async def get(self, request: Any, rpc: RpcContext) -> Any:
         """Return one."""
-        return _glossary(request.name, self._rpcs.get(stored_name(request.name, field="name"), caller_of(context)))
+        return _glossary(request.name, self._rpcs.get(stored_name(request.name, field="name"), rpc.caller))
 
-    async def create(self, request: Any, context: Context) -> Operation:
+    async def create(self, request: Any, rpc: RpcContext) -> Operation:
         """Store an empty one."""
         asked = request.glossary
         faults = list(parent_violations(request.parent))
@@ -95,36 +95,34 @@ class GlossaryMethods:
             target_language_code=pair.target_language_code,
         )
         try:
-            made = (await self._rpcs.create(wanted, caller_of(context))).glossary
+            made = (await self._rpcs.create(wanted, rpc.caller)).glossary
         except InvalidInputError as error:
             raise renamed(error, _NAMES) from None
         metadata = types.CreateGlossaryMetadata.pb()(name=asked.name, state="SUCCEEDED")
         return _done(asked.name, "create", metadata, _glossary(asked.name, made))
 
-    async def delete(self, request: Any, context: Context) -> Operation:
+    async def delete(self, request: Any, rpc: RpcContext) -> Operation:
         """Delete one."""
-        await self._rpcs.delete(
-            pb.DeleteGlossaryRequest(name=stored_name(request.name, field="name")), caller_of(context)
-        )
+        await self._rpcs.delete(pb.DeleteGlossaryRequest(name=stored_name(request.name, field="name")), rpc.caller)
         metadata = types.DeleteGlossaryMetadata.pb()(name=request.name, state="SUCCEEDED")
         return _done(request.name, "delete", metadata, types.DeleteGlossaryResponse.pb()(name=request.name))
 
-    async def list_entries(self, request: Any, context: Context) -> Any:
+    async def list_entries(self, request: Any, rpc: RpcContext) -> Any:
         """List the entries of one."""
-        glossary, entries = self._entries(request.parent, context, field="parent")
+        glossary, entries = self._entries(request.parent, rpc, field="parent")
         page, following = page_of(paired(entries), request)
         listed = [written(request.parent, glossary, each) for each in page]
         return types.ListGlossaryEntriesResponse.pb()(glossary_entries=listed, next_page_token=following)
 
-    async def get_entry(self, request: Any, context: Context) -> Any:
+    async def get_entry(self, request: Any, rpc: RpcContext) -> Any:
         """Return an entry."""
         resource, wanted = entry_name(request.name, field="name")
-        glossary, entries = self._entries(resource, context, field="name")
+        glossary, entries = self._entries(resource, rpc, field="name")
         return written(resource, glossary, found(paired(entries), wanted))
 
-    async def create_entry(self, request: Any, context: Context) -> Any:
+    async def create_entry(self, request: Any, rpc: RpcContext) -> Any:
         """Add an entry."""
-        name, caller = stored_name(request.parent, field="parent"), caller_of(context)
+        name, caller = stored_name(request.parent, field="parent"), rpc.caller
         glossary = self._rpcs.get(name, caller)
         pair = read_pair(request.glossary_entry, glossary)
         try:
@@ -133,18 +131,16 @@ class GlossaryMethods:
             raise _about_pair(error) from None
         return written(request.parent, glossary, pair)
 
-    async def delete_entry(self, request: Any, context: Context) -> Any:
+    async def delete_entry(self, request: Any, rpc: RpcContext) -> Any:
         """Remove an entry."""
         resource, wanted = entry_name(request.name, field="name")
         name = stored_name(resource, field="name")
-        await self._rpcs.edit(name, lambda entries: removed(entries, wanted), caller_of(context))
+        await self._rpcs.edit(name, lambda entries: removed(entries, wanted), rpc.caller)
         return Empty()
 
-    def _entries(
-        self, resource: str, context: Context, *, field: str
-    ) -> tuple[pb.Glossary, Sequence[pb.GlossaryEntry]]:
+    def _entries(self, resource: str, rpc: RpcContext, *, field: str) -> tuple[pb.Glossary, Sequence[pb.GlossaryEntry]]:
         wanted = pb.ListGlossaryEntriesRequest(name=stored_name(resource, field=field))
-        answer = self._rpcs.entries(wanted, caller_of(context))
+        answer = self._rpcs.entries(wanted, rpc.caller)
         return answer.glossary, answer.entries
 
 

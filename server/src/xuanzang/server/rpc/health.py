@@ -1,12 +1,12 @@
-"""The standard health service (grpc.health.v1), for the server as a whole, the translation service and each model."""
+"""The standard health service (grpc.health.v1), and a listener for it alone."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from xuanzang.server.rpc.methods import Service, handlers_of
 from xuanzang.translation.v1 import translation_pb2
 
 HEALTH_SERVICE = health.SERVICE_NAME
@@ -17,19 +17,20 @@ _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class Health:
-    """Answers NOT_SERVING until the models are warm, SERVING until the drain, and NOT_SERVING afterwards."""
+    """Answers NOT_SERVING until the models are warm, SERVING until the drain, and NOT_SERVING afterwards.
+
+    It knows the server as a whole, the translation service, and each model by its name.
+    """
 
     def __init__(self) -> None:
         self._servicer = health.aio.HealthServicer()
         self._models: set[str] = set()
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Add the health service to a server.
-
-        Args:
-            server: Server that is not started yet.
-        """
-        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
+    @property
+    def service(self) -> Service:
+        """The service, for any number of listeners."""
+        handlers = handlers_of(health_pb2_grpc.add_HealthServicer_to_server, self._servicer)
+        return Service(name=HEALTH_SERVICE, handlers=handlers, is_open=True)
 
     async def start(self) -> None:
         """Answer NOT_SERVING; the servicer's own first answer would be SERVING."""

@@ -1,14 +1,22 @@
-"""Places of RPCs: limits on those in progress, of all callers, of a network address and of one caller."""
+"""The gate that RPCs of the translation service pass: open between loading and drain, with a limited number of places.
+
+Places are limited for all callers together, for a network address and for one caller.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import ipaddress
 import re
 from collections import Counter
 from collections.abc import Hashable
+from functools import partial
+from typing import Any, cast
 
-from xuanzang.server.engine.errors import OverloadedError
+from xuanzang.server.engine.errors import DrainingError, OverloadedError
+from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.errors import NotReadyError
 from xuanzang.server.rpc.limits import RpcLimits
 
 # There are no figures to estimate from: the RPCs may be streams that stay open for hours.
@@ -127,6 +135,104 @@ class Occupancy:
             if taken >= limit:
                 message = f"the limit of {limit} {what} is reached"
                 raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS)
+
+
+class RpcGate:
+    """Opens when the models are warm, closes at the drain, and counts the RPCs that are inside."""
+
+    def __init__(self, limits: RpcLimits) -> None:
+        self._occupancy = Occupancy(limits)
+        self._refusals = 0
+        self._opened = False
+        self.closed = asyncio.Event()
+        """Set at the drain, for good."""
+        self._refusing = asyncio.Event()
+        self._refusing.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def running(self) -> int:
+        """RPCs that entered and are not yet answered."""
+        return self._occupancy.rpcs
+
+    @property
+    def is_open(self) -> bool:
+        """Whether RPCs are admitted."""
+        return self._opened and not self.closed.is_set()
+
+    def open(self) -> None:
+        """Admit RPCs from now on."""
+        self._opened = True
+
+    def close(self) -> None:
+        """Admit no further RPC, for good."""
+        self.closed.set()
+
+    def hold(self) -> int:
+        """Delay the refusals of a closed gate until they are released.
+
+        Returns:
+            RPCs that arrived since the gate closed, refused or delayed.
+        """
+        self._refusing.clear()
+        return self._refusals
+
+    def release(self) -> None:
+        """Send the delayed refusals; later ones are sent at once."""
+        self._refusing.set()
+
+    def share(self, rpc: RpcContext) -> float:
+        """Return how near a unary RPC that has just arrived is to a limit, from 0 to 1.
+
+        Args:
+            rpc: The RPC.
+        """
+        return self._occupancy.share(_place(rpc, is_stream=False))
+
+    async def enter(self, rpc: RpcContext, *, is_stream: bool) -> None:
+        """Admit an RPC, or refuse it; call it in the task of the RPC, at whose end an admitted one leaves by itself.
+
+        Args:
+            rpc: The RPC.
+            is_stream: Whether the caller sends a stream of messages.
+
+        Raises:
+            NotReadyError: The models are not loaded yet.
+            DrainingError: The server is stopping.
+            OverloadedError: Too many RPCs are running, of all callers or of this one.
+        """
+        if self.closed.is_set():
+            self._refusals += 1
+            await self._refusing.wait()
+            raise DrainingError("the server is stopping; try another one")
+        if not self._opened:
+            raise NotReadyError("the models are still being loaded; try again soon")
+        place = _place(rpc, is_stream=is_stream)
+        self._occupancy.take(place)
+        self._idle.clear()
+        # A callback of the context would do the same, but gRPC's list of them and the context hold each other.
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task.add_done_callback(partial(self._leave, place))
+
+    async def idle(self) -> None:
+        """Wait until no RPC is running."""
+        await self._idle.wait()
+
+    def _leave(self, place: Place, task: asyncio.Task[Any]) -> None:  # noqa: ARG002 - tasks pass themselves
+        self._occupancy.give_back(place)
+        if not self._occupancy.rpcs:
+            self._idle.set()
+
+
+def _place(rpc: RpcContext, *, is_stream: bool) -> Place:
+    return Place(
+        address=address_of(rpc.peer),
+        caller=rpc.caller.name,
+        is_stream=is_stream,
+        is_authenticated=rpc.caller.is_authenticated,
+        connection=rpc.peer,
+    )
 
 
 def address_of(peer: str) -> str:

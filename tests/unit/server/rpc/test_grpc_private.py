@@ -6,8 +6,10 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc
 from http2 import EMPTY_MESSAGE, Request, exchange, opening
 
+from xuanzang.server.rpc import entry, grpc_private
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 TRANSLATE = b"/xuanzang.translation.v1.TranslationService/TranslateText"
@@ -73,15 +75,14 @@ async def test_the_end_of_the_serving_loop_is_reported(
         ended = asyncio.ensure_future(served.rpc.ended())
         listener = served.rpc._server._server
 
-        def broken(method: object) -> None:
+        def broken(path: str, context: object) -> None:
             raise RuntimeError("no more requests")
 
-        # The loop asks for the next RPC once it has begun one.
-        monkeypatch.setattr(listener, "_make_request_call_future", broken)
+        monkeypatch.setattr(listener, "_begin", broken)
         last = served.stub.ListModels(pb.ListModelsRequest(), timeout=10)
         await ended
+        last.cancel()
         # RPCs in progress go on.
-        assert len((await last).models) == 1
         await served.rpc.close()
         held.set()
         assert await running == "RUNNING"
@@ -107,3 +108,48 @@ async def test_a_connection_without_rpcs_is_closed(serve: Any) -> None:
     async with serve(connection_idle_seconds=1) as served:
         received = await exchange(served.rpc.port, opening(), until=b"connection idle", seconds=30)
     assert b"connection idle" in received
+
+
+async def test_an_error_before_an_rpc_is_read_ends_that_rpc_alone(
+    serve: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    async with serve() as served:
+        with monkeypatch.context() as patched:
+            patched.setattr(entry, "identify", broken)
+            call = served.stub.ListModels(pb.ListModelsRequest(), timeout=10)
+            assert await call.code() == grpc.StatusCode.INTERNAL
+            assert "secret" not in await call.details()
+        assert await _translated(served, "a") == "A"
+    assert "unexpected error" in caplog.text
+
+
+async def test_another_version_of_grpc_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc, "__version__", "1.99.0")
+    with pytest.raises(grpc_private.UnsupportedGrpcError, match=r"needs grpcio 1\.85, not 1\.99\.0"):
+        grpc_private.Listener(lambda *_: None, ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("AioServer", "get_working_loop", "execute_batch", "ExecuteBatchError", "_ServicerContext"),
+        *("_handle_stream_stream_rpc", "_handle_stream_unary_rpc", "_schedule_rpc_coro"),
+        *("SendInitialMetadataOperation", "SendStatusFromServerOperation", "ReceiveCloseOnServerOperation"),
+    ],
+)
+def test_a_private_name_of_grpc_is_there(name: str) -> None:
+    assert hasattr(cygrpc, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("_request_registered_call", "_request_call", "_make_request_call_future"),
+        *("_serving_task_crash_handler", "_start_shutting_down"),
+    ],
+)
+def test_a_private_method_of_grpcs_server_is_there(name: str) -> None:
+    assert hasattr(cygrpc.AioServer, name)

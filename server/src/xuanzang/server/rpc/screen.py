@@ -5,24 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable
-from typing import Any
 
-import grpc
-
-from xuanzang.server.access.callers import Caller
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.rpc import errors
-from xuanzang.server.rpc.context import Context, caller_of, deadline_of
-from xuanzang.server.rpc.entry.gate import RpcGate
-from xuanzang.server.rpc.entry.identities import Identities
-from xuanzang.server.rpc.entry.listener import Refusal
-from xuanzang.server.rpc.interceptors.base import Rpc
-from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
-
-CountRefusal = Callable[[Rpc, grpc.StatusCode], None]
-"""Counts an RPC that is refused unread, by its identity and its status."""
+from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.grpc_private import Refusal
 
 # Beyond this share of the RPCs that a caller or a connection may have, an RPC must be answered in a part of its time:
 # the least part when the next one would be refused or have to wait in the client.
@@ -79,76 +68,55 @@ class Screen:
     of these are left to requests that, measured by the time they have, are answered soon.
     """
 
-    def __init__(
-        self, gate: RpcGate, engine: Engine, identities: Identities, rpcs: TranslationRpcs, *, count: CountRefusal
-    ) -> None:
-        self._identities = identities
+    def __init__(self, gate: RpcGate, engine: Engine) -> None:
         self._gate = gate
         self._engine = engine
-        self._count = count
         # By caller; those refused longest ago are forgotten first.
         self._scarcities: dict[str, _Scarcity] = {}
-        self._rpcs = rpcs.screened
 
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """Methods that are screened."""
-        return tuple(self._rpcs)
-
-    def refusal(self, method: str, context: Context) -> Refusal | None:
+    def refusal(self, rpc: RpcContext) -> Refusal | None:
         """Decide whether to refuse an RPC.
 
         Args:
-            method: One of `methods`.
-            context: Context of the RPC, which has just arrived.
+            rpc: RPC that has just arrived, of a caller who may call.
 
         Returns:
             What to answer; None if the RPC is to be read.
         """
         if not self._gate.is_open:
             return None
-        known: Any = self._identities.identified(context)
-        if not isinstance(known.identity, Caller):
-            # It is found again, counted and refused when the RPC is read.
+        now, caller, seconds = time.monotonic(), rpc.caller.name, _seconds_left(rpc)
+        scarcity = self._scarcities.get(caller)
+        if scarcity is not None and scarcity.holds(rpc.peer, seconds, now):
+            return self._repeated(scarcity, rpc, seconds)
+        try:
+            self._require_time(rpc, seconds)
+        except OverloadedError as error:
+            return self._keep(caller, error, connection=rpc.peer, seconds=seconds)
+        if scarcity is None or scarcity.allows(seconds, now):
             return None
-        found = self._found(known, known.identity.name, _seconds_left(context))
-        if found is not None:
-            self._count(self._rpcs[method], found.code)
-        return found
+        return self._repeated(scarcity, rpc, seconds)
 
-    def learn_refusal(self, context: Context, error: OverloadedError) -> None:
+    def learn_refusal(self, rpc: RpcContext, error: OverloadedError) -> None:
         """Take note of the refusal of an RPC that was read: the next ones need not be.
 
         Args:
-            context: Context of the RPC.
+            rpc: The RPC.
             error: Why it was refused.
         """
-        self._keep(caller_of(context).name, error, connection="", seconds=_seconds_left(context))
+        self._keep(rpc.caller.name, error, connection="", seconds=_seconds_left(rpc))
 
-    def learn_answer(self, context: Context) -> None:
+    def learn_answer(self, rpc: RpcContext) -> None:
         """Take note of an answer: there is room for another request.
 
         Args:
-            context: Context of the RPC.
+            rpc: The RPC.
         """
-        scarcity = self._scarcities.get(caller_of(context).name) if self._scarcities else None
+        scarcity = self._scarcities.get(rpc.caller.name) if self._scarcities else None
         if scarcity is not None:
             scarcity.permits = min(max(0, scarcity.permits) + _READ_PER_ANSWER, _MAX_PERMITS)
 
-    def _found(self, context: Context, caller: str, seconds: float) -> Refusal | None:
-        now, connection = time.monotonic(), context.peer()
-        scarcity = self._scarcities.get(caller)
-        if scarcity is not None and scarcity.holds(connection, seconds, now):
-            return self._repeated(scarcity, context, caller, seconds)
-        try:
-            self._require_time(self._gate.share(context), caller, seconds)
-        except OverloadedError as error:
-            return self._keep(caller, error, connection=connection, seconds=seconds)
-        if scarcity is None or scarcity.allows(seconds, now):
-            return None
-        return self._repeated(scarcity, context, caller, seconds)
-
-    def _repeated(self, scarcity: _Scarcity, context: Context, caller: str, seconds: float) -> Refusal:
+    def _repeated(self, scarcity: _Scarcity, rpc: RpcContext, seconds: float) -> Refusal:
         """Return the refusal of an RPC that has as much time as a refused one, or less and a longer wait before it."""
         refusals, tenths = scarcity.refusals, round(seconds, 1)
         if _SAME_TIME * seconds >= scarcity.seconds or (tenths not in refusals and len(refusals) >= _MAX_REFUSALS):
@@ -156,7 +124,7 @@ class Screen:
         if tenths not in refusals:
             refusals[tenths] = scarcity.refusal
             try:
-                self._require_time(self._gate.share(context), caller, seconds)
+                self._require_time(rpc, seconds)
             except OverloadedError as error:
                 refusals[tenths] = _refusal_of(error)
         return refusals[tenths]
@@ -175,7 +143,8 @@ class Screen:
         )
         return refusal
 
-    def _require_time(self, share: float, caller: str, seconds: float) -> None:
+    def _require_time(self, rpc: RpcContext, seconds: float) -> None:
+        share, caller = self._gate.share(rpc), rpc.caller.name
         if share <= _BUSY_SHARE:
             self._engine.require_time(caller, seconds)
             return
@@ -200,6 +169,5 @@ def _refusal_of(error: OverloadedError) -> Refusal:
     return Refusal(errors.code_of(status), status.message, errors.trailers_of(status))
 
 
-def _seconds_left(context: Context) -> float:
-    deadline = deadline_of(context)
-    return math.inf if deadline is None else deadline - time.monotonic()
+def _seconds_left(rpc: RpcContext) -> float:
+    return math.inf if rpc.deadline is None else rpc.deadline - time.monotonic()

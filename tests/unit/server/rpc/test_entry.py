@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import pytest
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.rpc.interceptors.base import Interceptor, Rpc
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 SERVICE = "xuanzang.translation.v1.TranslationService"
@@ -132,26 +130,6 @@ async def test_success_is_logged_at_debug_level_and_failure_at_info_level(
             await served.rpc.join()
     logged: list[Any] = [record for record in caplog.records if record.message == "rpc"]
     assert [(record.code, record.levelname) for record in logged] == [("OK", "DEBUG"), ("INVALID_ARGUMENT", "INFO")]
-
-
-async def test_the_handler_of_a_method_is_wrapped_once() -> None:
-    class Numbering(Interceptor):
-        wraps = 0
-
-        def wrap(self, handler: Any, rpc: Rpc) -> Any:
-            self.wraps += 1
-            return rpc, self.wraps
-
-    async def find(details: Any) -> Any:
-        return None if details.method == "/s/Unknown" else grpc.unary_unary_rpc_method_handler(bytes)
-
-    interceptor = Numbering()
-    wrapped: list[Any] = [
-        await interceptor.intercept_service(find, SimpleNamespace(method=f"/s/{name}"))
-        for name in ("A", "B", "A", "Unknown", "Unknown", "B")
-    ]
-    first, second = (Rpc("unary", "s", "A"), 1), (Rpc("unary", "s", "B"), 2)
-    assert wrapped == [first, second, first, None, None, second]
 
 
 async def _translated(served: Any, text: str) -> str:

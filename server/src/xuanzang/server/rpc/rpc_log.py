@@ -8,8 +8,7 @@ from collections import Counter
 
 import grpc
 
-from xuanzang.server.rpc.interceptors.base import Rpc
-from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
+from xuanzang.server.rpc.methods import Method
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -19,24 +18,23 @@ _LINES_PER_SECOND = 10
 class RpcLog:
     """Logs RPCs that failed, ten lines a second for each status code, and the number of the others."""
 
-    def __init__(self, rpcs: TranslationRpcs) -> None:
-        self._rpcs = rpcs
+    def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
 
-    def write(self, rpc: Rpc, code: grpc.StatusCode, seconds: float, *, request_id: str | None = None) -> None:
+    def write(self, method: Method, code: grpc.StatusCode, seconds: float, *, request_id: str | None = None) -> None:
         """Log the end of an RPC.
 
         Args:
-            rpc: Identity of the RPC.
+            method: Method of the RPC.
             code: Its status.
             seconds: Its duration.
             request_id: Its id; None if it has none.
         """
         # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
-        level = logging.DEBUG if code is grpc.StatusCode.OK or rpc not in self._rpcs else logging.INFO
+        level = logging.DEBUG if code is grpc.StatusCode.OK or method.is_open else logging.INFO
         if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code.name)):
             return
-        facts = {"method": f"{rpc.grpc_service}/{rpc.grpc_method}", "code": code.name, "seconds": round(seconds, 6)}
+        facts = {"method": method.path[1:], "code": code.name, "seconds": round(seconds, 6)}
         if request_id is not None:
             facts["request_id"] = request_id
         _LOGGER.log(level, "rpc", extra=facts)

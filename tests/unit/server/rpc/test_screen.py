@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
-from xuanzang.server.rpc.entry import screen
+from xuanzang.server.rpc import screen
 from xuanzang.translation.v1 import status_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 

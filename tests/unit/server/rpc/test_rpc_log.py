@@ -7,12 +7,10 @@ from typing import Any
 import grpc
 import pytest
 
-from xuanzang.server.rpc.health.service import TRANSLATION_SERVICE
-from xuanzang.server.rpc.interceptors.base import Rpc
-from xuanzang.server.rpc.interceptors.rpc_log import RpcLog
-from xuanzang.server.rpc.translation_rpcs import TranslationRpcs
+from xuanzang.server.rpc.methods import Service
+from xuanzang.server.rpc.rpc_log import RpcLog
 
-RPC = Rpc("unary", TRANSLATION_SERVICE, "TranslateText")
+[METHOD] = Service(name="a.Service", handlers={"Do": grpc.unary_unary_rpc_method_handler(bytes)}).methods()
 
 
 async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
@@ -20,12 +18,12 @@ async def test_a_flood_of_refusals_is_ten_lines_and_their_number(
 ) -> None:
     timers: list[Any] = []
     monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, function: timers.append(function))
-    log = RpcLog(TranslationRpcs())
+    log = RpcLog()
     with caplog.at_level(logging.INFO):
         for _ in range(2):
             for _ in range(500):
-                log.write(RPC, grpc.StatusCode.RESOURCE_EXHAUSTED, 0.1)
-            log.write(RPC, grpc.StatusCode.INTERNAL, 0.1)
+                log.write(METHOD, grpc.StatusCode.RESOURCE_EXHAUSTED, 0.1)
+            log.write(METHOD, grpc.StatusCode.INTERNAL, 0.1)
             assert len(timers) == 1
             timers.pop()()
     codes = [(record.message, record.code, getattr(record, "rpcs", 1)) for record in caplog.records]  # type: ignore[attr-defined]

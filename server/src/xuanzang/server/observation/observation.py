@@ -1,0 +1,119 @@
+"""Ids, spans and access log lines of RPCs."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from xuanzang.server.access.callers import Caller
+from xuanzang.server.observation.callers import CallerFacts, address_class
+from xuanzang.server.observation.recorder import Recorder
+from xuanzang.server.observation.rpc_record import RpcRecord, UnreadRpcs
+
+if TYPE_CHECKING:
+    from xuanzang.server.observation.tracing import Tracing
+
+REQUEST_ID: Final = "x-request-id"
+"""Name of the id in the metadata of the caller and of the answer."""
+MAX_REQUEST_ID_CHARACTERS: Final = 128
+
+_ID_BITS = 128
+_VALID_ID = re.compile(rf"[A-Za-z0-9._:/+=-]{{1,{MAX_REQUEST_ID_CHARACTERS}}}")
+
+
+def chosen_id(metadata: Mapping[str, str | bytes]) -> str:
+    """Return the id that a caller chose, or a new one if it chose none or one that is not valid.
+
+    Args:
+        metadata: Metadata of the RPC.
+
+    Returns:
+        1 to 128 characters: letters, digits and "._:/+=-".
+    """
+    chosen = metadata.get(REQUEST_ID)
+    if isinstance(chosen, str) and _VALID_ID.fullmatch(chosen):
+        return chosen
+    # An id is no secret. `secrets` asks the system for each, and gives the interpreter away meanwhile.
+    return f"{random.getrandbits(_ID_BITS):032x}"
+
+
+class Observation:
+    """What is recorded of single RPCs; without traces and access log they have only ids."""
+
+    def __init__(self, recorder: Recorder | None = None, *, tracing: Tracing | None = None) -> None:
+        """Begin.
+
+        Args:
+            recorder: Receiver of the RPCs that have ended; None for none.
+            tracing: Maker of the spans, which the recorder ends; None for no traces.
+        """
+        self._recorder = recorder
+        self._tracing = tracing
+        self._has_log = recorder is not None and recorder.access_log is not None
+
+    def begin(
+        self,
+        *,
+        service: str,
+        method: str,
+        request_id: str,
+        metadata: Mapping[str, str | bytes],
+        caller: Caller | None,
+        peer: str,
+        has_client_id: bool,
+    ) -> RpcRecord | None:
+        """Begin the record of an RPC if somebody wants it.
+
+        Args:
+            service: Full name of its service.
+            method: Name of its method.
+            request_id: Its id.
+            metadata: What the caller sent with it.
+            caller: Who calls; None for one who may not.
+            peer: Peer in gRPC's form.
+            has_client_id: Whether the caller, without a key, chose a name.
+        """
+        span = None if self._tracing is None else self._tracing.begin(service, method, metadata)
+        if span is None and not self._has_log:
+            return None
+        address = address_class(peer)
+        if caller is None:
+            facts = CallerFacts("refused", None, address)
+        elif caller.key_id is not None:
+            facts = CallerFacts("key", caller.key_id, address)
+        else:
+            facts = CallerFacts("client_id" if has_client_id else "address", None, address)
+        return RpcRecord(request_id=request_id, method=method, caller=facts, span=span)
+
+    def end(self, record: RpcRecord, code: str, code_number: int, seconds: float) -> None:
+        """Record the end of an RPC.
+
+        Args:
+            record: Its record, which belongs to the recorder from now on.
+            code: Name of its status.
+            code_number: Number of its status.
+            seconds: Its duration.
+        """
+        if self._recorder is not None:
+            record.end(code, code_number, seconds)
+            self._recorder.add(record)
+
+    def end_unread(self, method: str, code: str, rpcs: int) -> None:
+        """Write a line for RPCs that were refused unread.
+
+        Args:
+            method: Name of their method.
+            code: Name of their status.
+            rpcs: Number of the RPCs.
+        """
+        if self._recorder is not None and self._has_log:
+            self._recorder.add(UnreadRpcs(method=method, code=code, rpcs=rpcs))
+
+    def close(self) -> None:
+        """Send and write what waits, within a few seconds."""
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._tracing is not None:
+            self._tracing.close()

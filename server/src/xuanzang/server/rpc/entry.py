@@ -1,0 +1,291 @@
+"""The way of an RPC through a listener: identify, refuse unread, receive, decode, admit, call, answer, count."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from xuanzang.server.access.authentication import Authenticator
+from xuanzang.server.access.errors import QuotaExceededError, UnauthenticatedError
+from xuanzang.server.engine.errors import (
+    DrainingError,
+    FieldViolation,
+    InvalidInputError,
+    ModelOverloadedError,
+    OverloadedError,
+)
+from xuanzang.server.metrics import Metrics, RpcMetrics
+from xuanzang.server.observation.observation import Observation, chosen_id
+from xuanzang.server.rpc import errors
+from xuanzang.server.rpc.context import CLIENT_ID, RpcContext, ServicerContext, identify
+from xuanzang.server.rpc.gate import RpcGate
+from xuanzang.server.rpc.grpc_private import Handler, Refusal
+from xuanzang.server.rpc.methods import Method, Service, streaming_handler
+from xuanzang.server.rpc.rpc_log import RpcLog
+from xuanzang.server.rpc.screen import Screen
+
+if TYPE_CHECKING:
+    from xuanzang.translation.v1 import status_pb2
+
+# RPCs that are refused unread are counted together, after this time.
+_UNREAD_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Route:
+    """A method, and what is found once for all its RPCs."""
+
+    method: Method
+    series: RpcMetrics
+    handled: Callable[[grpc.StatusCode], Any]
+    """Counter of the RPCs that ended with a status."""
+
+
+class Entry:
+    """Takes every RPC of a listener, whatever its method, from its arrival to its status."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        idle_seconds: float,
+        authenticator: Authenticator | None = None,
+        gate: RpcGate | None = None,
+        screen: Screen | None = None,
+        observation: Observation | None = None,
+    ) -> None:
+        """Make an entry without methods.
+
+        Args:
+            metrics: Metrics of the server.
+            idle_seconds: Time that an RPC waits for a message of its caller while it owes no answer.
+            authenticator: Judge of who calls; None if everybody may.
+            gate: Gate that RPCs pass which translate; None if there are none.
+            screen: Refuses RPCs before they are read; None to read all.
+            observation: What is recorded of single RPCs that translate; None for nothing but their ids.
+        """
+        self._metrics = metrics
+        self._idle_seconds = idle_seconds
+        self._authenticator = authenticator
+        self._gate = gate
+        self._screen = screen
+        self._observation = observation or Observation()
+        self._log = RpcLog()
+        self._routes: dict[str, _Route] = {}
+        self._unread: Counter[tuple[str, grpc.StatusCode]] = Counter()
+
+    def add(self, service: Service) -> None:
+        """Serve a service."""
+        for method in service.methods():
+            if method.name in service.answered:
+                self._metrics.register_rpc(method.labels)
+            self._routes[method.path] = self._route(method)
+
+    @property
+    def methods(self) -> Iterable[Method]:
+        """Methods that are served."""
+        return [route.method for route in self._routes.values()]
+
+    def _route(self, method: Method) -> _Route:
+        labels, handled = method.labels, self._metrics.grpc_server_handled
+        # Finding a series by its labels takes as long as counting, so it is done once for each status.
+        series_of = cache(lambda code: handled.labels(*labels, code.name))
+        return _Route(method=method, series=self._metrics.of_rpc(labels), handled=series_of)
+
+    def begin(self, path: str, context: ServicerContext) -> Refusal | Handler:
+        """Identify the caller of an RPC that has just arrived, and refuse it unread or say what handles it.
+
+        Args:
+            path: Path of a method that is served.
+            context: gRPC's context.
+        """
+        try:
+            route = self._routes[path]
+            rpc = identify(context, None if route.method.is_open else self._authenticator)
+            if route.method.is_screened and self._screen is not None and rpc.refusal is None:
+                refusal = self._screen.refusal(rpc)
+                if refusal is not None:
+                    self._count_unread(path, refusal.code)
+                    return refusal
+        except Exception as error:  # noqa: BLE001 - an error here would end the listener, for all callers
+            status = errors.status_of(error)
+            self._count_unread(path, errors.code_of(status))
+            return Refusal(errors.code_of(status), status.message, ())
+        return streaming_handler(route.method, partial(self._handle, route, rpc))
+
+    async def _handle(self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes], context: Any) -> Any:
+        """Take an RPC from its first message to its status."""
+        method, answer, code = route.method, None, grpc.StatusCode.UNKNOWN
+        status: status_pb2.Status | None = None
+        rpc.grpc, rpc.sent, began = context, route.series.msg_sent, time.perf_counter()
+        route.series.started.inc()
+        if method.is_gated:
+            self._observe(rpc, method)
+        try:
+            answer = await self._answer(route, rpc, messages)
+            code = context.code() or grpc.StatusCode.OK
+        except grpc.aio.AbortError:
+            code = context.code()
+            raise
+        except (asyncio.CancelledError, grpc.aio.InternalError):
+            # The caller is gone: gRPC cancelled the task, or an answer could not be written.
+            code = grpc.StatusCode.DEADLINE_EXCEEDED if rpc.has_expired else grpc.StatusCode.CANCELLED
+            raise
+        except Exception as error:  # noqa: BLE001 - the one place where any error becomes a status
+            status = errors.status_of(error, request_id=rpc.request_id)
+            code = errors.code_of(status)
+            # Its traceback would hold the frames of the RPC, and these the error.
+            rpc.refusal = None
+        finally:
+            self._count(route, rpc, code, time.perf_counter() - began)
+        if status is not None:
+            # Outside of the handling of the error, which would hold the frames of the RPC.
+            await errors.end(context, status, trailers=rpc.id_trailers)
+        elif trailers := rpc.trailers:
+            context.set_trailing_metadata(trailers)
+        return answer
+
+    async def _answer(self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes]) -> Any:
+        """Refuse, receive, decode, admit, call."""
+        method = route.method
+        if rpc.refusal is not None:
+            # Nothing is received from a caller who may not call.
+            if isinstance(rpc.refusal, UnauthenticatedError):
+                rpc.refusal.count()
+            raise rpc.refusal
+        if method.receives_stream:
+            async with aclosing(self._incoming(route, rpc, messages)) as incoming:
+                return await self._called(method, incoming, rpc)
+        request = method.message(await _only(messages, self._idle_seconds))
+        route.series.msg_received.inc()
+        answer = await self._called(method, request, rpc)
+        if not method.sends_stream:
+            route.series.msg_sent.inc()
+        return answer
+
+    async def _called(self, method: Method, request: Any, rpc: RpcContext) -> Any:
+        """Let an RPC through the gate, answer it, and let the screen learn from its end."""
+        if not method.is_gated or self._gate is None:
+            return await method.function(request, rpc)
+        await self._gate.enter(rpc, is_stream=method.receives_stream)
+        try:
+            answer = await method.function(request, rpc)
+        except OverloadedError as error:
+            # A quota says nothing of the next RPC, which may be smaller, nor a model's own limits of other models.
+            if self._screen is not None and not isinstance(error, QuotaExceededError | ModelOverloadedError):
+                self._screen.learn_refusal(rpc, error)
+            raise
+        if self._screen is not None:
+            self._screen.learn_answer(rpc)
+        return answer
+
+    async def _incoming(
+        self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes]
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the messages of a stream, until it is idle for too long or the gate closes."""
+        method = route.method
+        closed = asyncio.ensure_future(self._gate.closed.wait()) if method.is_gated and self._gate else None
+        # Not cancelled at each look at the clock: gRPC's iterator would end.
+        reading = asyncio.ensure_future(anext(messages, grpc.aio.EOF))
+        try:
+            while True:
+                while not reading.done():
+                    waiting = (reading,) if closed is None else (reading, closed)
+                    timeout = self._idle_seconds if rpc.owed else self._idle_left(rpc)
+                    await asyncio.wait(waiting, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+                    if closed is not None and closed.done() and not reading.done():
+                        raise DrainingError("the server is stopping; texts without an answer were not translated")
+                    if not reading.done() and not rpc.owed and self._idle_left(rpc) <= 0:
+                        raise _idle(self._idle_seconds)
+                message: Any = reading.result()
+                if message is grpc.aio.EOF:
+                    return
+                rpc.owed += 1
+                rpc.active_at = time.monotonic()
+                route.series.msg_received.inc()
+                yield method.message(message)
+                reading = asyncio.ensure_future(anext(messages, grpc.aio.EOF))
+        except grpc.aio.InternalError:
+            raise _ended_by_grpc() from None
+        finally:
+            reading.cancel()
+            if closed is not None:
+                closed.cancel()
+
+    def _idle_left(self, rpc: RpcContext) -> float:
+        return max(0.0, rpc.active_at + self._idle_seconds - time.monotonic())
+
+    def _observe(self, rpc: RpcContext, method: Method) -> None:
+        rpc.request_id = chosen_id(rpc.metadata)
+        rpc.record = self._observation.begin(
+            service=method.service,
+            method=method.logged_name,
+            request_id=rpc.request_id,
+            metadata=rpc.metadata,
+            caller=None if rpc.refusal else rpc.caller,
+            peer=rpc.peer,
+            has_client_id=CLIENT_ID in rpc.metadata,
+        )
+
+    def _count(self, route: _Route, rpc: RpcContext, code: grpc.StatusCode, seconds: float) -> None:
+        route.series.handling_seconds.observe(seconds, None if rpc.record is None else rpc.record.exemplar)
+        route.handled(code).inc()
+        self._log.write(route.method, code, seconds, request_id=rpc.request_id)
+        if rpc.record is not None:
+            self._observation.end(rpc.record, code.name, code.value[0], seconds)
+
+    def _count_unread(self, path: str, code: grpc.StatusCode) -> None:
+        if not self._unread:
+            asyncio.get_running_loop().call_later(_UNREAD_SECONDS, self._publish_unread)
+        self._unread[path, code] += 1
+
+    def _publish_unread(self) -> None:
+        for (path, code), number in self._unread.items():
+            route = self._routes[path]
+            route.series.started.inc(number)
+            route.handled(code).inc(number)
+            for _ in range(number):
+                self._log.write(route.method, code, 0.0)
+            self._observation.end_unread(route.method.logged_name, code.name, number)
+        self._unread.clear()
+
+
+async def _only(messages: AsyncIterator[bytes], idle_seconds: float) -> bytes:
+    """Receive the message of a unary RPC.
+
+    Raises:
+        InvalidInputError: The caller sent none.
+        IdleRpcError: It did not come in time.
+    """
+    # Closed at once, because gRPC's iterator and its generator hold each other as long as this can go on.
+    generator: Any = aiter(messages)
+    try:
+        async with asyncio.timeout(idle_seconds):
+            try:
+                message: bytes = await anext(generator)
+            finally:
+                await generator.aclose()
+    except TimeoutError:
+        raise _idle(idle_seconds) from None
+    except StopAsyncIteration:
+        raise InvalidInputError([FieldViolation(field="request", description="must be sent")]) from None
+    except grpc.aio.InternalError:
+        raise _ended_by_grpc() from None
+    return message
+
+
+def _idle(seconds: float) -> errors.IdleRpcError:
+    return errors.IdleRpcError(f"the caller sent no message for {seconds:g} seconds")
+
+
+def _ended_by_grpc() -> asyncio.CancelledError:
+    """Return what ends the task of an RPC that has its status: the caller hung up, or sent what is no message."""
+    return asyncio.CancelledError("gRPC has ended the call")

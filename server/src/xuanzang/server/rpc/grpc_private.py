@@ -1,0 +1,155 @@
+"""The one file that uses private names of grpc: a listener whose RPCs pass grpc.aio's serving loop by.
+
+The serving loop decodes the path of every RPC as UTF-8, and a path that is not UTF-8 ends it for all callers. Methods
+that are registered with gRPC's core never reach it: the core compares their paths itself and hands their RPCs over
+apart. Here each of them is looked at before it is read, so that a busy server can refuse it for a sixth of the cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
+
+import grpc
+from grpc._cython import cygrpc
+from grpc.aio._server import Server
+from typing_extensions import override
+
+_LOGGER = logging.getLogger(__name__)
+
+SUPPORTED_GRPC: Final = "1.85"
+"""Minor version of grpcio whose private names are known; `tests/unit/server/rpc/test_grpc_private.py` tries each."""
+
+# RPCs of a method that gRPC's core may hand over at a time. With one, as grpc.aio asks, a busy loop sees one in each of
+# its turns, while the others wait unseen.
+_REQUESTED_RPCS = 32
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class Refusal(NamedTuple):
+    """Answer to an RPC that is not read."""
+
+    code: grpc.StatusCode
+    message: str
+    trailers: tuple[tuple[str, str | bytes], ...]
+
+
+Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Handler]"
+"""Looks at an RPC that has just arrived, by its path and its context: refuses it unread, or says what handles it.
+Handlers receive a stream and send one answer or a stream."""
+
+
+class ListenerEndedError(OSError):
+    """The serving loop of gRPC ended although nobody stopped it: the process must be replaced."""
+
+
+class UnsupportedGrpcError(OSError):
+    """Another version of grpcio is installed than the one whose private names are known."""
+
+
+class _Server(cygrpc.AioServer):  # type: ignore[misc]  # compiled, without types
+    """gRPC's server, with a serving loop that no RPC reaches."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, begin: Begin, options: tuple[tuple[str, Any], ...]) -> None:
+        super().__init__(loop, None, (), (), options, None)
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self._loop = loop
+        self._begin = begin
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def _request_registered_call(self, method: bytes) -> object:
+        """Accept the RPCs of a method until the server stops; the serving loop, which awaits one, never gets it."""
+        accepting = [self._start(self._accept(method)) for _ in range(_REQUESTED_RPCS)]
+        for task in accepting:
+            task.add_done_callback(_retrieve)
+        ended, _ = await asyncio.wait(accepting, return_when=asyncio.FIRST_COMPLETED)
+        # An error: that with which gRPC ends its requests, or an unexpected one, which ends the serving loop.
+        return ended.pop().result()
+
+    async def _accept(self, method: bytes) -> NoReturn:
+        """Begin RPCs of a method one after the other, each without waiting for its end."""
+        path = method.decode()
+        while True:
+            call = await super()._request_registered_call(method)
+            begun = self._begin(path, cygrpc._ServicerContext(call, None, None, self._loop))
+            if isinstance(begun, Refusal):
+                self._start(self._send(call, begun))
+                continue
+            handle = cygrpc._handle_stream_stream_rpc if begun.response_streaming else cygrpc._handle_stream_unary_rpc
+            handling = handle(begun, call, self._loop)
+            self._start(cygrpc._schedule_rpc_coro(handling, call, self._loop, path))
+
+    async def _send(self, call: object, refusal: Refusal) -> None:
+        """Send a refusal and wait for the end of the RPC, in one operation."""
+        operations = (
+            cygrpc.SendInitialMetadataOperation((), 0),
+            cygrpc.SendStatusFromServerOperation(refusal.trailers, refusal.code.value[0], refusal.message, 0),
+            cygrpc.ReceiveCloseOnServerOperation(0),
+        )
+        # An error: the caller is gone.
+        with suppress(cygrpc.ExecuteBatchError):
+            await cygrpc.execute_batch(call, operations, self._loop)
+
+    def _start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _make_request_call_future(self, method: bytes | None) -> asyncio.Future[object]:
+        """Ask for the next RPC of a method; None: of all unknown ones."""
+        # A loop that ends cancels what it awaits, but gRPC's core would still write to the memory of the request.
+        request: asyncio.Task[object] = super()._make_request_call_future(method)
+        request.add_done_callback(_retrieve)
+        return asyncio.shield(request)
+
+    async def _request_call(self) -> NoReturn:
+        """Refuse RPCs of unknown methods; the serving loop, which awaits one of them, never gets it."""
+        while True:
+            call = await super()._request_call()
+            context = cygrpc._ServicerContext(call, None, None, self._loop)
+            refusing = context.abort(grpc.StatusCode.UNIMPLEMENTED, "the server has no such method")
+            # The schedule also waits for the caller to close, as it does for other RPCs.
+            self._start(cygrpc._schedule_rpc_coro(refusing, call, self._loop, "unknown"))
+
+    def _serving_task_crash_handler(self, task: asyncio.Task[None]) -> None:
+        """Report the end of the serving loop; gRPC would cancel the RPCs of every caller."""
+        if task.cancelled() or task.exception() is None or self.ended.done():
+            return
+        _LOGGER.error("the serving loop ended", exc_info=task.exception())
+        self.ended.set_result(None)
+
+    async def _start_shutting_down(self) -> None:
+        try:
+            await super()._start_shutting_down()
+        except Exception:
+            # It awaits the serving loop, whose error has been reported.
+            if not self.ended.done():
+                raise
+
+
+def _retrieve(request: asyncio.Task[object]) -> None:
+    """Take note of the error with which gRPC ends its requests at the stop; otherwise asyncio logs it."""
+    if not request.cancelled():
+        request.exception()
+
+
+class Listener(Server):
+    """A server of grpc.aio that asks `begin` what becomes of each RPC, and reports the end of its serving loop."""
+
+    @override
+    def __init__(self, begin: Begin, options: Sequence[tuple[str, Any]]) -> None:
+        """Make a server without methods and ports; call it inside a running event loop."""
+        if grpc.__version__.rpartition(".")[0] != SUPPORTED_GRPC:
+            raise UnsupportedGrpcError(f"this server needs grpcio {SUPPORTED_GRPC}, not {grpc.__version__}")
+        # The base class would construct an unguarded server here.
+        self._loop = cygrpc.get_working_loop()
+        self._server = _Server(self._loop, begin, tuple(options))
+
+    async def ended(self) -> None:
+        """Wait until the serving loop ends by an error; RPCs in progress go on, new ones may not be answered."""
+        await self._server.ended
