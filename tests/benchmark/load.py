@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xuanzang.client.loadtest.workload import poisson_arrivals
+from xuanzang.loadtest.loops import poisson_arrivals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

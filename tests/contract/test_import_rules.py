@@ -44,6 +44,10 @@ BREAKING = {
         "xuanzang.model.network.transformer",
         "xuanzang.model.data.dataset",
     ),
+    "A load test: servers are called at times that know nothing of servers": (
+        "xuanzang.loadtest.loops",
+        "xuanzang.loadtest.target",
+    ),
     "Export: a pipeline over graphs over operators": (
         "xuanzang.export.operators.attention",
         "xuanzang.export.exporter",

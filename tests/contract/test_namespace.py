@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch", "gateway")
+ROOMS = ("proto", "kernels", "model", "export", "server", "client", "loadtest", "batch", "gateway")
 PACKAGES = {"admin", "bundle", "inference", "translation"}
 """Packages of the room proto, which are nobody else's."""
 

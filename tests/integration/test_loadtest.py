@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from xuanzang.client.loadtest.__main__ import main
+from xuanzang.loadtest.__main__ import main
 
 
 async def load(tmp_path: Path, *flags: str) -> tuple[int, list[dict[str, Any]]]:

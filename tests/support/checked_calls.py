@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from xuanzang.client import AsyncTranslationClient, StreamedTranslation, TranslationError
-from xuanzang.client.loadtest.workload import poisson_arrivals
+from xuanzang.loadtest.loops import poisson_arrivals
 
 TEXTS = tuple(
     f"{person}{verb}{thing}。"

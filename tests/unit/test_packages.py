@@ -1,4 +1,4 @@
-"""The metadata of the eight packages."""
+"""The metadata of the nine packages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("proto", "kernels", "model", "export", "server", "client", "batch", "gateway")
+ROOMS = ("proto", "kernels", "model", "export", "server", "client", "loadtest", "batch", "gateway")
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / room / "README.md" for room in ROOMS)]
 
 
@@ -77,7 +77,7 @@ def test_all_sources_are_valid_in_the_lowest_python_that_is_promised() -> None:
             ast.parse(path.read_text(encoding="utf-8"), filename=str(path), feature_version=(3, 11))
 
 
-COMMANDS = ("client", "client.loadtest", "server", "gateway", "batch", "model", "export")
+COMMANDS = ("client", "loadtest", "server", "gateway", "batch", "model", "export")
 
 
 @pytest.mark.parametrize("module", COMMANDS)

@@ -1,4 +1,4 @@
-"""Entry point of the command `xuanzang-loadtest`."""
+"""The command `xuanzang-loadtest`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from xuanzang.client._commands.arguments.connection import connection, server_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._values.options import TranslateOptions
-from xuanzang.client.loadtest.generator import Load, Record, run_load
-from xuanzang.client.loadtest.target import Target
-from xuanzang.client.loadtest.workload import Mix, Workload
+from xuanzang.loadtest import report
+from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
+from xuanzang.loadtest.target import Target
 
 _DESCRIPTION = """\
 Measures what a server answers how fast. An open loop (--rate) sends requests at
@@ -53,16 +53,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report(asyncio.run(_measure(arguments)), arguments)
     except KeyboardInterrupt:
         return 130
-    except ImportError:
-        return _fail("needs the package hdrhistogram: pip install hdrhistogram")
     except (OSError, ValueError) as error:
         return _fail(str(error))
 
 
 async def _measure(arguments: argparse.Namespace) -> Measured:
     """Put every load on the server, one after another."""
-    import hdrh.histogram  # noqa: F401, PLC0415 - a load is not to end with the news that its extra is missing
-
     workload = Workload(_texts(arguments.texts), Mix.parse(arguments.texts_per_request), arguments.seed)
     options = TranslateOptions(
         source_language=arguments.source,
@@ -71,12 +67,9 @@ async def _measure(arguments: argparse.Namespace) -> Measured:
         beam_size=arguments.beam_size,
     )
     loads = _loads(arguments)
-    async with Target(connection(arguments), arguments.connections) as target:
+    async with Target(connection(arguments), arguments.connections, **options) as target:
         with _progress(loads) as advance:
-            return [
-                (load, await run_load(load, workload, lambda texts: target.translate(texts, **options), advance))
-                for load in loads
-            ]
+            return [(load, await run_load(load, workload, target.translate, advance)) for load in loads]
 
 
 def _loads(arguments: argparse.Namespace) -> list[Load]:
@@ -100,8 +93,6 @@ def _texts(file: Path) -> list[str]:
 
 def _report(measured: Measured, arguments: argparse.Namespace) -> int:
     """Print and write the figures; return the exit code."""
-    from xuanzang.client.loadtest import report  # noqa: PLC0415 - needs a package of the extra
-
     results = [report.figures(load, records, sorted(arguments.length_classes)) for load, records in measured]
     sys.stdout.write(report.table(results) + "\n")
     for result in results:
@@ -137,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[server_options(os.environ.get("XUANZANG_ADDRESS", "localhost:50051"))],
     )
-    parser.add_argument("--version", action="version", version=f"xuanzang-loadtest {version('xuanzang-client')}")
+    parser.add_argument("--version", action="version", version=f"xuanzang-loadtest {version('xuanzang-loadtest')}")
     parser.add_argument("texts", type=Path, metavar="FILE", help="texts to draw from, one per line, UTF-8")
     _add_load(parser.add_argument_group("load"))
     _add_options(parser.add_argument_group("translation"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeAlias, Unpack, cast
 
@@ -13,6 +14,7 @@ from xuanzang.client._calls.api_key import checked_key
 from xuanzang.client._commands.arguments.connection import Connection
 from xuanzang.client._messages import requests
 from xuanzang.client._values.options import TranslateOptions
+from xuanzang.loadtest.load import EMPTY
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -25,28 +27,30 @@ class Target:
     Args:
         connection: Address, timeout, name, key and TLS settings.
         connections: Connections to each address.
+        options: Options of every request.
 
     Raises:
         ValueError: A setting is invalid, or the key would cross a network in plain text.
     """
 
-    def __init__(self, connection: Connection, connections: int) -> None:
+    def __init__(self, connection: Connection, connections: int, **options: Unpack[TranslateOptions]) -> None:
         self._timeout = channel.positive_timeout(connection.timeout)
         targets, tls = channel.targets(connection.address), connection.tls
         key = checked_key(
             connection.api_key, targets, has_tls=tls is not None, allow_insecure_key=connection.allow_insecure_key
         )
         self._metadata = channel.metadata(connection.client_id, key)
-        options = [
+        self._template = requests.translate_request([], **options)
+        settings = [
             *channel.options(
                 max_message_bytes=channel.MAX_MESSAGE_BYTES, tls=tls, uses_proxy=tls is not None or not key
             ),
             ("grpc.use_local_subchannel_pool", 1),  # or all channels to an address would share a connection
         ]
         self._channels = [
-            grpc.aio.insecure_channel(target, options)
+            grpc.aio.insecure_channel(target, settings)
             if tls is None
-            else grpc.aio.secure_channel(target, channel.credentials(tls), options)
+            else grpc.aio.secure_channel(target, channel.credentials(tls), settings)
             for target in targets
             for _ in range(connections)
         ]
@@ -62,11 +66,16 @@ class Target:
         for opened in self._channels:
             await opened.close()
 
-    async def translate(self, texts: list[str], **options: Unpack[TranslateOptions]) -> str:
-        """Send one request, and return the name of the status code that it ended with."""
-        request = requests.translate_request(texts, **options)
+    async def translate(self, texts: Sequence[str]) -> str:
+        """Send one request, and return the name of the status code that it ended with, or EMPTY."""
+        request = pb.TranslateTextRequest()
+        request.CopyFrom(self._template)
+        request.contents.extend(texts)
         try:
-            await next(self._calls)(request, timeout=self._timeout, metadata=self._metadata)
+            answer = await next(self._calls)(request, timeout=self._timeout, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
             return error.code().name
-        return grpc.StatusCode.OK.name
+        whole = len(answer.translations) == len(texts) and all(
+            each.hypotheses and each.hypotheses[0].text.strip() for each in answer.translations
+        )
+        return grpc.StatusCode.OK.name if whole else EMPTY

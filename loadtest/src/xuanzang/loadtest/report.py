@@ -11,7 +11,7 @@ from typing import Any
 
 from hdrh.histogram import HdrHistogram
 
-from xuanzang.client.loadtest.generator import Load, Record
+from xuanzang.loadtest.load import Load, Record
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 _LONGEST_MICROSECONDS = 3_600_000_000
@@ -26,9 +26,9 @@ class Figures:
     load: str
     requests: int
     codes: dict[str, int]
-    """Requests by status code."""
+    """Requests by status code; EMPTY are answers that lack a translation."""
     texts_per_second: float
-    """Texts answered per second of the time from the end of the warm-up to the last answer."""
+    """Texts answered per second between the end of the warm-up and the end of sending."""
     latency_ms: dict[str, float]
     """Latency of the answered requests by percentile, such as "p99", and "max"; from the time that each was due."""
     by_length: dict[str, dict[str, float]]
@@ -38,7 +38,7 @@ class Figures:
     are the generator's."""
 
 
-def figures(load: Load, records: Iterable[Record], classes: Sequence[int]) -> Figures:
+def figures(load: Load, records: Sequence[Record], classes: Sequence[int]) -> Figures:
     """Reduce the records of a load.
 
     Args:
@@ -53,12 +53,14 @@ def figures(load: Load, records: Iterable[Record], classes: Sequence[int]) -> Fi
     if not counted:
         raise ValueError("no request was due after the warm-up: give more seconds or a higher rate")
     answered = [record for record in counted if record.code == "OK"]
-    busy = max(record.ended for record in counted) - load.warm_up_seconds
+    # A closed loop may go on for longer than it was asked to.
+    end = max(load.seconds, *(record.due for record in counted))
+    in_time = (each for each in records if each.code == "OK" and load.warm_up_seconds <= each.ended < end)
     return Figures(
         load=str(load),
         requests=len(counted),
         codes=dict(Counter(record.code for record in counted).most_common()),
-        texts_per_second=sum(record.texts for record in answered) / busy,
+        texts_per_second=sum(record.texts for record in in_time) / (end - load.warm_up_seconds),
         latency_ms=_latencies(histogram(answered)),
         by_length=_by_length(answered, classes),
         late_share=sum(record.sent - record.due > _LATE_SECONDS for record in counted) / len(counted),

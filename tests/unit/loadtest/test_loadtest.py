@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 from collections import Counter
 from pathlib import Path
 
+import grpc
 import pytest
 
-from xuanzang.client.loadtest.__main__ import main
-from xuanzang.client.loadtest.generator import Load, Record, run_load
-from xuanzang.client.loadtest.report import figures, table, write_histogram
-from xuanzang.client.loadtest.workload import Mix, Workload
+from xuanzang.client._commands.arguments.connection import Connection
+from xuanzang.loadtest.__main__ import main
+from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
+from xuanzang.loadtest.loops import poisson_arrivals
+from xuanzang.loadtest.report import figures, table, write_histogram
+from xuanzang.loadtest.target import Target
+from xuanzang.translation.v1 import translation_pb2 as pb
 
 LOAD = Load(rate=10.0, seconds=10.0, warm_up_seconds=2.0)
 
@@ -32,8 +37,17 @@ def test_sizes_that_make_no_sense_are_refused(words: list[str]) -> None:
         Mix.parse(words)
 
 
+def test_every_text_is_sent_once_before_any_is_repeated() -> None:
+    texts = [str(number) for number in range(10)]
+    workload = Workload(texts, Mix.parse(["1", "4"]), seed=1)
+    drawn: list[str] = []
+    while len(drawn) < 100:
+        drawn += workload.request()
+    assert all(sorted(drawn[start : start + 10]) == texts for start in range(0, 100, 10))
+
+
 def test_arrivals_are_a_poisson_process_and_the_same_for_the_same_seed() -> None:
-    first, again, other = (list(Workload(["一"], Mix.parse(["1"]), seed).arrivals(50, 200)) for seed in (1, 1, 2))
+    first, again, other = (list(poisson_arrivals(50, 200, random.Random(seed))) for seed in (1, 1, 2))
     assert first == again != other
     assert first == sorted(first)
     assert first[-1] < 200
@@ -61,6 +75,24 @@ async def test_a_closed_loop_never_has_more_requests_in_progress_than_callers() 
     assert all(each.characters == 4 for each in records)
 
 
+async def test_a_closed_loop_goes_on_until_there_are_three_answers_a_caller() -> None:
+    async def send(_texts: list[str]) -> str:
+        await asyncio.sleep(0)
+        return "OK"
+
+    load = Load(callers=5, seconds=0, warm_up_seconds=0)
+    records = await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
+    assert 15 <= len(records) < 20
+
+
+def test_the_rate_is_that_of_the_answers_between_warm_up_and_end() -> None:
+    answered = [record(due=due, latency=0.5) for due in (1.6, 2.0, 5.0, 9.4, 9.6)]
+    assert figures(LOAD, answered, [20]).texts_per_second == pytest.approx(4 / 8), "the last comes after the end"
+    closed = Load(callers=2, seconds=4.0, warm_up_seconds=2.0)
+    later = [record(due=due) for due in (3.0, 9.0, 12.0)]
+    assert figures(closed, later, [20]).texts_per_second == pytest.approx(2 / 10), "it has gone on for 12 seconds"
+
+
 async def test_latency_counts_from_the_time_at_which_a_request_was_due() -> None:
     async def send(_texts: list[str]) -> str:
         return "OK"
@@ -68,8 +100,31 @@ async def test_latency_counts_from_the_time_at_which_a_request_was_due() -> None
     load = Load(rate=2000, seconds=0.05, warm_up_seconds=0)
     records = await run_load(load, Workload(["一"], Mix.parse(["1"]), 0), send, lambda: None)
     due = [each.due for each in sorted(records, key=lambda each: each.due)]
-    assert due == list(Workload(["一"], Mix.parse(["1"]), 0).arrivals(2000, 0.05))
+    # From the start of the loop, which is just after that of the load.
+    expected = list(poisson_arrivals(2000, 0.05, random.Random(0)))
+    assert [each - due[0] for each in due] == pytest.approx([each - expected[0] for each in expected], abs=1e-9)
     assert all(each.due <= each.sent <= each.ended for each in records)
+
+
+async def test_an_answer_without_a_translation_is_not_ok() -> None:
+    answers = {"你好。": ["Hello."], "空": [" "], "少": []}
+
+    async def translate(request: pb.TranslateTextRequest, _context: object) -> pb.TranslateTextResponse:
+        texts = answers[request.contents[0]]
+        return pb.TranslateTextResponse(
+            translations=[pb.Translation(hypotheses=[pb.Hypothesis(text=text)]) for text in texts]
+        )
+
+    server = grpc.aio.server()
+    handler = grpc.unary_unary_rpc_method_handler(
+        translate, pb.TranslateTextRequest.FromString, pb.TranslateTextResponse.SerializeToString
+    )
+    server.add_registered_method_handlers("xuanzang.translation.v1.TranslationService", {"TranslateText": handler})
+    connection = Connection(f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}", None, 10.0, None, "", False)
+    await server.start()
+    async with Target(connection, 1) as target:
+        assert [await target.translate([text]) for text in answers] == ["OK", "EMPTY", "EMPTY"]
+    await server.stop(None)
 
 
 def test_percentiles_are_those_of_the_sorted_latencies() -> None:

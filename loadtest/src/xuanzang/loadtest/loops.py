@@ -1,0 +1,70 @@
+"""When calls are made: open loops, whose callers do not wait for one another, and closed ones, whose callers do.
+
+Every load of this repository is made of these two, whatever a call is: that of `xuanzang-loadtest`, of `benchmarks/`,
+and of the tests that kill servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from time import perf_counter
+from typing import Any
+
+
+def poisson_arrivals(rate: float, seconds: float, generator: random.Random) -> Iterator[float]:
+    """Draw the arrivals of a Poisson process.
+
+    Args:
+        rate: Mean arrivals per second.
+        seconds: Length of the process.
+        generator: Source of the draws.
+
+    Yields:
+        Seconds after the start, ascending.
+    """
+    due = generator.expovariate(rate)
+    while due < seconds:
+        yield due
+        due += generator.expovariate(rate)
+
+
+async def due_times(rate: float, seconds: float, generator: random.Random) -> AsyncIterator[float]:
+    """Yield the times at which the calls of an open loop are due, each when it has come.
+
+    A call counts from the time that it was due, so that a caller that lags hides nothing. Start each as a task: one
+    that is awaited would make those behind it wait.
+
+    Args:
+        rate: Mean calls per second.
+        seconds: Length of the loop.
+        generator: Source of the times, a Poisson process.
+
+    Yields:
+        Times of `time.perf_counter`, ascending.
+    """
+    begun = perf_counter()
+    for arrival in poisson_arrivals(rate, seconds, generator):
+        await asyncio.sleep(max(0.0, begun + arrival - perf_counter()))
+        yield begun + arrival
+
+
+async def closed_loop(
+    call: Callable[[float], Coroutine[Any, Any, object]], *, callers: int, is_over: Callable[[], bool]
+) -> None:
+    """Let each caller call again as soon as it has its answer, and wait for the last answers.
+
+    Args:
+        call: Makes a call that is due at a time of `time.perf_counter`.
+        callers: Number of callers.
+        is_over: Whether no more calls are to be made.
+    """
+
+    async def repeat() -> None:
+        while not is_over():
+            await call(perf_counter())
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(callers):
+            tasks.create_task(repeat())
