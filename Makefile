@@ -91,25 +91,25 @@ fuzz: .venv/ready ## Attack a server with random bytes, frames and messages for 
 
 # make bench QUICK=1 ARGS="--model runs/zh-en/best --model base"
 bench: .venv/ready ## Time the engine against CTranslate2 on the same weights (QUICK=1: some minutes)
-	$(BIN)/python tests/benchmark/run.py $(if $(QUICK),--quick) $(ARGS)
+	$(BIN)/python -m benchmarks.engines.bench $(if $(QUICK),--quick) $(ARGS)
 
 # Peers that cannot be installed are rows of the table that say so.
 peers: .venv/ready ## Time the engine, CTranslate2, transformers, Optimum and OpenVINO on the same weights
 	$(MAKE) --keep-going .venv-optimum/ready .venv-openvino/ready || true
-	$(BIN)/python tests/benchmark/peer_comparison.py $(ARGS)
+	$(BIN)/python -m benchmarks.peers.comparison $(ARGS)
 
 chaos: .venv/ready ## Freeze, kill, starve and replace servers under the client; measure its rate (some minutes)
 	$(BIN)/pytest tests/faults/test_client_replicas.py tests/faults/test_chaos.py tests/faults/test_clocks.py $(ARGS)
-	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/frozen_replica.py
+	$(BIN)/python -m benchmarks.frozen_replica
 
 failover: .venv/ready .venv-envoy/ready ## Kill and drain servers under load, through the SDK and Envoy (10 minutes)
-	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/failover.py --through sdk --rounds 3
-	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/failover.py --through envoy --rounds 3
-	PYTHONPATH=tests/support $(BIN)/python tests/benchmark/drains.py --drains 20
+	$(BIN)/python -m benchmarks.failover --through sdk --rounds 3
+	$(BIN)/python -m benchmarks.failover --through envoy --rounds 3
+	$(BIN)/python -m benchmarks.drains --drains 20
 
 # make soak HOURS=8; make soak MINUTES=12
 soak: .venv/ready ## Load a server at 80 % for HOURS or MINUTES (default: an hour); check memory, files, answers
-	PYTHONPATH=tests/benchmark:tests/soak $(BIN)/python tests/soak/soak.py \
+	$(BIN)/python -m benchmarks.soak.soak \
 		$(if $(HOURS)$(MINUTES),--hours $(or $(HOURS),0) --minutes $(or $(MINUTES),0),--hours 1) $(ARGS)
 
 # What `buf breaking` compares with: all that the protos have said, so it needs no history of git. `make proto` adds to it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,15 @@ def test_every_room_ships_its_types(room: str) -> None:
     top = {package for package in packages if package.parent not in packages}
     assert top
     assert [package for package in top if not (package / "py.typed").exists()] == []
+
+
+def test_nothing_but_their_own_tests_imports_the_benchmarks() -> None:
+    folders = ("tests", "examples", "deploy", "site", *(f"{room}/src" for room in ROOMS))
+    sources = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    importing = [
+        path for path in sources if re.search(r"^\s*(from|import) benchmarks\b", path.read_text(), re.MULTILINE)
+    ]
+    assert {path.parent for path in importing} == {ROOT / "tests" / "unit" / "benchmarks"}
 
 
 def test_all_rooms_have_one_version_and_pin_it() -> None:

@@ -47,7 +47,7 @@ def require_ray() -> None:
 
 
 def sentences(count: int) -> list[str]:
-    lines = (ROOT / "tests" / "benchmark" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "benchmarks" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
     return list(islice(cycle(line.split("\t")[0] for line in lines), count))
 
 

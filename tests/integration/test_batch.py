@@ -14,7 +14,7 @@ import pytest
 from xuanzang.batch.__main__ import main
 
 MODELS = Path(__file__).parents[2] / "server" / "models"
-SENTENCES = Path(__file__).parents[1] / "benchmark" / "sentences.tsv"
+SENTENCES = Path(__file__).parents[2] / "benchmarks" / "sentences.tsv"
 
 
 def command(source: Path, output: Path, *options: str) -> list[str]:

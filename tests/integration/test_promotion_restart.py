@@ -12,7 +12,6 @@ from typing import Any
 import grpc
 import pytest
 from bundle_versions import add_good_version
-from processes import free_address
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.admin.v1 import admin_pb2_grpc
@@ -45,12 +44,11 @@ def start(start_process: Any, tiny_bundle_repository: Path, tmp_path: Path) -> A
 
     @asynccontextmanager
     async def started(*flags: str) -> AsyncIterator[Restarted]:
-        address = free_address()
-        chosen = (f"--models={repository}", "--no-detection", f"--admin-address={address}", *flags)
-        async with start_process(*chosen) as process, grpc.aio.insecure_channel(address) as channel:
-            await process.until("serving")
-            await channel.channel_ready()
-            yield Restarted(process, admin_pb2_grpc.ModelServiceStub(channel))
+        chosen = (f"--models={repository}", "--no-detection", "--admin-address=127.0.0.1:0", *flags)
+        async with start_process(*chosen) as process:
+            port = (await process.until("administration"))["port"]
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+                yield Restarted(process, admin_pb2_grpc.ModelServiceStub(channel))
 
     return started
 

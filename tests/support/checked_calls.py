@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import cycle
+from time import perf_counter
 
 from xuanzang.client import AsyncTranslationClient, StreamedTranslation, TranslationError
-from xuanzang.loadtest.loops import poisson_arrivals
+from xuanzang.loadtest.loops import closed_loop, due_times
 
 TEXTS = tuple(
     f"{person}{verb}{thing}。"
@@ -24,7 +25,7 @@ class Outcome:
     """One call."""
 
     due: float
-    """Time at which it was due, by the monotonic clock in seconds."""
+    """Time at which it was due, on the clock of `time.perf_counter`."""
     ended: float
     """Time of its end."""
     fault: str
@@ -41,7 +42,7 @@ class CheckedCalls:
             client: Client of the servers.
             expected: Translations by text, as `answers` returns them.
         """
-        self._client, self._expected, self._texts = client, expected, tuple(expected)
+        self._client, self._expected, self._texts = client, expected, cycle(expected)
         self.outcomes: list[Outcome] = []
 
     @property
@@ -56,11 +57,9 @@ class CheckedCalls:
             rate: Mean calls per second, arrivals of a Poisson process.
             seconds: Duration of the calling; the last answers are awaited.
         """
-        began = time.monotonic()
         async with asyncio.TaskGroup() as group:
-            for number, arrival in enumerate(poisson_arrivals(rate, seconds, random.Random(0))):
-                await asyncio.sleep(max(0.0, began + arrival - time.monotonic()))
-                group.create_task(self._call(self._texts[number % len(self._texts)], began + arrival))
+            async for due in due_times(rate, seconds, random.Random(0)):
+                group.create_task(self._call(due))
 
     async def closed_loop(self, callers: int, is_over: Callable[[], bool]) -> None:
         """Let each caller call again as soon as it has its answer.
@@ -69,23 +68,17 @@ class CheckedCalls:
             callers: Number of callers.
             is_over: Whether no more calls are to be made.
         """
+        await closed_loop(self._call, callers=callers, is_over=is_over)
 
-        async def repeat(caller: int) -> None:
-            number = caller
-            while not is_over():
-                await self._call(self._texts[number % len(self._texts)], time.monotonic())
-                number += 1
-
-        await asyncio.gather(*(repeat(caller) for caller in range(callers)))
-
-    async def _call(self, text: str, due: float) -> None:
+    async def _call(self, due: float) -> None:
+        text = next(self._texts)
         try:
             translation = await self._client.translate_one(text)
         except TranslationError as error:
             fault = f"{type(error).__name__}: {error.message}"
         else:
             fault = "" if translation.text == self._expected[text] else f"another answer to {text}"
-        self.outcomes.append(Outcome(due=due, ended=time.monotonic(), fault=fault))
+        self.outcomes.append(Outcome(due=due, ended=perf_counter(), fault=fault))
 
 
 async def answers(client: AsyncTranslationClient) -> dict[str, str]:
@@ -118,6 +111,6 @@ def _fault_of(result: StreamedTranslation, expected: Mapping[str, str]) -> str:
 
 async def capacity(client: AsyncTranslationClient, expected: Mapping[str, str], seconds: float) -> float:
     """Return the answers per second of a closed loop of 32 callers."""
-    calls, began = CheckedCalls(client, expected), time.monotonic()
-    await calls.closed_loop(32, lambda: time.monotonic() - began > seconds)
-    return len(calls.outcomes) / (time.monotonic() - began)
+    calls, began = CheckedCalls(client, expected), perf_counter()
+    await calls.closed_loop(32, lambda: perf_counter() - began > seconds)
+    return len(calls.outcomes) / (perf_counter() - began)

@@ -40,7 +40,7 @@ def test_the_likeliest_language_of_a_sentence_is_its_own(detector: LanguageDetec
 
 
 def test_512_sentences_of_two_languages_are_told_apart(detector: LanguageDetector) -> None:
-    lines = (Path(__file__).parents[4] / "benchmark" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[5] / "benchmarks" / "sentences.tsv").read_text(encoding="utf-8").splitlines()
     for line in lines:
         for text, code in zip(line.split("\t"), ("zh", "en"), strict=False):
             assert detected_language(text, detector.detect(text), ["en", "zh"]).startswith(code)

@@ -1,0 +1,119 @@
+"""Servers that answer before a call has gone all its way, to measure what each step of it costs.
+
+python -m benchmarks.call_steps STEP --address ADDRESS …     # as `xuanzang.server`, or grpc.aio alone at ADDRESS
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Any, Final, cast
+from unittest import mock
+
+import grpc
+
+from benchmarks.harness.processes import METHOD
+from xuanzang.server.__main__ import main
+from xuanzang.server.engine.calls.call import Call
+from xuanzang.server.engine.calls.preparation import PreparedTexts
+from xuanzang.server.engine.scheduling.requests.request import Request
+from xuanzang.server.engine.types import FinishReason, Hypothesis
+from xuanzang.server.rpc.context import RpcContext
+from xuanzang.server.rpc.grpc_private import Listener
+from xuanzang.server.rpc.messages import requests
+from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.services.translation import TranslationService, _asked
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+ANSWER: Final = pb.TranslateTextResponse(translations=[pb.Translation(hypotheses=[pb.Hypothesis(text="Good")])])
+HYPOTHESIS: Final = Hypothesis(text="Good", score=0.0, token_count=1, finish_reason=FinishReason.END_OF_SENTENCE)
+CODERS: Final[dict[str, Any]] = {
+    "request_deserializer": pb.TranslateTextRequest.FromString,
+    "response_serializer": pb.TranslateTextResponse.SerializeToString,
+}
+IDLE_SECONDS = 60.0
+
+
+async def answer(_request: object, _context: object) -> pb.TranslateTextResponse:
+    """Answer at once."""
+    return ANSWER
+
+
+async def answer_stream(messages: AsyncIterator[Any], _context: object) -> pb.TranslateTextResponse:
+    """Receive a message as our server does, and answer."""
+    async with asyncio.timeout(IDLE_SECONDS), aclosing(cast("Any", aiter(messages))) as received:
+        await anext(received)
+    return ANSWER
+
+
+async def serve(server: grpc.aio.Server, handler: grpc.RpcMethodHandler[Any, Any]) -> None:
+    """Serve one method until the process ends."""
+    _, service, method = METHOD.split("/")
+    server.add_registered_method_handlers(service, {method: handler})
+    server.add_insecure_port(sys.argv[sys.argv.index("--address") + 1])
+    await server.start()
+    await server.wait_for_termination()
+
+
+async def serve_bare() -> None:
+    """Serve with grpc.aio alone."""
+    await serve(grpc.aio.server(), grpc.unary_unary_rpc_method_handler(answer, **CODERS))
+
+
+async def serve_stream() -> None:
+    """Serve with grpc.aio alone, and receive messages as streams."""
+    await serve(grpc.aio.server(), grpc.stream_unary_rpc_method_handler(answer_stream, **CODERS))
+
+
+async def serve_listener() -> None:
+    """Serve with our listener, which asks nobody who calls and receives messages as streams."""
+    handler = grpc.stream_unary_rpc_method_handler(answer_stream, **CODERS)
+    await serve(cast("grpc.aio.Server", Listener(lambda _path, _context: handler, ())), handler)
+
+
+async def read_and_answer(
+    self: TranslationService, request: pb.TranslateTextRequest, rpc: RpcContext
+) -> pb.TranslateTextResponse:
+    """Read, check and charge a request, and answer."""
+    checked = requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+    ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
+    with rpc.charged(checked.texts) as used:
+        _asked(checked, rpc, used)
+    return ANSWER
+
+
+async def answer_call(self: Call, prepared: PreparedTexts) -> list[list[Hypothesis]]:
+    """Make a request of the sentences, and answer without submitting it."""
+    self._count(prepared)
+    Request(self._context, prepared.searches).close()
+    return [[HYPOTHESIS] for _ in prepared.searches]
+
+
+async def answer_method(_self: object, request: object, context: object) -> pb.TranslateTextResponse:
+    """Answer at once."""
+    return await answer(request, context)
+
+
+ALONE: Final[Mapping[str, Callable[[], Coroutine[Any, Any, None]]]] = MappingProxyType(
+    {"bare": serve_bare, "stream": serve_stream, "listener": serve_listener}
+)
+PATCHES: Final[Mapping[str, tuple[type, str, object]]] = MappingProxyType(
+    {
+        "rpc": (TranslationService, "TranslateText", answer_method),
+        "messages": (TranslationService, "TranslateText", read_and_answer),
+        "engine": (Call, "_search", answer_call),
+    }
+)
+STEPS: Final = (*ALONE, *PATCHES)
+
+
+if __name__ == "__main__":
+    step = sys.argv.pop(1)
+    if step in ALONE:
+        asyncio.run(ALONE[step]())
+    else:
+        with mock.patch.object(*PATCHES[step]):
+            raise SystemExit(main())

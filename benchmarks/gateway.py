@@ -1,0 +1,145 @@
+"""Cost of the gateway beside the bare server: latency of a call, and CPU time of the gateway per call.
+
+    python -m benchmarks.gateway --rounds 10
+
+One server and one gateway. Latency: calls of one sentence are made one after another, in turn through the SDK and
+through each API of the gateway over one HTTP connection. Rate: 16 connections call at once with a text of white space,
+which the server answers unchanged, so that the gateway is what works; its CPU time per call says how many calls fill a
+core, however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from benchmarks.harness.bundled_model import bundled_model, our_server
+from benchmarks.harness.processes import ServerProcess, cpu_seconds
+from xuanzang.client import TranslationClient
+from xuanzang.loadtest.loops import closed_loop
+
+PAIR: Any = MappingProxyType({"source_language": "zh", "target_language": "en"})
+BODIES: Mapping[str, Callable[[str], Any]] = MappingProxyType(
+    {
+        "/v1/translate": lambda text: {"texts": [text], **PAIR},
+        "/v2/translate": lambda text: {"text": [text], "source_lang": "ZH", "target_lang": "EN-GB"},
+        "/translate": lambda text: {"q": text, "source": "zh", "target": "en"},
+    }
+)
+CONNECTIONS = 16
+CALLS = 2000
+
+
+def started_gateway(server: ServerProcess) -> tuple[subprocess.Popen[str], int]:
+    """Start a gateway and return it with its port."""
+    command = [sys.executable, "-m", "xuanzang.gateway", "--server", server.address, "--address", "127.0.0.1:0"]
+    process = subprocess.Popen([*command, "--log-level", "info"], stderr=subprocess.PIPE, text=True)
+    assert process.stderr, "a pipe, as asked for"
+    port = json.loads(process.stderr.readline())["port"]
+    # Its lines are written, as in production, and read by nobody.
+    subprocess.Popen(["cat"], stdin=process.stderr, stdout=subprocess.DEVNULL)
+    return process, port
+
+
+def over_http(connection: http.client.HTTPConnection, path: str, text: str) -> None:
+    """Make one call and read its answer."""
+    body = json.dumps(BODIES[path](text))
+    connection.request("POST", path, body, {"content-type": "application/json"})
+    answer = connection.getresponse()
+    content = answer.read()
+    assert answer.status == 200, content
+
+
+def latencies(client: TranslationClient, port: int, texts: Sequence[str], rounds: int) -> dict[str, list[float]]:
+    """Return the milliseconds of calls by way, those of a text one after another."""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    ways: dict[str, Callable[[str], object]] = {"SDK": lambda text: client.translate([text], **PAIR)}
+    for path in BODIES:
+        ways[path] = lambda text, path=path: over_http(connection, path, text)  # type: ignore[misc]
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for number, text in enumerate([*texts[:8], *list(texts) * rounds]):
+        for way, call in list(ways.items())[number % 4 :] + list(ways.items())[: number % 4]:
+            began = time.perf_counter()
+            call(text)
+            # The first eight texts warm up.
+            if number >= 8:
+                found[way].append(1000 * (time.perf_counter() - began))
+    return found
+
+
+async def load(port: int, path: str) -> float:
+    """Make calls on several connections at once and return the seconds."""
+    body = json.dumps(BODIES[path](" ")).encode()
+    head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+
+    free = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
+    calls = iter(range(CALLS))
+
+    async def call(_due: float) -> None:
+        reader, writer = free.pop()
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 200"), answer
+        length = next(line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length"))
+        await reader.readexactly(int(length.partition(b":")[2]))
+        free.append((reader, writer))
+
+    began = time.perf_counter()
+    await closed_loop(call, callers=CONNECTIONS, is_over=lambda: next(calls, None) is None)
+    seconds = time.perf_counter() - began
+    for _, writer in free:
+        writer.close()
+        await writer.wait_closed()
+    return seconds
+
+
+def report_latencies(found: Mapping[str, Sequence[float]]) -> None:
+    """Print the latencies and what the gateway adds: the median of the differences, text by text."""
+    print(f"{'way':16}{'p50 ms':>8}{'p95 ms':>8}{'adds ms':>9}")
+    for way, figures in found.items():
+        added = statistics.median(each - base for each, base in zip(figures, found["SDK"], strict=True))
+        tail = statistics.quantiles(figures, n=20)[-1]
+        print(f"{way:16}{statistics.median(figures):8.2f}{tail:8.2f}{added:9.2f}")
+
+
+def report_rates(gateway: Any, port: int, rounds: int) -> None:
+    """Print the rates, those of the APIs in turn."""
+    found: dict[str, list[tuple[float, float]]] = {path: [] for path in BODIES}
+    for _ in range(rounds + 1):
+        for path, figures in found.items():
+            before = cpu_seconds(gateway.pid)
+            seconds = asyncio.run(load(port, path))
+            figures.append((1000 * (cpu_seconds(gateway.pid) - before) / CALLS, CALLS / seconds))
+    print(f"\n{'API':16}{'CPU ms per call':>16}{'calls a core':>14}{'calls/s seen':>14}")
+    for path, (_, *figures) in found.items():
+        cpu, rate = (statistics.median(column) for column in zip(*figures, strict=True))
+        print(f"{path:16}{cpu:16.3f}{1000 / cpu:14.0f}{rate:14.0f}")
+
+
+def main() -> None:
+    """Measure and print two tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of 64 texts, and of 2000 calls of each API")
+    rounds = parser.parse_args().rounds
+    model = bundled_model(64)
+    with our_server(model) as server, TranslationClient(server.address) as client:
+        gateway, port = started_gateway(server)
+        try:
+            report_latencies(latencies(client, port, model.texts, rounds))
+            report_rates(gateway, port, rounds)
+        finally:
+            gateway.terminate()
+            gateway.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What benchmarks share: processes and their figures, the bundled model behind a server, loads, light calls."""

@@ -1,0 +1,1 @@
+"""A server under load for hours: `make soak`, and what calls leave behind."""
