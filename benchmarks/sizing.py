@@ -39,7 +39,7 @@ class Figures:
 
 def measure(repository: Path, texts: Sequence[str], workers: int, seconds: float, scratch: Path) -> Figures:
     """Measure a server with a number of workers."""
-    model = ServedModel(bundle=repository / "copy-0" / "1", texts=texts)
+    model = ServedModel(bundle=repository / "copy-0" / "1", texts=texts, asked_for="copy-0")
     with our_server(model, "--workers", str(workers), "--tried-bundles", str(scratch / "tried")) as server:
         loaded = server.resident_megabytes()
         load = Load(

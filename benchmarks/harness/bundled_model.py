@@ -27,16 +27,19 @@ class ServedModel:
     bundle: Path
     """Its server also serves the other bundles of its repository."""
     texts: Sequence[str]
+    asked_for: str = ""
+    """Name of the model that the first request names, where languages leave a choice; empty: none."""
 
     @property
     def request(self) -> bytes:
         """A request for the first text."""
-        return request_of(self.texts[0])
+        return request_of(self.texts[0], model=self.asked_for)
 
 
-def request_of(*texts: str) -> bytes:
+def request_of(*texts: str, model: str = "") -> bytes:
     """Return a serialised request."""
-    return pb.TranslateTextRequest(contents=texts).SerializeToString()
+    settings = pb.TranslationSettings(model=model) if model else None
+    return pb.TranslateTextRequest(contents=texts, settings=settings).SerializeToString()
 
 
 def newest_bundle(name: str = "zh-en") -> Path:

@@ -148,6 +148,8 @@ class ServerProcess(AskedProcess):
                 try:
                     translate(self._request, timeout=START_SECONDS)
                 except grpc.RpcError as error:
+                    if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
+                        raise ChildProcessError(f"the server refuses the first request: {error.details()}") from error
                     if self._process.poll() is not None:
                         status = self._process.returncode
                         raise ChildProcessError(f"{' '.join(self._command)} ended with status {status}") from error

@@ -113,10 +113,6 @@ BREAKING = {
         f"{ENGINE}.quality.features",
         f"{ENGINE}.quality.head",
     ),
-    "The fit of a quality head: pairs are measured, fitted, reported and written": (
-        "xuanzang.server.quality_fitting.measurement",
-        "xuanzang.server.quality_fitting.fitting",
-    ),
     "Search is plain numpy": (f"{ENGINE}.decoding.beam_search", f"{ENGINE}.runtime.kv_cache"),
 }
 

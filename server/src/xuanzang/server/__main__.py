@@ -19,8 +19,8 @@ _LOGGER = logging.getLogger("xuanzang.server")
 _SWITCH_SECONDS = 0.001
 
 
-def main() -> int:  # noqa: PLR0911 - one for each command
-    """Serve until SIGTERM, probe a running server, or change its models, the API keys or the quality head of a bundle.
+def main() -> int:
+    """Serve until SIGTERM, probe a running server, or change its models or the API keys.
 
     Returns:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
@@ -34,10 +34,6 @@ def main() -> int:  # noqa: PLR0911 - one for each command
         from xuanzang.server.commands.models import run_models_command  # noqa: PLC0415 - as below
 
         return run_models_command(sys.argv[2:], environment=os.environ)
-    if sys.argv[1:2] == ["quality"]:
-        from xuanzang.server.commands.quality import run_quality_command  # noqa: PLC0415 - as below
-
-        return run_quality_command(sys.argv[2:])
     settings = read_settings(sys.argv[1:])
     if settings.probe:
         return 0 if _is_serving(settings) else 1

@@ -12,8 +12,8 @@ from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 from xuanzang.server.engine.types import QualityFlag
 
-# The ratio of very short sentences says nothing.
-_MIN_RATED_TOKENS = 6
+MIN_RATED_TOKENS = 6
+"""Source tokens from which on ratios of a sentence say something."""
 _MIN_COPIED_SHARE = 0.8
 _MIN_COPIED_WORDS = 2
 
@@ -40,7 +40,7 @@ def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[Q
     source, target = (unicodedata.normalize("NFKC", text) for text in (sentence.source, sentence.target))
     if has_repetition(target) and not has_repetition(source):
         yield QualityFlag.REPETITION
-    if sentence.source_tokens >= _MIN_RATED_TOKENS:
+    if sentence.source_tokens >= MIN_RATED_TOKENS:
         ratio = len(sentence.token_scores) / sentence.source_tokens
         if not limits.min_token_ratio <= ratio <= limits.max_token_ratio:
             yield QualityFlag.LENGTH_RATIO

@@ -135,8 +135,8 @@ def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[
         yield FieldViolation(field="return_alternatives", description="must be false with sampling")
     if options.quality and not model.has_quality_head:
         description = (
-            f"needs a quality head, which the bundle of {model.name}/{model.version} lacks; the operator can add one "
-            "with `xuanzang-server quality`"
+            f"needs a quality head, which the bundle of {model.name}/{model.version} lacks; the operator can fit one: "
+            "docs/quality.md"
         )
         yield FieldViolation(field="return_quality", description=description)
 
