@@ -4,8 +4,8 @@
     python -m benchmarks.asked_cost --asked return_quality --beam-size 4
 
 Calls of each kind are made one after another, the kinds in turn, in another order each round. Each figure is the median
-of the rounds' ratios to the server that is not asked. `--before` adds a server of another checkout, whose ratio shows
-what the code costs those who do not ask.
+of the rounds' ratios to the server that is not asked. Prints a table. `--before` adds a server of another checkout,
+whose ratio shows what the code costs those who do not ask.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Servers that answer before a call has gone all its way, to measure what each step of it costs.
 
-python -m benchmarks.call_steps STEP --address ADDRESS …     # as `xuanzang.server`, or grpc.aio alone at ADDRESS
+Process of `call_cost --steps`: the name of a step, then flags as of `xuanzang.server`; of them `--address` alone counts
+where grpc.aio is alone.
 """
 
 from __future__ import annotations

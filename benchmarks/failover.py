@@ -4,9 +4,9 @@
     python -m benchmarks.failover --through envoy
 
 Measures the capacity of both servers with a closed loop, then lets calls arrive at a share of it. One server is killed,
-and another takes its port at once, as a supervisor would have it. Among the figures is the system's load average: more
-than the number of cores means that calls waited for other programs, too. The exit status is 1 if a call failed, or had
-another answer than a lone server gives.
+and another takes its port at once, as a supervisor would have it. Prints a line of JSON for each round. Among the
+figures is the system's load average: more than the number of cores means that calls waited for other programs, too. The
+exit status is 1 if a call failed, or had another answer than a lone server gives.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python -m benchmarks.frozen_replica --callers 8 --seconds 10
 
-The exit status is 1 if a call failed, or if the rate of a second with the server frozen is below the floor: a share of
-the rate before, measured in the same run.
+Prints JSON. The exit status is 1 if a call failed, or if the rate of a second with the server frozen is below the
+floor: a share of the rate before, measured in the same run.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 One server and one gateway. Latency: calls of one sentence are made one after another, in turn through the SDK and
 through each API of the gateway over one HTTP connection. Rate: 16 connections call at once with a text of white space,
 which the server answers unchanged, so that the gateway is what works; its CPU time per call says how many calls fill a
-core, however busy the machine is.
+core, however busy the machine is. Prints a table of each.
 """
 
 from __future__ import annotations

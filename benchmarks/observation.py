@@ -6,7 +6,7 @@ Servers with other settings run side by side and are loaded in turn, in another 
 collector that reads nothing. Figures are medians of the rounds, ratios medians of the rounds' ratios to the server with
 neither. All of the cost is outside the workers, whose own time varies more, with batches and neighbours, than what is
 to be measured: the last column is the difference outside of them, in percent of the whole time per sentence. `--before`
-adds a server of another checkout, which shows what the code costs when it is off.
+adds a server of another checkout, which shows what the code costs when it is off. Prints a table.
 """
 
 from __future__ import annotations

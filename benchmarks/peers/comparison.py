@@ -1,7 +1,9 @@
-"""Measure our engine, CTranslate2, transformers, Optimum with onnxruntime, and OpenVINO on the same weights.
+"""Our engine, CTranslate2, transformers, Optimum with onnxruntime, and OpenVINO on the same weights: `make peers`.
+
+    python -m benchmarks.peers.comparison --engines ctranslate2,xuanzang --rounds 3
 
 The weights are random and of the shape of OPUS-MT's models, in transformers' format. Prints one table. `make peers`
-installs what the last two need, each in an environment of its own, and runs this.
+installs what the last two need, each in an environment of its own.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ def main() -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line parser."""
-    result = argparse.ArgumentParser(description=__doc__)
+    result = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     result.add_argument("--shape", choices=SHAPES, default="77m", help="sizes of the model (default: 77m, opus-mt's)")
     result.add_argument("--engines", type=lambda text: text.split(","), default=ENGINES, help=", ".join(ENGINES))
     result.add_argument("--rounds", type=int, default=3, help="rounds of the engines, in turn (default: 3)")

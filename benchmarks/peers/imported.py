@@ -1,4 +1,6 @@
-"""Measure the way of a model of another project: its import, export, start and server, its engine and CTranslate2.
+"""The way of a model of another project: its import, export, start and server, its engine and CTranslate2.
+
+    python -m benchmarks.peers.imported --shape 600m --parts import,export,load,serve,engine
 
 The weights are random and of the shape asked for; no published checkpoint is needed. Prints one table.
 """
@@ -46,7 +48,7 @@ class Cost(NamedTuple):
 
 def main() -> None:
     """Measure the parts of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="600m")
     parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS, help=", ".join(PARTS))
     parser.add_argument("--folder", type=Path, help="folder to keep the models in (default: a temporary one)")

@@ -3,7 +3,7 @@
     python -m benchmarks.soak.held
 
 A server that leaks a byte for each call shows it as a growth from round to round. Caches of a limited size fill in the
-first rounds. Needs glibc.
+first rounds. Prints a line for each round. Needs glibc.
 """
 
 from __future__ import annotations

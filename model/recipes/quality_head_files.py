@@ -154,7 +154,7 @@ def draw_reliability(reports: Mapping[str, Agreement], path: Path) -> None:
             pairs, likely, true = zip(*report.curve, strict=True)
             [line] = axes.plot(likely, true, label=_legend(name, report))
             sizes = [600 * each / report.pairs for each in pairs]
-            axes.scatter(likely, true, s=sizes, color=line.get_color(), alpha=0.35, linewidths=0)
+            axes.scatter(likely, true, s=sizes, color=line.get_color(), alpha=0.35, linewidths=0, clip_on=False)
         axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         axes.set(xlabel="estimated probability", ylabel="acceptable translations")
         figure.legend(loc="outside right upper", frameon=False)
