@@ -9,56 +9,31 @@ floor: a share of the rate before, measured in the same run.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import signal
 import statistics
 import sys
-import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+from checked_calls import CheckedCalls, answers
 from replicas import Replica
 
 from benchmarks.harness.bundled_model import MODELS
-from xuanzang.client import TranslationClient, TranslationError
-
-_TEXT = "今天天气很好，我们去公园吧。"
+from xuanzang.client import AsyncTranslationClient
 
 
-@dataclass
-class Load:
-    """Callers in threads, and what became of their calls."""
-
-    client: TranslationClient
-    begun: float = field(default_factory=time.monotonic)
-    answered: list[float] = field(default_factory=list)
-    """Time of each answer in seconds since the beginning."""
-    slowest: float = 0.0
-    errors: list[str] = field(default_factory=list)
-    stop: threading.Event = field(default_factory=threading.Event)
-
-    def now(self) -> float:
-        """Return the seconds since the beginning."""
-        return time.monotonic() - self.begun
-
-    def call(self) -> None:
-        """Make one call after another."""
-        while not self.stop.is_set():
-            started = self.now()
-            try:
-                self.client.translate_one(_TEXT)
-            except TranslationError as error:
-                self.errors.append(f"{self.now():.1f} s: {type(error).__name__}: {error.message}")
-            else:
-                self.answered.append(self.now())
-            self.slowest = max(self.slowest, self.now() - started)
-
-
-def measure(replicas: Sequence[Replica], *, callers: int, seconds: int, timeout: float) -> dict[str, Any]:
+async def measure(
+    replicas: Sequence[Replica],
+    *,
+    callers: int,
+    seconds: int,
+    timeout: float,  # noqa: ASYNC109 - sent as a deadline
+) -> dict[str, Any]:
     """Make calls before, while and after the first replica is frozen.
 
     Args:
@@ -70,31 +45,29 @@ def measure(replicas: Sequence[Replica], *, callers: int, seconds: int, timeout:
     Returns:
         Figures of the run.
     """
-    with TranslationClient([each.address for each in replicas], timeout=timeout) as client:
-        for _ in range(50):
-            client.translate_one(_TEXT)
-        load = Load(client)
-        threads = [threading.Thread(target=load.call) for _ in range(callers)]
-        for thread in threads:
-            thread.start()
+    over, addresses = asyncio.Event(), [each.address for each in replicas]
+    async with AsyncTranslationClient(addresses) as client:
+        expected = await answers(client)
+    async with AsyncTranslationClient(addresses, timeout=timeout) as client:
+        calls, begun = CheckedCalls(client, expected), perf_counter()
+        loading = asyncio.create_task(calls.closed_loop(callers, over.is_set))
         for number in (None, signal.SIGSTOP, signal.SIGCONT):
             if number is not None:
                 replicas[0].send(number)
-            load.stop.wait(seconds)
-        load.stop.set()
-        for thread in threads:
-            thread.join()
-    return _figures(load, seconds)
+            await asyncio.sleep(seconds)
+        over.set()
+        await loading
+    return _figures(calls, begun, seconds)
 
 
-def _figures(load: Load, seconds: int) -> dict[str, Any]:
-    counts = Counter(int(each) for each in load.answered)
+def _figures(calls: CheckedCalls, begun: float, seconds: int) -> dict[str, Any]:
+    counts = Counter(int(each.ended - begun) for each in calls.outcomes if not each.fault)
     rates = [counts[second] for second in range(3 * seconds)]
     calm = statistics.median(rates[:seconds])
     return {
-        "calls": len(load.answered),
-        "failed": load.errors,
-        "slowest_call_seconds": round(load.slowest, 2),
+        "calls": len(calls.outcomes),
+        "failed": calls.faults,
+        "slowest_call_seconds": round(max(each.ended - each.due for each in calls.outcomes), 2),
         "rates": {"before": rates[:seconds], "frozen": rates[seconds : 2 * seconds], "after": rates[2 * seconds :]},
         "median_rate_before": calm,
         "lowest_share_while_frozen": round(min(rates[seconds : 2 * seconds]) / calm, 2),
@@ -114,7 +87,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for replica in replicas:
             replica.ready()
-        figures = measure(replicas, callers=arguments.callers, seconds=arguments.seconds, timeout=arguments.timeout)
+        figures = asyncio.run(
+            measure(replicas, callers=arguments.callers, seconds=arguments.seconds, timeout=arguments.timeout)
+        )
     finally:
         for replica in replicas:
             replica.end()
