@@ -8,6 +8,7 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.places import BACKGROUND, Held
 from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.requests.request import CallContext, FlowKey, PlannedSearch, Request
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
@@ -48,7 +49,8 @@ class Queue:
         return len(taken) - others, others
 
     def report(self, awaited: int, others: int) -> None:
-        self.scheduler.report(0, running=awaited + others, in_background=others)
+        held = {(0, ""): Held(awaited, 0), (BACKGROUND, ""): Held(others, 0)}
+        self.scheduler.report(0, held={holder: each for holder, each in held.items() if each.places})
 
 
 @pytest.fixture

@@ -29,12 +29,16 @@ QUANTUM = 256
 
 
 class Open:
-    """A gate that admits everything."""
+    """A gate that admits so many sentences."""
 
-    def is_open(self, limited: LoadedModel | None) -> bool:
-        return limited is None
+    def __init__(self, sentences: float = math.inf) -> None:
+        self._left = sentences
+
+    def is_open(self, key: FlowKey) -> bool:
+        return key.limited is None and self._left > 0
 
     def admits(self, queued: QueuedSentence) -> bool:
+        self._left -= 1
         return queued.cache_bytes == 0
 
 
@@ -44,9 +48,6 @@ class FreeModel(LoadedModel):
     def __init__(self) -> None:
         self.limits = UNLIMITED
         self._cache_shape = None
-
-
-OPEN = Open()
 
 
 def queued(caller: str, lengths: Sequence[int]) -> list[QueuedSentence]:
@@ -72,13 +73,13 @@ def fill(backlogs: Mapping[str, Sequence[int]]) -> FairQueue:
 def take_all(queue: FairQueue, at_once: int = 1) -> list[QueuedSentence]:
     taken, sweep = [], Sweep()
     while queue.count:
-        taken += queue.take(sweep, OPEN, max_sentences=at_once, max_source_tokens=10**9, now=0.0)
+        taken += queue.take(sweep, Open(at_once), max_source_tokens=10**9, now=0.0)
     return taken
 
 
 def test_a_lone_sentence_waits_for_one_turn_of_a_caller_with_a_thousand() -> None:
     queue = fill({"many": [20] * 1000})
-    queue.take(Sweep(), OPEN, max_sentences=7, max_source_tokens=10**9, now=0.0)
+    queue.take(Sweep(), Open(7), max_source_tokens=10**9, now=0.0)
     queue.add(queued("one", [20]))
     callers = [taken.request.flow.caller for taken in take_all(queue)]
     assert callers.index("one") <= QUANTUM // 40 + 1
@@ -122,13 +123,13 @@ def test_shares_of_waiting_callers_differ_by_at_most_two_turns_and_a_sentence(
 @pytest.mark.parametrize(("sentences", "source_tokens", "taken"), [(2, 1000, 2), (9, 25, 2), (9, 5, 1), (9, 1000, 4)])
 def test_what_is_taken_keeps_to_both_limits_but_is_never_empty(sentences: int, source_tokens: int, taken: int) -> None:
     queue = fill({"a": [10, 10, 10, 10]})
-    assert len(queue.take(Sweep(), OPEN, max_sentences=sentences, max_source_tokens=source_tokens, now=0.0)) == taken
+    assert len(queue.take(Sweep(), Open(sentences), max_source_tokens=source_tokens, now=0.0)) == taken
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(0, 300))
 def test_a_sweep_goes_to_the_longest_and_back_to_the_shortest(lengths: list[int], start: int) -> None:
     queue, sweep = fill({"a": lengths}), Sweep(length=start)
-    taken = [queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=1, now=0.0)[0].source_tokens for _ in lengths]
+    taken = [queue.take(sweep, Open(1), max_source_tokens=1, now=0.0)[0].source_tokens for _ in lengths]
     ahead = sorted(length for length in lengths if length >= start)
     assert taken == [*ahead, *sorted((length for length in lengths if length < start), reverse=True)]
 
@@ -140,7 +141,7 @@ def test_no_sentence_waits_for_ever_though_newcomers_are_always_nearer(lengths: 
     queue.add(waiting)
     for _ in range(3 * len(lengths)):
         queue.add(queued("a", [500]))
-        [taken] = queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=1, now=0.0)
+        [taken] = queue.take(sweep, Open(1), max_source_tokens=1, now=0.0)
         waiting = [one for one in waiting if one is not taken]
     assert not waiting
 
@@ -150,7 +151,7 @@ def test_sentences_of_equal_length_are_taken_oldest_first_on_the_way_down_too() 
     waiting = queued("a", [5, 5, 5])
     queue.add(waiting)
     sweep = Sweep(length=9, upward=False)
-    assert [queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=1, now=0.0)[0] for _ in waiting] == waiting
+    assert [queue.take(sweep, Open(1), max_source_tokens=1, now=0.0)[0] for _ in waiting] == waiting
 
 
 def test_removed_sentences_are_neither_taken_nor_counted() -> None:
@@ -181,10 +182,7 @@ def test_late_sentences_go_first_in_the_order_of_their_times(waiting: list[tuple
     for one, (_, time) in zip(sentences, waiting, strict=True):
         one.goes_first_at = math.inf if time is None else float(time)
     queue.add(sentences)
-    taken = [
-        queue.take(sweep, OPEN, max_sentences=1, max_source_tokens=10**9, now=float(now))[0].goes_first_at
-        for _ in waiting
-    ]
+    taken = [queue.take(sweep, Open(1), max_source_tokens=10**9, now=float(now))[0].goes_first_at for _ in waiting]
     late = sorted(one.goes_first_at for one in sentences if one.goes_first_at <= now)
     assert taken[: len(late)] == late
     assert not queue.count

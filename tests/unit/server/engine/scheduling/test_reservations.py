@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.server.engine.scheduling.virtual_server import held_of
 
 from xuanzang.server.engine.errors import MemoryLimitError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.requests.request import CallContext, PlannedSearch, QueuedSentence, Request
-from xuanzang.server.engine.scheduling.reservations import BatchUse
+from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings, ModelLimits
 from xuanzang.server.engine.types import DecodingOptions
@@ -56,12 +57,12 @@ class Bench:
         return taken
 
     def report(self, worker: int, *running: QueuedSentence, held: int = 0) -> None:
-        uses: dict[Any, BatchUse] = {}
+        uses: dict[BatchKey, BatchUse] = {}
         for queued in running:
-            key = (queued.request.model, queued.shape)
+            key = BatchKey.of(queued)
             use = uses.get(key, BatchUse(0, 0, held))
             uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, held)
-        self.scheduler.report(worker, running=len(running), uses=uses)
+        self.scheduler.report(worker, held=held_of(running), uses=uses)
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.server.engine.scheduling.virtual_server import held_of
 
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -17,9 +18,10 @@ from xuanzang.server.engine.scheduling.requests.request import (
     DoneSentence,
     FlowKey,
     PlannedSearch,
+    QueuedSentence,
     Request,
 )
-from xuanzang.server.engine.scheduling.reservations import BatchUse
+from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
@@ -38,6 +40,7 @@ class Queue:
         self.scheduler = scheduler
         self._model = model
         self._options = options
+        self._running: dict[int, list[QueuedSentence]] = {}
 
     def submit(
         self,
@@ -69,12 +72,22 @@ class Queue:
 
     def take_or_idle(self) -> list[int] | None:
         """Take without waiting for sentences."""
-        taken = self.scheduler.take(0, idle_seconds=0)
-        return None if taken is None else [queued.source_tokens for queued in taken]
+        return self._taken(0, self.scheduler.take(0, idle_seconds=0))
 
     def take(self, worker: int = 0) -> list[int] | None:
-        taken = self.scheduler.take(worker)
-        return None if taken is None else [queued.source_tokens for queued in taken]
+        return self._taken(worker, self.scheduler.take(worker))
+
+    def _taken(self, worker: int, taken: list[QueuedSentence] | None) -> list[int] | None:
+        if taken is None:
+            return None
+        self._running.setdefault(worker, []).extend(taken)
+        return [queued.source_tokens for queued in taken]
+
+    def leave(self, worker: int = 0, *, running: int = 0, uses: Mapping[BatchKey, BatchUse] = NO_USES) -> None:
+        """Let all sentences of a worker leave but the last ones."""
+        sentences = self._running.get(worker, [])
+        self._running[worker] = sentences[len(sentences) - running :]
+        self.scheduler.report(worker, held=held_of(self._running[worker]), uses=uses)
 
 
 MakeQueue = Callable[..., Queue]
@@ -105,7 +118,7 @@ async def test_a_worker_with_more_than_its_share_leaves_newcomers_to_others(make
     queue.submit(*[3] * 6)
     assert queue.take(0) == [3] * 3
     assert queue.take(1) == [3] * 3
-    queue.scheduler.report(1, running=0)
+    queue.leave(1)
     queue.submit(4, 4)
     assert queue.take(0) == []
     assert queue.take(1) == [4, 4]
@@ -124,9 +137,9 @@ async def test_a_crowd_joins_in_groups_of_a_quarter_of_a_batch(make_queue: MakeQ
     queue = make_queue(workers=1, max_batch_sentences=8)
     queue.submit(*[3] * 20)
     assert queue.take() == [3] * 8
-    queue.scheduler.report(0, running=7)
+    queue.leave(0, running=7)
     assert queue.take() == []
-    queue.scheduler.report(0, running=6)
+    queue.leave(0, running=6)
     assert queue.take() == [3, 3]
 
 
@@ -149,7 +162,7 @@ async def test_callers_take_turns(make_queue: MakeQueue) -> None:
     queue.submit(5, caller="one")
     waited = 0
     while queue.take() != [5]:
-        queue.scheduler.report(0, running=0)
+        queue.leave(0)
         waited += 1
     assert waited < 40
 
@@ -261,7 +274,7 @@ async def test_a_sentence_that_cannot_be_done_in_time_any_more_is_given_up(make_
     with pytest.raises(DeadlineExceededError, match="would pass") as expiry:
         await hopeless.done
     assert expiry.value.in_queue
-    queue.scheduler.report(0, running=0)
+    queue.leave(0)
     assert hopeless.abandoned == "deadline"
 
 
@@ -297,7 +310,7 @@ async def test_stopping_ends_idle_workers_at_once_and_busy_ones_when_they_are_do
     queue.scheduler.stop()
     assert await asyncio.gather(*taking) == [None, None]
     assert queue.take(2) == []
-    queue.scheduler.report(2, running=0)
+    queue.leave(2)
     assert queue.take(2) is None
 
 
@@ -341,7 +354,7 @@ async def test_a_full_queue_refuses_rpcs_without_a_deadline_unread(make_queue: M
     queue.submit(1)
     queue.scheduler.require_time("", math.inf)
     queue.submit(4)
-    queue.scheduler.take(0)
+    queue.take()
     queue.submit(4)
     with pytest.raises(OverloadedError, match="the queue is full"):
         queue.submit(4)
@@ -381,7 +394,7 @@ async def test_workers_in_the_midst_of_steps_are_told_of_what_has_changed(make_q
 
 
 async def test_a_newcomer_interrupts_only_workers_that_may_take_it(make_queue: MakeQueue) -> None:
-    queue = make_queue(workers=2, max_batch_sentences=2)
+    queue = make_queue(workers=2, max_batch_sentences=1)
     interrupts = queue.scheduler.interrupts
     queue.submit(3)
     assert queue.take() == [3]
@@ -389,9 +402,8 @@ async def test_a_newcomer_interrupts_only_workers_that_may_take_it(make_queue: M
     # It is for the other worker, which is idle.
     queue.submit(4)
     assert [interrupt.is_set for interrupt in interrupts] == [False, True]
-    queue.submit(5, 6)
-    assert sorted([*(queue.take(0) or ()), *(queue.take(1) or ())]) == [4, 5, 6]
-    queue.take_or_idle()
+    assert queue.take(0) == []
+    assert queue.take(1) == [4]
     # Both are full.
     queue.submit(7)
     assert not any(interrupt.is_set for interrupt in interrupts)
@@ -404,8 +416,8 @@ async def test_other_memory_of_a_worker_interrupts_nobody_while_no_sentence_wait
     request = queue.submit(3, 4, 5)
     assert queue.take(0)
     assert queue.take(1)
-    key = (request.sentences[0].request.model, request.sentences[0].shape)
-    queue.scheduler.report(0, running=1, uses={key: BatchUse(1, needed=1, held=2)})
+    key = BatchKey.of(request.sentences[0])
+    queue.leave(0, running=1, uses={key: BatchUse(1, needed=1, held=2)})
     assert not any(interrupt.is_set for interrupt in queue.scheduler.interrupts)
 
 

@@ -6,7 +6,8 @@ import asyncio
 import heapq
 import itertools
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -15,8 +16,9 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling import deadlines, queue_metrics
+from xuanzang.server.engine.scheduling import admission, queue_metrics
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
+from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
 from xuanzang.server.engine.scheduling.requests import request as request_module
 from xuanzang.server.engine.scheduling.requests.rendering import SentenceRenderer
 from xuanzang.server.engine.scheduling.requests.request import (
@@ -32,6 +34,8 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 
 ASKING_SECONDS = 0.02
+ASKED_PARTS = (0.2, 0.3, 0.4, 0.5, 0.6)
+"""Deadlines for which is asked at the end, as parts of the longest one."""
 GREEDY = DecodingOptions(beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None)
 
 
@@ -74,6 +78,16 @@ class Tally:
         return self.expired / max(1, self.answered + self.expired)
 
 
+def held_of(sentences: Iterable[QueuedSentence]) -> dict[Holder, Held]:
+    """Return what callers hold who have just begun sentences."""
+    held: dict[Holder, Held] = {}
+    for queued in sentences:
+        holder = queued.tier, queued.request.flow.caller
+        places, tokens = held.get(holder, NOTHING)
+        held[holder] = Held(places + queued.places, tokens + queued.cost)
+    return held
+
+
 class VirtualServer:
     """Requests of equal sentences arrive at random times; a caller whose deadline passes hangs up."""
 
@@ -83,7 +97,7 @@ class VirtualServer:
         self.now = 1000.0
         self.tally = Tally()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (deadlines, queue_metrics, request_module, scheduler_module):
+        for module in (admission, queue_metrics, request_module, scheduler_module):
             monkeypatch.setattr(module, "time", clock)
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed
@@ -109,8 +123,8 @@ class VirtualServer:
         while (due := due + draw.expovariate(rate)) < start + seconds:
             seconds_left = draw.choice(deadlines)
             self.at(due, partial(self._arrive, [tokens] * sentences, seconds_left))
-        for seconds_left in deadlines:
-            self.at(start + seconds, partial(self._ask, [tokens] * sentences, seconds_left))
+        for part in ASKED_PARTS:
+            self.at(start + seconds, partial(self._ask, [tokens] * sentences, part * max(deadlines)))
         while self._events:
             self.now, _, event = heapq.heappop(self._events)
             event()
@@ -179,13 +193,18 @@ class VirtualServer:
             self._busy_since[worker] = self.now
         self._record(worker, done)
         if running:
+            turns = self.scheduler.turns[worker]
+            tier = turns.first({each.queued.tier for each in running})
+            rows = sum(each.queued.places for each in running if each.queued.tier == tier)
             self._stepping[worker] = True
-            self.at(self.now + self._speed.step + len(running) * self._speed.sentence, lambda: self._end_step(worker))
+            seconds = self._speed.step + rows * self._speed.sentence
+            turns.charge(tier, seconds)
+            self.at(self.now + seconds, lambda: self._end_step(worker, tier))
 
-    def _end_step(self, worker: int) -> None:
+    def _end_step(self, worker: int, tier: int) -> None:
         self._stepping[worker] = False
         running, done = self._running[worker], []
-        for each in list(running):
+        for each in [each for each in running if each.queued.tier == tier]:
             each.steps += 1
             if each.steps >= each.queued.target_tokens:
                 running.remove(each)
@@ -201,7 +220,13 @@ class VirtualServer:
                 self._close(request, None)
 
     def _record(self, worker: int, done: list[DoneSentence]) -> None:
-        self.scheduler.report(worker, running=len(self._running[worker]))
+        held = held_of(each.queued for each in self._running[worker])
+        left: Counter[Holder] = Counter()
+        for each in self._running[worker]:
+            left[each.queued.tier, each.queued.request.flow.caller] -= each.queued.cost_of(each.steps)
+        self.scheduler.report(
+            worker, held={holder: each._replace(tokens=each.tokens + left[holder]) for holder, each in held.items()}
+        )
         if done:
             self.scheduler.record(worker, done, seconds=self.now - self._busy_since[worker])
             self._busy_since[worker] = self.now

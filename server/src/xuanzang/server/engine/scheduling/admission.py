@@ -1,6 +1,11 @@
-"""Whether the queue has room and time for a request."""
+"""Whether there is room and time for a request, and whether it was done in the time that was predicted."""
 
 from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from xuanzang.server.engine.errors import ModelOverloadedError, OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
@@ -12,45 +17,163 @@ from xuanzang.server.engine.scheduling.load import (
     RequestSizes,
     Throughput,
 )
-from xuanzang.server.engine.scheduling.requests.request import FlowKey
+from xuanzang.server.engine.scheduling.places import Places
+from xuanzang.server.engine.scheduling.requests.request import (
+    AbandonReason,
+    DoneSentence,
+    FlowKey,
+    QueuedSentence,
+    Request,
+)
 
 # Estimate before anything has been measured.
 _UNMEASURED_WAIT_SECONDS = 1.0
 _MIN_RETRY_SECONDS = 0.01
+# Share of the time that a sentence may wait after which it goes before others of its caller.
+_PATIENT_SHARE = 0.7
+
+
+class _Asked(NamedTuple):
+    """A request as admission sees it."""
+
+    flow: FlowKey
+    tier: int
+    cost: int
+    """Predicted tokens, or fewer."""
+    longest: int = 0
+    """Predicted target tokens of its longest sentence; 0 if it is not read yet."""
+    rows: float = 1.0
+    """Sentences of the batch that they will join."""
 
 
 class Admission:
     """Lets requests into the queue or refuses them at once. Not thread-safe: the scheduler holds its lock."""
 
-    def __init__(self, queue: FairQueue, *, workers: int, max_tokens: int) -> None:
+    def __init__(self, queue: FairQueue, places: Places, *, workers: int, max_tokens: int) -> None:
         """Guard a queue.
 
         Args:
             queue: Queue to keep short.
-            workers: Number of workers that empty it.
+            places: Sentences that the workers decode.
+            workers: Number of workers that empty the queue.
             max_tokens: Maximum tokens waiting, as `predicted_cost` counts them.
         """
-        self._queue = queue
+        self._queue, self._places = queue, places
         self._max_tokens = max_tokens
         self._workers = workers
-        self.throughput = Throughput(workers=workers)
-        self.decoding_time = DecodingTime()
-        self.calibration = Calibration()
+        self._throughput = Throughput(workers=workers)
+        # All tiers together: in one that refuses everything nothing would be measured.
+        self._decoding_time = DecodingTime()
+        self._calibration = Calibration()
         self.request_sizes = RequestSizes()
 
-    def require_room(self, flow: FlowKey, cost: int) -> None:
+    def estimated_wait(self) -> float:
+        """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
+        return self._throughput.seconds_for(self._queue.cost) or 0.0
+
+    def require(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
+        """Refuse a request that is not tokenised yet, as `admit` would refuse one of a single sentence.
+
+        Args:
+            flow: Flow of the request.
+            cost: Predicted tokens of the request, or fewer.
+            useful_until: Time after which the result is of no use, on the clock of `time.monotonic`.
+            accepts_part: Whether what has been found by then is of use, so that the request need only be begun.
+
+        Raises:
+            OverloadedError: It does not fit now, or would not be done in time.
+        """
+        self._require_room(flow, cost)
+        # Idle workers refuse nothing, so that estimates are renewed when the load has fallen.
+        if not cost or self._places.is_idle:
+            return
+        asked = _Asked(flow, self._places.tier_of(flow.caller, sentences=1, tokens=cost), cost)
+        seconds = useful_until - time.monotonic()
+        estimate = self._seconds_until_begun(asked) if accepts_part else self._seconds_until_done(asked)
+        if not self._is_safe(estimate, seconds):
+            raise self._too_late(asked, seconds)
+
+    def admit(self, request: Request, *, now: float, follows: bool) -> None:
+        """Refuse a request that the queue has no room for, or that would not be done in time; estimate when it will be.
+
+        One of which a part is of use need only be begun in time.
+
+        Args:
+            request: Request, which gets the estimate unless its caller allows less than is safe.
+            now: Time on the clock of `time.monotonic`.
+            follows: Whether it is the second part of an accepted one, so that it must be accepted, too.
+
+        Raises:
+            OverloadedError: It does not fit now, or would not be done in time.
+        """
+        flow, cost, sentences = request.flow, request.cost, request.sentence_count
+        tier = self._places.tier_of(flow.caller, sentences=sentences, tokens=cost)
+        asked = _Asked(flow, tier, cost, request.longest, self._places.rows(tier, sentences))
+        seconds, estimate = request.useful_until - now, self._seconds_until_done(asked)
+        is_safe = self._is_safe(estimate, seconds)
+        if is_safe:
+            request.estimate = estimate
+        if follows:
+            return
+        self._require_room(flow, cost)
+        if not is_safe and request.context.accepts_part:
+            is_safe = self._is_safe(self._seconds_until_begun(asked), seconds)
+        if not is_safe and not self._places.is_idle:
+            raise self._too_late(asked, seconds)
+
+    def set_urgency(self, request: Request, now: float) -> None:
+        """Set the time from which each sentence goes first."""
+        if request.useful_until == math.inf:
+            return
+        for queued in request.sentences:
+            seconds = self._decoding_time.seconds_for(queued.target_tokens)
+            queued.goes_first_at = now + _PATIENT_SHARE * (request.useful_until - seconds - now)
+
+    def is_hopeless(self, queued: QueuedSentence, now: float) -> bool:
+        """Whether a sentence cannot be done in time any more, and a part of it is of no use."""
+        context = queued.request.context
+        if math.isinf(context.deadline) or not math.isinf(context.cutoff):
+            return False
+        # With a smaller share of the estimate a server that is late would begin all its sentences too late, and end
+        # none of them in time.
+        return now + self._decoding_time.seconds_for(queued.target_tokens) > context.deadline
+
+    def calibrate(self, request: Request, abandoned: AbandonReason | None) -> None:
+        """Compare the time that a request took with its estimate, unless it was given up for another reason."""
+        if request.estimate is None:
+            return
+        calibration, now, estimate = self._calibration, time.monotonic(), request.estimate
+        seconds = now - request.submitted_at
+        if abandoned is None:
+            calibration.observe(estimate, seconds, submitted_at=request.submitted_at)
+        # A caller whose own clock runs out hangs up a moment before the deadline as it is known here.
+        elif abandoned == "deadline" or (abandoned == "cancelled" and seconds > calibration.safe(estimate)):
+            allowed = request.useful_until - request.submitted_at
+            calibration.observe_expiry(estimate, allowed, now=now)
+
+    def record(self, worker: int, done: Sequence[DoneSentence], *, seconds: float) -> None:
+        """Measure the work that a worker has done.
+
+        Args:
+            worker: Number of the worker.
+            done: Sentences that were answered or given up, at least one.
+            seconds: Busy time of the worker since it last recorded.
+        """
+        self._throughput.record(sum(sentence.cost for sentence in done), seconds)
+        for sentence in done:
+            if sentence.target_tokens:
+                tier, share = sentence.queued.tier, sentence.target_tokens / sentence.queued.target_tokens
+                # Those that are done have just left.
+                rows = self._places.rows_of(worker, tier) + len(done)
+                self._decoding_time.record(sentence.target_tokens, sentence.seconds, rows=rows, share=share)
+
+    def _require_room(self, flow: FlowKey, cost: int) -> None:
         """Refuse a request that the queue has no room for.
 
         No caller may have more waiting than is then still free for others (the dynamic thresholds of Choudhury and
         Hahne 1998): a lone caller gets half of the queue, and there is always room for a newcomer. An empty queue
-        refuses nothing; a request that is too large for any queue is bad input and not overload.
-
-        Args:
-            flow: Flow of the request.
-            cost: Predicted tokens; 0 is never refused.
-
-        Raises:
-            OverloadedError: There is no room now.
+        refuses nothing, nor is a request without cost refused; one that is too large for any queue is bad input and
+        not overload.
         """
         if not (cost and self._queue.count):
             return
@@ -59,7 +182,7 @@ class Admission:
         own, total = self._queue.backlog(flow) + cost, self._queue.cost + cost
         excess = own + total - self._max_tokens
         if excess > 0:
-            wait = self.throughput.seconds_for(excess)
+            wait = self._throughput.seconds_for(excess)
             raise OverloadedError(
                 f"the queue is full: {self._queue.cost} of at most {self._max_tokens} tokens wait, "
                 f"{self._queue.backlog(flow)} of them from this caller, and the request is predicted to need {cost}; "
@@ -72,7 +195,7 @@ class Admission:
         waiting = self._queue.cost_for(model)
         excess = waiting + cost - self._max_tokens // 2
         if waiting and excess > 0:
-            wait = self.throughput.seconds_for(excess)
+            wait = self._throughput.seconds_for(excess)
             raise ModelOverloadedError(
                 f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
                 f"already, of at most {self._max_tokens // 2}",
@@ -81,72 +204,53 @@ class Admission:
 
     def _seconds_for(self, flow: FlowKey, tokens: int) -> float | None:
         """Estimate the time for tokens of a flow, which not all workers may decode."""
-        seconds = self.throughput.seconds_for(tokens)
+        seconds = self._throughput.seconds_for(tokens)
         workers = flow.limited.limits.workers if flow.limited else None
         return seconds if seconds is None or not workers else seconds * max(1.0, self._workers / workers)
 
-    def seconds_until_begun(self, flow: FlowKey, cost: int) -> float | None:
-        """Estimate when a request would be begun if it were submitted now.
+    def _held_tokens(self, asked: _Asked) -> int:
+        """Return the predicted tokens of the sentences whose places a request must wait for; 0 if some are free."""
+        if self._places.has_room(asked.flow.caller, asked.tier):
+            return 0
+        return self._places.remaining_tokens(asked.tier)
 
-        Args:
-            flow: Flow of the request.
-            cost: Predicted tokens of the request.
+    def _seconds_until_begun(self, asked: _Asked) -> float | None:
+        """Estimate when a request would be begun if it were submitted now; None before the first measurement."""
+        tokens = self._queue.cost_before(asked.flow, asked.cost) + self._held_tokens(asked)
+        return self._seconds_for(asked.flow, tokens)
 
-        Returns:
-            Seconds; None before the first measurement.
-        """
-        return self._seconds_for(flow, self._queue.cost_before(flow, cost))
+    def _seconds_until_done(self, asked: _Asked) -> float | None:
+        """Estimate when a request would be done if it were submitted now; None before the first measurement."""
+        in_batch = self._decoding_time.seconds_for(asked.longest, asked.rows) if asked.longest else 0.0
+        flow, cost = asked.flow, asked.cost
+        held = self._held_tokens(asked)
+        if not self._queue.count:
+            seconds = self._seconds_for(flow, cost + held)
+            return None if seconds is None else max(seconds, in_batch)
+        before = self._queue.cost_before(flow, cost) + cost
+        seconds, with_held = self._seconds_for(flow, before), self._seconds_for(flow, before + held)
+        return None if seconds is None or with_held is None else max(seconds + in_batch, with_held)
 
-    def is_safe(self, estimate: float | None, seconds: float) -> bool:
-        """Whether a request will be done in time, as far as anybody knows.
+    def _is_safe(self, estimate: float | None, seconds: float) -> bool:
+        """Whether a request will be done within a time, as far as anybody knows."""
+        return estimate is None or self._calibration.safe(estimate) <= seconds
 
-        Args:
-            estimate: Estimated seconds until then; None before the first measurement.
-            seconds: Time until the result is of no use; infinite for no limit.
-        """
-        return estimate is None or self.calibration.safe(estimate) <= seconds
-
-    def too_late(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> OverloadedError:
-        """Return the refusal of a request that would not be done in time.
-
-        Args:
-            flow: Flow of the request.
-            cost: Predicted tokens of the request.
-            longest: Predicted target tokens of its longest sentence; 0 if it is not read yet.
-            rows: Sentences of the batch that they will join.
-            seconds: Time until the result is of no use.
-        """
-        estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows) or 0.0
-        kind = ModelOverloadedError if flow.limited else OverloadedError
+    def _too_late(self, asked: _Asked, seconds: float) -> OverloadedError:
+        """Return the refusal of a request that would not be done within a time."""
+        estimate = self._seconds_until_done(asked) or 0.0
+        tokens = self._queue.cost_before(asked.flow, asked.cost) + self._held_tokens(asked)
+        kind = ModelOverloadedError if asked.flow.limited else OverloadedError
         return kind(
             f"the deadline is in {seconds:.2f} s, and the request would be done in about "
-            f"{self.calibration.safe(estimate):.2f} s: {self._queue.cost_before(flow, cost)} tokens come first",
-            retry_after_seconds=self._wait(flow, cost, longest=longest, rows=rows, seconds=seconds),
+            f"{self._calibration.safe(estimate):.2f} s: {tokens} tokens come first",
+            retry_after_seconds=self._wait(asked, seconds),
         )
 
-    def _wait(self, flow: FlowKey, cost: int, *, longest: int, rows: float, seconds: float) -> float:
+    def _wait(self, asked: _Asked, seconds: float) -> float:
         """Estimate after how many seconds a request would be accepted; one that is not read is as large as others."""
-        if not longest:
-            typical = self.request_sizes.typical if self.request_sizes else RequestSize(cost, 0)
-            cost, longest = max(cost, typical.cost), typical.longest
-        estimate = self.seconds_until_done(flow, cost, longest=longest, rows=rows) or 0.0
-        return max(self.calibration.wait(estimate, seconds), _MIN_RETRY_SECONDS)
-
-    def seconds_until_done(self, flow: FlowKey, cost: int, *, longest: int = 0, rows: float = 1.0) -> float | None:
-        """Estimate when a request would be done if it were submitted now.
-
-        Args:
-            flow: Flow of the request.
-            cost: Predicted tokens of the request.
-            longest: Predicted target tokens of its longest sentence; 0 if it is not read yet.
-            rows: Sentences of the batch that they will join.
-
-        Returns:
-            Seconds; None before the first measurement.
-        """
-        in_batch = self.decoding_time.seconds_for(longest, rows) if longest else 0.0
-        if not self._queue.count:
-            seconds = self._seconds_for(flow, cost)
-            return None if seconds is None else max(seconds, in_batch)
-        seconds = self._seconds_for(flow, self._queue.cost_before(flow, cost) + cost)
-        return None if seconds is None else seconds + in_batch
+        if not asked.longest:
+            typical = self.request_sizes.typical if self.request_sizes else RequestSize(asked.cost, 0)
+            rows = self._places.rows(asked.tier, 1)
+            asked = asked._replace(cost=max(asked.cost, typical.cost), longest=typical.longest, rows=rows)
+        estimate = self._seconds_until_done(asked) or 0.0
+        return max(self._calibration.wait(estimate, seconds), _MIN_RETRY_SECONDS)

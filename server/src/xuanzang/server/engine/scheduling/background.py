@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Gate, Sweep
@@ -48,14 +49,14 @@ class Background:
         """Sentences in the batches of all workers."""
         return sum(self._running)
 
-    def running_of(self, worker: int) -> int:
-        """Return the number of such sentences in the batches of a worker."""
-        return self._running[worker]
-
     def room(self, worker: int) -> int:
         """Return how many of the waiting sentences a worker may take."""
         is_calm = time.monotonic() - self._called_at > _CALM_SECONDS
         return min(self._queue.count, self._limit - self._running[worker] if is_calm else 1 - self.running)
+
+    def waiting(self) -> Iterator[tuple[str, int]]:
+        """Return the callers whose sentences wait, and the places that these will take."""
+        return self._queue.waiting()
 
     def add(self, request: Request) -> None:
         """Let the sentences of a request wait."""
@@ -75,15 +76,14 @@ class Background:
         Args:
             worker: Number of the worker.
             sweep: Its sweep, which moves on.
-            gate: Gate that knows what there is memory for.
+            gate: Gate that knows what there is memory and room for.
             max_source_tokens: Maximum source tokens of all, unless the first has more.
             now: Time on the clock of `time.monotonic`.
 
         Returns:
             As many as there is room for.
         """
-        room = max(0, self.room(worker))
-        taken = self._queue.take(sweep, gate, max_sentences=room, max_source_tokens=max_source_tokens, now=now)
+        taken = self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
         self._running[worker] += len(taken)
         for queued in taken:
             queued.request.started = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from operator import itemgetter
@@ -22,10 +22,10 @@ _LATE, _DUE, _AHEAD, _BEHIND = range(4)
 
 
 class Gate(Protocol):
-    """Which sentences may be taken now."""
+    """How many and which sentences may be taken now."""
 
-    def is_open(self, limited: LoadedModel | None) -> bool:
-        """Whether sentences may be tried of a model with limits of its own, or of all others."""
+    def is_open(self, key: FlowKey) -> bool:
+        """Whether the sentences of a flow may be tried."""
 
     def admits(self, queued: QueuedSentence) -> bool:
         """Whether a sentence is taken; otherwise the gate closes for it and those that wait for the same."""
@@ -60,7 +60,7 @@ class _Flow:
         self.by_length: list[tuple[int, int, QueuedSentence]] = []
         # Time at which it goes first, number and sentence, of sentences with a deadline.
         self.by_time: list[tuple[float, int, QueuedSentence]] = []
-        self.cost = 0
+        self.cost = self.places = 0
         self.deficit = _QUANTUM
 
     def add(self, queued: QueuedSentence, number: int, due: int) -> None:
@@ -70,6 +70,7 @@ class _Flow:
         if queued.goes_first_at < math.inf:
             insort(self.by_time, (queued.goes_first_at, number, queued))
         self.cost += queued.cost
+        self.places += queued.places
 
     def remove(self, queued: QueuedSentence) -> None:
         number, _ = self.sentences.pop(queued)
@@ -77,6 +78,7 @@ class _Flow:
         if queued.goes_first_at < math.inf:
             del self.by_time[bisect_left(self.by_time, (queued.goes_first_at, number))]
         self.cost -= queued.cost
+        self.places -= queued.places
 
     def next(self, sweep: Sweep, taken: int, now: float) -> tuple[tuple[int, float], QueuedSentence]:
         """Return rank and sentence: a late one, else the oldest if it is due, else the nearest ahead, else behind."""
@@ -121,6 +123,10 @@ class FairQueue:
         flow = self._flows.get(key)
         return flow.cost if flow else 0
 
+    def waiting(self) -> Iterator[tuple[str, int]]:
+        """Return the caller of each flow, and the places that its sentences will take."""
+        return ((key.caller, flow.places) for key, flow in self._flows.items())
+
     def cost_for(self, limited: LoadedModel) -> int:
         """Return the predicted tokens that wait for a model with limits of its own."""
         return sum(flow.cost for key, flow in self._flows.items() if key.limited is limited)
@@ -164,15 +170,12 @@ class FairQueue:
                 removed.append(queued)
         return removed
 
-    def take(
-        self, sweep: Sweep, gate: Gate, *, max_sentences: int, max_source_tokens: int, now: float
-    ) -> list[QueuedSentence]:
+    def take(self, sweep: Sweep, gate: Gate, *, max_source_tokens: int, now: float) -> list[QueuedSentence]:
         """Remove the sentences whose turn it is.
 
         Args:
             sweep: Sweep of the worker; it moves on.
             gate: Limits on what the worker may take.
-            max_sentences: Maximum number of sentences.
             max_source_tokens: Maximum source tokens of all, unless the first has more.
             now: Time on the clock of `time.monotonic`.
 
@@ -181,7 +184,7 @@ class FairQueue:
         """
         taken: list[QueuedSentence] = []
         tokens = 0
-        while len(taken) < max_sentences and (flows := self._open_flows(gate)):
+        while flows := self._open_flows(gate):
             flow, queued = self._next(flows, sweep, now)
             if taken and tokens + queued.source_tokens > max_source_tokens:
                 break
@@ -196,8 +199,7 @@ class FairQueue:
         return taken
 
     def _open_flows(self, gate: Gate) -> list[_Flow]:
-        is_open = {limited: gate.is_open(limited) for limited in {key.limited for key in self._flows}}
-        return [flow for key, flow in self._flows.items() if is_open[key.limited]]
+        return [flow for key, flow in self._flows.items() if gate.is_open(key)]
 
     def _next(self, flows: Sequence[_Flow], sweep: Sweep, now: float) -> tuple[_Flow, QueuedSentence]:
         """Return the first of the sentences that their callers' shares suffice for."""

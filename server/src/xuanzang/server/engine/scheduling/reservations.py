@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 from xuanzang.server.engine.decoding.batch import BatchShape
 from xuanzang.server.engine.errors import MemoryLimitError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.requests.request import QueuedSentence
+from xuanzang.server.engine.scheduling.places import Places, Room
+from xuanzang.server.engine.scheduling.requests.request import FlowKey, QueuedSentence
 
 Lack = Literal["model", "server"]
 """Whose memory is too short for a sentence: what its model may take, or what all models together may."""
@@ -31,10 +32,24 @@ class BatchUse(NamedTuple):
         return max(self.needed, self.held)
 
 
-BatchKey = tuple[LoadedModel, BatchShape]
+class BatchKey(NamedTuple):
+    """The sentences that one worker decodes together."""
+
+    model: LoadedModel
+    tier: int
+    shape: BatchShape
+
+    @classmethod
+    def of(cls, queued: QueuedSentence) -> BatchKey:
+        """Return the batch that a sentence is taken for."""
+        return cls(queued.request.model, queued.tier, queued.shape)
+
+
 NO_USES: Mapping[BatchKey, BatchUse] = MappingProxyType({})
 """What a worker without sentences and memory uses."""
 _UNUSED = BatchUse(0, 0, 0)
+# Of the memory for keys and values a tier may have what leaves as much to lighter ones; see `TIERS`.
+_MEMORY_SHARES = (1.0, 0.875, 0.75, 0.5)
 
 
 class Reservations:
@@ -91,9 +106,11 @@ class Reservations:
             queued: Waiting sentence.
         """
         model = queued.request.model
-        use = self._uses[worker].get((model, queued.shape), _UNUSED)
+        use = self._uses[worker].get(BatchKey.of(queued), _UNUSED)
         more = max(0, use.needed + queued.cache_bytes - use.reserved)
-        if self._reserved.total() + more > self.max_cache_bytes:
+        reserved = self._reserved.total()
+        # One that is alone may have all.
+        if reserved and reserved + more > self.max_cache_bytes * _MEMORY_SHARES[queued.tier]:
             return "server"
         limit = model.max_cache_bytes
         return "model" if limit is not None and self._reserved[model] + more > limit else None
@@ -105,7 +122,7 @@ class Reservations:
             worker: Number of the worker, from 0.
             queued: Sentence that leaves the queue.
         """
-        key = (queued.request.model, queued.shape)
+        key = BatchKey.of(queued)
         use = self._uses[worker].get(key, _UNUSED)
         self._replace(worker, {key: BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)})
 
@@ -116,7 +133,7 @@ class Reservations:
             worker: Number of the worker, from 0.
             queued: Sentence for which `reserve` was called.
         """
-        key = (queued.request.model, queued.shape)
+        key = BatchKey.of(queued)
         use = self._uses[worker][key]
         self._replace(worker, {key: BatchUse(use.sentences - 1, use.needed - queued.cache_bytes, use.held)})
 
@@ -147,8 +164,8 @@ class Reservations:
         model, limit = queued.request.model, queued.request.model.max_cache_bytes
         needed: Counter[LoadedModel] = Counter()
         for uses in self._uses:
-            for (of, _), use in uses.items():
-                needed[of] += use.needed
+            for key, use in uses.items():
+                needed[key.model] += use.needed
         fits = needed.total() + queued.cache_bytes <= self.max_cache_bytes
         if not fits or (limit is not None and needed[model] + queued.cache_bytes > limit):
             return set()
@@ -157,11 +174,11 @@ class Reservations:
     def _replace(self, worker: int, changes: dict[BatchKey, BatchUse]) -> None:
         uses = self._uses[worker]
         for key, use in changes.items():
-            self._reserved[key[0]] += use.reserved - uses.get(key, _UNUSED).reserved
+            self._reserved[key.model] += use.reserved - uses.get(key, _UNUSED).reserved
             uses[key] = use
             if use == _UNUSED:
                 del uses[key]
-        for model in {model for model, _ in changes}:
+        for model in {key.model for key in changes}:
             self._publish(model)
 
     def _publish(self, model: LoadedModel) -> None:
@@ -176,25 +193,29 @@ class Reservations:
         return {
             worker
             for worker, uses in enumerate(self._uses)
-            if any(use.sentences for (of, _), use in uses.items() if of is model)
+            if any(use.sentences for key, use in uses.items() if key.model is model)
         }
 
 
 class Gate:
-    """Which waiting sentences one worker may take; lasts for one look at the queue.
+    """Which waiting sentences one worker may take for the batches of a tier; lasts for one look at the queue.
 
     A sentence that must wait for memory closes the gate for others, which would take the memory first.
     """
 
-    def __init__(self, reservations: Reservations, worker: int) -> None:
+    def __init__(self, reservations: Reservations, places: Places, worker: int, *, tier: int, room: Room) -> None:
         """Open the gate of a worker.
 
         Args:
-            reservations: What is taken.
+            reservations: Memory that is taken.
+            places: Places that are taken.
             worker: Number of the worker, from 0.
+            tier: Number of the tier.
+            room: Places that may be taken.
         """
-        self._reservations = reservations
-        self._worker = worker
+        self._reservations, self._places = reservations, places
+        self._worker, self._tier = worker, tier
+        self._left, self._left_of = room.places, dict(room.callers)
         self._closed: set[LoadedModel | None] = set()
         self._is_full = False
         self.lacking: QueuedSentence | None = None
@@ -202,15 +223,11 @@ class Gate:
         self.has_refused = False
         """Whether a sentence waits for what other sentences have."""
 
-    def is_open(self, limited: LoadedModel | None) -> bool:
-        """Whether sentences may be tried.
-
-        Args:
-            limited: Their model, if it has limits of its own; else None.
-        """
-        if self._is_full or limited in self._closed:
+    def is_open(self, key: FlowKey) -> bool:
+        """Whether the sentences of a flow may be tried."""
+        if self._is_full or self._left <= 0 or self._left_of.get(key.caller, 0) <= 0 or key.limited in self._closed:
             return False
-        may_serve = limited is None or self._reservations.may_serve(self._worker, limited)
+        may_serve = key.limited is None or self._reservations.may_serve(self._worker, key.limited)
         self.has_refused |= not may_serve
         return may_serve
 
@@ -223,9 +240,13 @@ class Gate:
         Returns:
             Whether the worker takes it.
         """
+        queued.tier = self._tier
         lack = self._reservations.lack(self._worker, queued)
         if lack is None:
             self._reservations.reserve(self._worker, queued)
+            self._places.take(self._worker, queued)
+            self._left -= queued.places
+            self._left_of[queued.request.flow.caller] -= queued.places
             return True
         self.lacking, self.has_refused = self.lacking or queued, True
         self._is_full |= lack == "server"
@@ -234,21 +255,22 @@ class Gate:
 
 
 def uses_of(
-    model: LoadedModel, running: Iterable[QueuedSentence], held: Mapping[BatchShape, int]
+    model: LoadedModel, tier: int, running: Iterable[QueuedSentence], held: Mapping[BatchShape, int]
 ) -> dict[BatchKey, BatchUse]:
-    """Sum up what a worker uses of one model.
+    """Sum up what a worker uses of one model for the sentences of a tier.
 
     Args:
         model: The model.
+        tier: Number of the tier.
         running: Sentences in its batches.
         held: Bytes that each batch holds for keys and values.
 
     Returns:
         Use of each batch, empty ones that hold memory included.
     """
-    uses = {(model, shape): BatchUse(0, 0, size) for shape, size in held.items() if size}
+    uses = {BatchKey(model, tier, shape): BatchUse(0, 0, size) for shape, size in held.items() if size}
     for queued in running:
-        key = (model, queued.shape)
+        key = BatchKey.of(queued)
         use = uses.get(key, _UNUSED)
         uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)
     return uses

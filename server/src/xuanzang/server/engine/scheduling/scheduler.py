@@ -11,10 +11,18 @@ from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.scheduling.admission import Admission
 from xuanzang.server.engine.scheduling.background import Background, busy
-from xuanzang.server.engine.scheduling.deadlines import Deadlines
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import RequestSize
-from xuanzang.server.engine.scheduling.occupancy import Occupancy
+from xuanzang.server.engine.scheduling.places import (
+    BACKGROUND,
+    NOTHING_HELD,
+    TIERS,
+    Held,
+    Holder,
+    Places,
+    Room,
+    Turns,
+)
 from xuanzang.server.engine.scheduling.queue_metrics import (
     count_closed,
     count_removed,
@@ -57,11 +65,12 @@ class Scheduler:
         self._queue = FairQueue()
         limit = settings.max_batch_sentences
         self._background = Background(workers=workers, max_batch_sentences=limit)
-        self._occupancy = Occupancy(self._queue, self._background, workers=workers, max_batch_sentences=limit)
+        self._places = Places(self._queue, self._background, workers=workers, max_batch_sentences=limit)
         # Half of the workers begin with the shortest sentences, half with the longest.
-        self._sweeps = [Sweep(upward=worker % 2 == 0) for worker in range(workers)]
-        self._admission = Admission(self._queue, workers=workers, max_tokens=settings.max_queue_tokens)
-        self._deadlines = Deadlines(self._admission, self._occupancy)
+        self._sweeps = [[Sweep(upward=worker % 2 == 0) for _ in TIERS] for worker in range(workers)]
+        self._admission = Admission(self._queue, self._places, workers=workers, max_tokens=settings.max_queue_tokens)
+        self.turns = [Turns() for _ in range(workers)]
+        """Whose batches each worker steps next; belongs to the worker."""
         self._reservations = Reservations(workers=workers, max_cache_bytes=_max_cache_bytes(settings))
         self.interrupts = [Interrupt() for _ in range(workers)]
         """Of each worker; set when it should ask what there is for it before its next step."""
@@ -89,7 +98,7 @@ class Scheduler:
     def estimated_wait(self) -> float:
         """Estimate the time until the queue is empty, seconds; 0 before the first measurement."""
         with self._changed:
-            return self._admission.throughput.seconds_for(self._queue.cost) or 0.0
+            return self._admission.estimated_wait()
 
     def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
         """Refuse early what could not be submitted.
@@ -104,7 +113,7 @@ class Scheduler:
             OverloadedError: They do not fit now, or would not be done in time.
         """
         with self._lock:
-            self._deadlines.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
+            self._admission.require(flow, cost, useful_until=useful_until, accepts_part=accepts_part)
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
@@ -118,7 +127,7 @@ class Scheduler:
         """
         with self._lock:
             cost = self._admission.request_sizes.smallest
-            self._deadlines.require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
+            self._admission.require(FlowKey(caller), cost, useful_until=time.monotonic() + seconds)
 
     def submit(self, request: Request, *, follows: bool = False) -> None:
         """Put all sentences of a request into the queue, or none.
@@ -145,20 +154,21 @@ class Scheduler:
                 self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
                 if request.useful_until <= now:
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
-            self._deadlines.admit(request, now=now, follows=follows)
-            self._deadlines.set_urgency(request, now)
+            self._admission.admit(request, now=now, follows=follows)
+            self._admission.set_urgency(request, now)
             self._background.caller_came(now)
+            self._places.ask(request, now)
             self._queue.add(request.sentences)
             count_submitted(request)
-            gives_up = self._occupancy.is_crowded and self._background.give_up()
+            gives_up = self._places.is_crowded and self._background.give_up()
             self._tell_workers(None if gives_up else self._interrupts_of_room())
 
     def _interrupts_of_room(self) -> list[Interrupt]:
         """Return those of workers that may take sentences; one that is full asks by itself when it has room again."""
-        return [one for worker, one in enumerate(self.interrupts) if self._occupancy.room(worker) > 0]
+        return [one for worker, one in enumerate(self.interrupts) if any(self._places.rooms(worker))]
 
     def _submit_in_background(self, request: Request) -> None:
-        if self._occupancy.is_crowded:
+        if self._places.is_crowded:
             raise busy()
         self._background.add(request)
         self._tell_workers()
@@ -177,12 +187,13 @@ class Scheduler:
             if request.in_background:
                 self._background.remove(request)
                 return
+            self._places.settle(request)
             if removed := self._queue.remove(request.sentences):
                 count_removed(removed)
                 # Others may have waited behind them for memory.
                 self._tell_workers()
             count_closed(request)
-            self._deadlines.calibrate(request, abandoned)
+            self._admission.calibrate(request, abandoned)
 
     def take(self, worker: int, *, idle_seconds: float | None = None) -> list[QueuedSentence] | None:
         """Give a worker the sentences that it has room for; wait for some if it has nothing else to do.
@@ -197,8 +208,9 @@ class Scheduler:
         """
         # What comes from now on sets it again.
         self.interrupts[worker].clear()
-        running = self._occupancy.running[worker]
-        if running and self._occupancy.room(worker) <= 0 and not self._occupancy.has_background(worker):
+        running = self._places.tiers(worker)
+        if running and not self._queue.count and not self._places.has_background(worker):
+            self.turns[worker].begin(running)
             return []
         with self._changed:
             while True:
@@ -211,16 +223,15 @@ class Scheduler:
                     return []
                 taken = self._take_hopeful(worker) or self._take_from_background(worker)
                 if taken or running:
-                    self._occupancy.running[worker] += len(taken)
                     count_started(taken)
                     return taken
                 # What waits is for other workers, or for memory: look again when anything has changed.
-                waits = self._queue.count or self._occupancy.has_background(worker)
+                waits = self._queue.count or self._places.has_background(worker)
                 if waits and worker not in self._woken and not self._changed.wait(idle_seconds):
                     return []
 
     def _has_news(self, worker: int) -> bool:
-        has_work = self._queue.count > 0 or self._occupancy.has_background(worker)
+        has_work = self._queue.count > 0 or self._places.has_background(worker)
         return self._stopped or has_work or worker in self._woken
 
     def wake(self, worker: int) -> None:
@@ -236,29 +247,37 @@ class Scheduler:
     def _take_hopeful(self, worker: int) -> list[QueuedSentence]:
         """Take sentences, and give up the requests of those that cannot be done in time any more."""
         now = time.monotonic()
-        gate = Gate(self._reservations, worker)
-        taken = self._queue.take(
-            self._sweeps[worker],
-            gate,
-            max_sentences=max(0, self._occupancy.room(worker)),
-            max_source_tokens=self._settings.max_join_source_tokens,
-            now=now,
-        )
+        is_idle = not self._places.tiers(worker)
+        taken = self._take_in_turn(worker, now)
         count_removed(taken)
-        self._has_refused |= gate.has_refused
-        if gate.lacking:
-            self._ask_for_memory(gate.lacking)
         # An idle worker tries what it gets first, so that estimates made under load are renewed.
-        tried = taken[0].request if taken and not self._occupancy.running[worker] else None
+        tried = taken[0].request if taken and is_idle else None
         for queued in taken:
             request = queued.request
-            if not request.abandoned and request is not tried and self._deadlines.is_hopeless(queued, now):
+            if not request.abandoned and request is not tried and self._admission.is_hopeless(queued, now):
                 self._give_up(request)
         hopeful = [queued for queued in taken if not queued.request.abandoned]
         for queued in taken:
             if queued.request.abandoned:
                 self._reservations.release(worker, queued)
+                self._places.give_back(worker, queued)
         return hopeful
+
+    def _take_in_turn(self, worker: int, now: float) -> list[QueuedSentence]:
+        """Take sentences for the tier whose turn it is, and for lighter ones: others would hold these up."""
+        rooms = dict(self._places.rooms(worker))
+        turn = self.turns[worker].begin({*self._places.tiers(worker), *rooms} or {0})
+        taken: list[QueuedSentence] = []
+        for tier, room in rooms.items():
+            if tier <= turn:
+                gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
+                max_source_tokens = self._settings.max_join_source_tokens
+                sweep = self._sweeps[worker][tier]
+                taken += self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
+                self._has_refused |= gate.has_refused
+                if gate.lacking:
+                    self._ask_for_memory(gate.lacking)
+        return taken
 
     def _ask_for_memory(self, queued: QueuedSentence) -> None:
         """Let workers give back memory that they keep for sentences to come, if that makes room for one that waits."""
@@ -281,12 +300,15 @@ class Scheduler:
             return True
 
     def _take_from_background(self, worker: int) -> list[QueuedSentence]:
-        if not self._occupancy.has_background(worker):
+        if not self._places.has_background(worker):
             return []
-        max_tokens = self._settings.max_join_source_tokens
-        sweep, gate = self._sweeps[worker], Gate(self._reservations, worker)
+        places = self._background.room(worker)
+        room = Room(places, dict.fromkeys((caller for caller, _ in self._background.waiting()), places))
+        gate = Gate(self._reservations, self._places, worker, tier=BACKGROUND, room=room)
+        sweep, max_tokens = self._sweeps[worker][BACKGROUND], self._settings.max_join_source_tokens
         taken = self._background.take(worker, sweep, gate, max_source_tokens=max_tokens, now=time.monotonic())
         self._has_refused |= gate.has_refused
+        self.turns[worker].begin({*self._places.tiers(worker)} or {BACKGROUND})
         return taken
 
     def _give_up(self, request: Request) -> None:
@@ -298,21 +320,22 @@ class Scheduler:
         request.fail(DeadlineExceededError(message, in_queue=not request.started))
 
     def report(
-        self, worker: int, *, running: int, in_background: int = 0, uses: Mapping[BatchKey, BatchUse] = NO_USES
+        self, worker: int, *, held: Mapping[Holder, Held] = NOTHING_HELD, uses: Mapping[BatchKey, BatchUse] = NO_USES
     ) -> None:
         """Take what a worker decodes.
 
         Args:
             worker: Number of the worker, which reports itself.
-            running: Number of sentences.
-            in_background: Number of them that nobody waits for.
+            held: Places of its callers.
             uses: Its batches, empty ones that hold memory included.
         """
-        self._occupancy.running[worker] = running
-        self._background.report(worker, in_background)
         # Changed by this worker only.
-        if self._reservations.differ(worker, uses):
-            with self._changed:
+        if not (self._places.differ(worker, held) or self._reservations.differ(worker, uses)):
+            return
+        with self._lock:
+            self._places.report(worker, held)
+            self._background.report(worker, sum(each.places for (tier, _), each in held.items() if tier == BACKGROUND))
+            if self._reservations.differ(worker, uses):
                 self._reservations.report(worker, uses)
                 if self._has_refused:
                     self._has_refused = False
@@ -327,9 +350,7 @@ class Scheduler:
             seconds: Busy time of the worker since it last recorded.
         """
         with self._changed:
-            # Those that are done have just left.
-            rows = self._occupancy.running[worker] + len(done)
-            self._deadlines.record(done, rows=rows, seconds=seconds)
+            self._admission.record(worker, done, seconds=seconds)
 
     def stop(self) -> None:
         """Accept no requests and give out no sentences any more."""

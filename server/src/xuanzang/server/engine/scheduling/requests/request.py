@@ -35,6 +35,9 @@ Ts = TypeVarTuple("Ts")
 
 _LOGGER = logging.getLogger(__name__)
 
+# Hypotheses of a sentence that has one place in a batch: as many as by default.
+_BEAM_OF_PLACE = 4
+
 AbandonReason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
 
@@ -89,6 +92,8 @@ class QueuedSentence:
     """Memory for keys and values that it takes at most."""
     shape: BatchShape
     """Shape of the batches that it may join."""
+    tier: int = 0
+    """Number of the tier in whose batches it is decoded; set when it is taken."""
     queued_at: float = field(default_factory=time.monotonic)
     goes_first_at: float = math.inf
     """Time from which it goes before others of its caller, so that its deadline can be met; constant while it waits."""
@@ -97,6 +102,11 @@ class QueuedSentence:
     def source_tokens(self) -> int:
         """Source ids, end token counted."""
         return len(self.sentence.source_ids)
+
+    @property
+    def places(self) -> int:
+        """Places that it takes in a batch: one, or more with a wide beam, which makes steps as much longer."""
+        return -(-self.shape.beam_size // _BEAM_OF_PLACE)
 
     def cost_of(self, steps: int) -> int:
         """Return the part of the predicted tokens that has been worked on.

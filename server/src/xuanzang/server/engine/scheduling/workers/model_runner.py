@@ -1,7 +1,8 @@
-"""The sentences that one worker decodes with one model."""
+"""The sentences of one tier that one worker decodes with one model."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
 from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
@@ -17,6 +19,8 @@ from xuanzang.server.engine.scheduling.workers.repetition import retry_of
 from xuanzang.server.engine.types import FinishReason
 
 _SENTENCES_PER_STEP = 4
+# What is left of the sentences is counted anew after so many steps, even if none has joined or left.
+_COUNTED_STEPS = 16
 # Steps of a large model take longer than a return to Python, so they save nothing.
 MAX_SECONDS_AFTER_DONE = 0.05
 
@@ -59,15 +63,16 @@ class _RunningSentence:
 class ModelRunner:
     """Lets sentences join and leave between steps; a sentence that leaves is answered, or its caller has gone."""
 
-    def __init__(self, model: LoadedModel, *, worker: int, interrupt: Interrupt) -> None:
+    def __init__(self, model: LoadedModel, *, tier: int = 0, worker: int, interrupt: Interrupt) -> None:
         """Start without sentences.
 
         Args:
             model: Model with open graphs.
+            tier: Number of the tier of the sentences.
             worker: Number of the worker, from 0.
             interrupt: Set by whoever wants the worker to stop after the step that it takes.
         """
-        self._model = model
+        self._model, self._tier = model, tier
         self._worker = worker
         self._interrupt = interrupt
         self._decoder = model.new_decoder()
@@ -75,23 +80,15 @@ class ModelRunner:
         self._steps = 0
         self._metrics = model.metrics
         self._counted_cache_bytes = 0
-        # Most never have any, and these are asked at each step.
-        self._had_background = False
+        self._counted_steps = 0
+        self.held: dict[Holder, Held] = {}
+        """Places of callers; replaced when sentences have joined or left, and from time to time."""
         self.uses: dict[BatchKey, BatchUse] = {}
         """Sentences and memory of each batch; replaced when sentences have joined or left."""
 
     def __len__(self) -> int:
         """Return the number of running sentences."""
         return len(self._running)
-
-    @property
-    def in_background(self) -> int:
-        """Number of running sentences that nobody waits for."""
-        if not self._had_background:
-            return 0
-        count = sum(running.queued.request.in_background for running in self._running.values())
-        self._had_background = count > 0
-        return count
 
     def admit(self, newcomers: Sequence[QueuedSentence]) -> None:
         """Let sentences join.
@@ -104,7 +101,6 @@ class ModelRunner:
         self._metrics.source_tokens.inc(tokens)
         if self._running:
             self._metrics.rows_joined.inc(len(newcomers))
-        self._had_background |= any(queued.request.in_background for queued in newcomers)
         joining = self._joining(newcomers)
         self._running.update({running.queued.sentence: running for running in joining})
         with self._metrics.encode_duration_seconds.time():
@@ -121,12 +117,13 @@ class ModelRunner:
             for queued in newcomers
         ]
 
-    def advance(self, steps: int) -> list[DoneSentence]:
+    def advance(self, steps: int, seconds: float = math.inf) -> list[DoneSentence]:
         """Extend every sentence by one token or more, after abandoned ones and those at their cutoff have left.
 
         Args:
             steps: Maximum number of steps; fewer are taken when a sentence is done or at its cutoff, when its caller
                 reads along, or when somebody interrupts.
+            seconds: Time after which no further step is taken.
 
         Returns:
             Sentences that are answered or were given up.
@@ -135,23 +132,25 @@ class ModelRunner:
         if not self._running:
             return given_up
         started = time.perf_counter()
-        advance = self._decoder.advance(self._limit(steps))
-        seconds = (time.perf_counter() - started) / advance.steps
+        advance = self._decoder.advance(self._limit(steps, seconds))
+        each = (time.perf_counter() - started) / advance.steps
         for _ in range(advance.steps):
-            self._metrics.decode_step_duration_seconds.observe(seconds)
+            self._metrics.decode_step_duration_seconds.observe(each)
             self._metrics.batch_rows.observe(len(self._running))
         self._steps += advance.steps
         answered = [self._answer(sentence, hypotheses) for sentence, hypotheses in advance.done]
         self._report_prefixes()
         if advance.done:
             self._count_cache()
+        elif self._steps - self._counted_steps >= _COUNTED_STEPS:
+            self._count_held()
         return given_up + [done for done in answered if done]
 
-    def _limit(self, steps: int) -> StepLimit:
+    def _limit(self, steps: int, seconds: float) -> StepLimit:
         requests = [running.queued.request for running in self._running.values()]
         if any(request.has_listener for request in requests):
             steps = 1
-        seconds = min(request.context.cutoff for request in requests) - time.monotonic()
+        seconds = min(min(request.context.cutoff for request in requests) - time.monotonic(), seconds)
         after_done = steps_after_done(len(requests))
         return StepLimit(steps, seconds, self._interrupt, after_done, MAX_SECONDS_AFTER_DONE)
 
@@ -279,7 +278,19 @@ class ModelRunner:
 
     def _count_cache(self) -> None:
         held_bytes = self._decoder.held_bytes
-        self.uses = uses_of(self._model, (running.queued for running in self._running.values()), held_bytes)
+        sentences = (running.queued for running in self._running.values())
+        self.uses = uses_of(self._model, self._tier, sentences, held_bytes)
+        self._count_held()
         held = sum(held_bytes.values())
         self._metrics.cache_bytes.inc(held - self._counted_cache_bytes)
         self._counted_cache_bytes = held
+
+    def _count_held(self) -> None:
+        held: dict[Holder, Held] = {}
+        for running in self._running.values():
+            queued = running.queued
+            holder = self._tier, queued.request.flow.caller
+            places, tokens = held.get(holder, NOTHING)
+            left = queued.cost - queued.cost_of(self._steps - running.first_step)
+            held[holder] = Held(places + queued.places, tokens + left)
+        self.held, self._counted_steps = held, self._steps

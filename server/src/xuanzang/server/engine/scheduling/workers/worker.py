@@ -8,11 +8,14 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from operator import methodcaller
+from typing import NamedTuple
 
 from xuanzang.server.engine.hardware import flush_denormals, give_way, return_free_memory
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
 from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.workers.model_runner import ModelRunner
@@ -25,8 +28,13 @@ _IDLE_SECONDS = 10.0
 _TRIM_SECONDS = 60.0
 # Steps of a model between two looks at the clock, if nothing happens meanwhile; sentences are hardly ever longer.
 _STEPS = 64
-# While callers wait for a worker, models that it runs for nobody have one step in so many rounds.
-_BACKGROUND_ROUNDS = 8
+
+
+class _RunnerKey(NamedTuple):
+    """Whose sentences a model runner decodes."""
+
+    model: LoadedModel
+    tier: int
 
 
 class Worker:
@@ -41,11 +49,11 @@ class Worker:
         """
         self._number = number
         self._scheduler = scheduler
-        self._runners: dict[LoadedModel, ModelRunner] = {}
+        self._turns = scheduler.turns[number]
+        self._runners: dict[_RunnerKey, ModelRunner] = {}
         self._dropping: deque[tuple[LoadedModel, Future[None]]] = deque()
         self._busy_since = 0.0
         self._untrimmed_since = math.inf
-        self._rounds = 0
         self._thread = threading.Thread(target=self._run, name=f"worker-{number}", daemon=True)
         self._thread.start()
 
@@ -104,11 +112,10 @@ class Worker:
         while self._dropping:
             model, future = self._dropping.popleft()
             dropped.append(future)
-            runner = self._runners.pop(model, None)
-            if runner is not None:
-                runner.close()
+            for key in [key for key in self._runners if key.model is model]:
+                self._runners.pop(key).close()
             # Whoever waits for the futures closes the graphs, which nobody may use then.
-            del model, runner
+            del model
         if dropped:
             return_free_memory()
         for future in dropped:
@@ -134,9 +141,12 @@ class Worker:
 
     def _report(self) -> None:
         uses = {key: use for runner in self._runners.values() for key, use in runner.uses.items()}
-        in_background = sum(runner.in_background for runner in self._runners.values())
-        running = sum(map(len, self._runners.values()))
-        self._scheduler.report(self._number, running=running, in_background=in_background, uses=uses)
+        held: dict[Holder, Held] = {}
+        for runner in self._runners.values():
+            for holder, (places, tokens) in runner.held.items():
+                before = held.get(holder, NOTHING)
+                held[holder] = Held(before.places + places, before.tokens + tokens)
+        self._scheduler.report(self._number, held=held, uses=uses)
 
     def _release(self) -> None:
         """Free the memory of an idle worker."""
@@ -151,50 +161,48 @@ class Worker:
         self._untrimmed_since = math.inf
 
     def _serve(self, newcomers: Sequence[QueuedSentence]) -> None:
-        """Let sentences join, and take a step of each model, or several of the only one."""
+        """Let sentences join, and take a step of each model whose tier has its turn, or several of the only one."""
         if not any(self._runners.values()):
             self._busy_since = time.perf_counter()
             self._untrimmed_since = min(self._untrimmed_since, self._busy_since)
-        joining: dict[LoadedModel, list[QueuedSentence]] = {}
+        joining: dict[_RunnerKey, list[QueuedSentence]] = {}
         for queued in newcomers:
-            joining.setdefault(queued.request.model, []).append(queued)
-        is_alone = len({*joining, *self._running()}) == 1
+            joining.setdefault(_RunnerKey(queued.request.model, queued.tier), []).append(queued)
+        for key, sentences in joining.items():
+            self._work_on(key, methodcaller("admit", sentences), sentences)
+        running = [key for key, runner in self._runners.items() if runner]
+        if not running:
+            return
+        tier = self._turns.first({key.tier for key in running})
+        turn = [key for key in running if key.tier == tier]
+        steps, seconds = (_STEPS, self._turns.seconds(tier)) if len(turn) == 1 else (1, math.inf)
         done = [
-            sentence
-            for model in dict.fromkeys((*self._due(), *joining))
-            for sentence in self._advance(model, joining.get(model, ()), is_alone=is_alone)
+            sentence for key in turn for sentence in self._work_on(key, methodcaller("advance", steps, seconds)) or ()
         ]
         if done:
             now = time.perf_counter()
             self._scheduler.record(self._number, done, seconds=now - self._busy_since)
             self._busy_since = now
 
-    def _running(self) -> list[LoadedModel]:
-        return [model for model, runner in self._runners.items() if runner]
-
-    def _due(self) -> list[LoadedModel]:
-        """Return the models that have sentences, without those that nobody waits for unless it is their round."""
-        self._rounds += 1
-        running = self._running()
-        awaited = [model for model in running if self._runners[model].in_background < len(self._runners[model])]
-        return running if not awaited or self._rounds % _BACKGROUND_ROUNDS == 0 else awaited
-
-    def _advance(
-        self, model: LoadedModel, newcomers: Sequence[QueuedSentence], *, is_alone: bool
-    ) -> list[DoneSentence]:
-        """Take one step of a model, or several if it is alone; return the sentences that are done."""
+    def _work_on(
+        self,
+        key: _RunnerKey,
+        work: Callable[[ModelRunner], list[DoneSentence] | None],
+        newcomers: Sequence[QueuedSentence] = (),
+    ) -> list[DoneSentence] | None:
+        """Do a part of the work on a model's sentences in the time of their tier; None if it fails."""
+        started = time.perf_counter()
         try:
             # Made with the first sentence, because models come and go.
-            if model not in self._runners:
+            if key not in self._runners:
                 interrupt = self._scheduler.interrupts[self._number]
-                self._runners[model] = ModelRunner(model, worker=self._number, interrupt=interrupt)
-            runner = self._runners[model]
-            if newcomers:
-                runner.admit(newcomers)
-            return runner.advance(_STEPS if is_alone else 1)
+                self._runners[key] = ModelRunner(key.model, tier=key.tier, worker=self._number, interrupt=interrupt)
+            return work(self._runners[key])
         except Exception as error:  # noqa: BLE001 - the thread must live on, and the waiting callers get the error
-            if model in self._runners:
-                self._runners[model].fail(error)
+            if key in self._runners:
+                self._runners[key].fail(error)
             for queued in newcomers:
                 queued.request.fail(error)
-            return []
+            return None
+        finally:
+            self._turns.charge(key.tier, time.perf_counter() - started)

@@ -1,0 +1,294 @@
+"""Who holds how much of the running batches, and who may take more.
+
+Sentences that are decoded together wait for each other's steps: in one batch the thousand of one caller would slow down
+the only one of another. So callers are told apart by how much they have asked for and not got yet. Those of each *tier*
+have batches of their own, and each worker divides its time among the tiers. Within a tier, nobody keeps more than an
+equal share of the places from a caller who has fewer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from xuanzang.server.engine.scheduling.background import Background
+from xuanzang.server.engine.scheduling.fair_queue import FairQueue
+from xuanzang.server.engine.scheduling.requests.request import QueuedSentence, Request
+
+# Share of a batch that is free before the next sentences join a worker that is never idle.
+_GROUP_SHARE = 0.25
+# A lone caller stays so long in the heaviest tier that it has been in.
+_ALONE_SECONDS = 1.0
+
+
+class Tier(NamedTuple):
+    """Callers who have asked for about as much as each other and not got it yet."""
+
+    max_sentences: float
+    """Sentences of one caller."""
+    max_tokens: float
+    """Predicted tokens of one caller."""
+    weight: float
+    """Share of a worker's time, relative to those of the other tiers that have sentences."""
+
+
+TIERS = (
+    Tier(4, 1024, 4.0),
+    Tier(16, 4096, 2.0),
+    Tier(math.inf, math.inf, 1.0),
+    Tier(math.inf, math.inf, 0.125),
+)
+"""Tiers by their numbers. The last one is of sentences that nobody waits for."""
+BACKGROUND = len(TIERS) - 1
+"""Number of the last tier."""
+
+
+class Held(NamedTuple):
+    """What a caller holds of the batches of one tier in one worker."""
+
+    places: int
+    tokens: int
+    """Predicted tokens that are still to be worked on."""
+
+
+NOTHING = Held(0, 0)
+
+Holder = tuple[int, str]
+"""Tier and caller."""
+NOTHING_HELD: Mapping[Holder, Held] = MappingProxyType({})
+"""What a worker without sentences reports."""
+
+
+class Room(NamedTuple):
+    """What a worker may take for the batches of one tier."""
+
+    places: int
+    """Places, all callers together."""
+    callers: Mapping[str, int]
+    """Places of each caller; those who are not in it may take none."""
+
+
+_NO_ROOM = Room(0, {})
+
+
+class Places:
+    """Places of callers in the batches of all workers. Not thread-safe: the scheduler holds its lock."""
+
+    def __init__(self, queue: FairQueue, background: Background, *, workers: int, max_batch_sentences: int) -> None:
+        """Start with idle workers.
+
+        Args:
+            queue: Sentences of callers that wait.
+            background: Sentences that nobody waits for.
+            workers: Number of workers.
+            max_batch_sentences: Places of one worker in each tier.
+        """
+        self._queue, self._background = queue, background
+        self._limit = max_batch_sentences
+        self._held: list[dict[Holder, Held]] = [{} for _ in range(workers)]
+        # Sentences and predicted tokens of requests that are not closed, by caller.
+        self._asked: dict[str, tuple[int, int]] = {}
+        # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
+        self._alone = (0, "", -math.inf)
+
+    def ask(self, request: Request, now: float) -> None:
+        """Count a request until it is closed.
+
+        Args:
+            request: Request of a caller.
+            now: Time on the clock of `time.monotonic`.
+        """
+        self._add(request, 1)
+        caller = request.flow.caller
+        tier = self._own_tier(caller)
+        heaviest, alone, until = self._alone
+        if len(self._asked) > 1:
+            self._alone = (0, "", -math.inf)
+        elif caller != alone or tier >= heaviest or now > until:
+            self._alone = (tier, caller, now + _ALONE_SECONDS)
+
+    def settle(self, request: Request) -> None:
+        """Forget a request that is answered or given up."""
+        self._add(request, -1)
+
+    def _add(self, request: Request, sign: int) -> None:
+        caller = request.flow.caller
+        sentences, tokens = self._asked.pop(caller, (0, 0))
+        if sentences := sentences + sign * request.sentence_count:
+            self._asked[caller] = sentences, tokens + sign * request.cost
+
+    def tier_of(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
+        """Return the tier in which the next sentence of a caller is decoded.
+
+        A caller goes back to a lighter tier when the heavier one has none of its sentences, and a lone one after a
+        while: if its sentences are now more and now fewer they are in one batch all the same.
+
+        Args:
+            caller: Identity of the caller.
+            sentences: Sentences of a request that is about to be submitted.
+            tokens: Predicted tokens of that request.
+        """
+        tier = self._own_tier(caller, sentences=sentences, tokens=tokens)
+        heaviest, alone, _ = self._alone
+        if caller == alone:
+            tier = max(tier, heaviest)
+        for heavier in range(BACKGROUND - 1, tier, -1):
+            if any((heavier, caller) in held for held in self._held):
+                return heavier
+        return tier
+
+    def _own_tier(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
+        asked, cost = self._asked.get(caller, (0, 0))
+        asked, cost = asked + sentences, cost + tokens
+        return next(n for n, each in enumerate(TIERS) if asked <= each.max_sentences and cost <= each.max_tokens)
+
+    def take(self, worker: int, queued: QueuedSentence) -> None:
+        """Count a sentence that a worker takes; the worker's next report replaces this."""
+        holder = queued.tier, queued.request.flow.caller
+        places, tokens = self._held[worker].get(holder, NOTHING)
+        self._held[worker][holder] = Held(places + queued.places, tokens + queued.cost)
+
+    def give_back(self, worker: int, queued: QueuedSentence) -> None:
+        """Take back what was counted for a sentence that the worker does not get after all."""
+        holder = queued.tier, queued.request.flow.caller
+        places, tokens = self._held[worker].pop(holder)
+        if places > queued.places:
+            self._held[worker][holder] = Held(places - queued.places, tokens - queued.cost)
+
+    def differ(self, worker: int, held: Mapping[Holder, Held]) -> bool:
+        """Whether a worker decodes other sentences than it reported last; the worker may ask without the lock."""
+        return held != self._held[worker]
+
+    def report(self, worker: int, held: Mapping[Holder, Held]) -> None:
+        """Take over what a worker decodes."""
+        self._held[worker] = dict(held)
+
+    def tiers(self, worker: int) -> set[int]:
+        """Return the tiers of which a worker has sentences."""
+        return {tier for tier, _ in self._held[worker]}
+
+    def _places(self, worker: int, tier: int) -> dict[str, int]:
+        return {caller: held.places for (of, caller), held in self._held[worker].items() if of == tier}
+
+    def running(self, worker: int, tier: int) -> int:
+        """Return the places that are taken in the batches of a tier."""
+        return sum(self._places(worker, tier).values())
+
+    def remaining_tokens(self, tier: int) -> int:
+        """Return the predicted tokens that the sentences in the batches of a tier still need."""
+        return sum(held.tokens for each in self._held for (of, _), held in each.items() if of == tier)
+
+    def _serves_callers(self, worker: int) -> bool:
+        return any(tier != BACKGROUND for tier, _ in self._held[worker])
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no sentence of a caller waits or is decoded."""
+        return not self._queue.count and not any(map(self._serves_callers, range(len(self._held))))
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether more sentences of callers wait than fit into the batches of one tier, all workers together."""
+        held = (each.places for of in self._held for (tier, _), each in of.items() if tier != BACKGROUND)
+        return sum(held) + self._queue.count > self._limit * len(self._held)
+
+    def has_background(self, worker: int) -> bool:
+        """Whether a worker has nothing to do for callers, and something that nobody waits for."""
+        return not self._queue.count and not self._serves_callers(worker) and self._background.room(worker) > 0
+
+    def waiting(self) -> dict[int, Counter[str]]:
+        """Return the places that waiting sentences will take, by tier and caller."""
+        tiers: dict[int, Counter[str]] = {}
+        for caller, places in self._queue.waiting():
+            tiers.setdefault(self.tier_of(caller), Counter())[caller] += places
+        return tiers
+
+    def rows(self, tier: int, sentences: int) -> float:
+        """Predict the sentences that so many more will be decoded with: those of lighter tiers take time from them."""
+        waiting = sum(sum(callers.values()) for each, callers in self.waiting().items() if each <= tier)
+        running = sum(self.rows_of(worker, tier) for worker in range(len(self._held)))
+        return min(max((waiting + running + sentences) / len(self._held), 1.0), float(self._limit))
+
+    def rows_of(self, worker: int, tier: int) -> int:
+        """Return the places that are taken in the batches of a tier and of lighter ones."""
+        return sum(self.running(worker, each) for each in range(tier + 1))
+
+    def has_room(self, caller: str, tier: int) -> bool:
+        """Whether the next sentence of a caller is begun at once, if it is the only one of its tier that waits."""
+        return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self._held)))
+
+    def rooms(self, worker: int) -> Iterator[tuple[int, Room]]:
+        """Return the tiers of which a worker may take sentences, the lightest first, and how many."""
+        for tier, waiting in sorted(self.waiting().items()):
+            room = self.room(worker, tier, waiting)
+            if room.callers:
+                yield tier, room
+
+    def room(self, worker: int, tier: int, waiting: Mapping[str, int]) -> Room:
+        """Return how many places a worker may give to callers whose sentences wait.
+
+        It takes its fair share of them, so that two idle cores split the work. Whoever has less than an equal share of
+        the places goes first, and is not kept waiting by those who have more: what they have beyond their shares does
+        not count, so that the batch grows for a while.
+        """
+        held, workers = self._places(worker, tier), len(self._held)
+        here = sum(held.values())
+        total = sum(self.running(each, tier) for each in range(workers)) + sum(waiting.values())
+        share = max(1, self._limit // max(1, len(held.keys() | waiting.keys())))
+        poor = {caller: share - held.get(caller, 0) for caller in waiting if held.get(caller, 0) < share}
+        room = min(-(-total // workers), self._limit) - here
+        # While more wait than fit anywhere they join in groups, because each joining holds the others up.
+        in_groups = total > self._limit * workers and here > 0
+        if room > 0 and not (in_groups and room < self._limit * _GROUP_SHARE):
+            return Room(room, poor or dict.fromkeys(waiting, room))
+        counted = sum(min(places, share) for places in held.values())
+        if counted in (here, self._limit):
+            return _NO_ROOM
+        grown = {caller: min(places, self._own_room(worker, tier, caller, waiting)) for caller, places in poor.items()}
+        return Room(self._limit - counted, {caller: places for caller, places in grown.items() if places > 0})
+
+    def _own_room(self, worker: int, tier: int, caller: str, waiting: Mapping[str, int]) -> int:
+        """Return how many places a worker may give to a caller before others have as many of its sentences."""
+        places = [held.get((tier, caller), NOTHING).places for held in self._held]
+        return -(-(sum(places) + waiting[caller]) // len(places)) - places[worker]
+
+
+class Turns:
+    """Whose batches a worker steps next: start-time fair queueing of the tiers by their weights (Goyal et al. 1996).
+
+    A tier that had nothing to do has no claim to the time of before, but goes before one that had more than its share.
+    """
+
+    def __init__(self) -> None:
+        # Seconds that each tier had, by its weight.
+        self._served = [0.0] * len(TIERS)
+        self._now = 0.0
+        self._active: set[int] = set()
+
+    def begin(self, tiers: Collection[int]) -> int:
+        """Return whose turn it is.
+
+        Args:
+            tiers: Those with something to do, all of them and at least one.
+        """
+        for tier in set(tiers) - self._active:
+            self._served[tier] = max(self._served[tier], self._now)
+        self._active = set(tiers)
+        return self.first(tiers)
+
+    def first(self, tiers: Collection[int]) -> int:
+        """Return which of some tiers goes first; of equals the lightest."""
+        return min(tiers, key=lambda tier: (self._served[tier], tier))
+
+    def seconds(self, tier: int) -> float:
+        """Return the time after which it is another tier's turn; infinite for a lone one."""
+        others = min((self._served[each] for each in self._active if each != tier), default=math.inf)
+        return (others - self._served[tier]) * TIERS[tier].weight
+
+    def charge(self, tier: int, seconds: float) -> None:
+        """Count time that was spent on a tier."""
+        self._now = max(self._now, self._served[tier])
+        self._served[tier] += seconds / TIERS[tier].weight
