@@ -72,11 +72,17 @@ class Caller:
         """
         return _FREE
 
-    def hold_sentences(self, count: int) -> AbstractContextManager[None]:  # noqa: ARG002 - as above
+    def hold_sentences(
+        self,
+        count: int,  # noqa: ARG002 - as above
+        *,
+        more_characters: int = 0,  # noqa: ARG002 - as above
+    ) -> AbstractContextManager[None]:
         """Hold places for sentences in translation.
 
         Args:
             count: Number of sentences.
+            more_characters: Characters to charge besides those of the texts, for work that the options ask for.
 
         Raises:
             InvalidInputError: The quota is smaller than the request.
@@ -159,7 +165,13 @@ class KeyCaller(Caller):
             refusal.count()
             raise
         characters = sum(map(len, texts))
-        self._take(characters)
+        with self._charged(characters, requests=1):
+            yield
+
+    @contextmanager
+    def _charged(self, characters: int, *, requests: int = 0) -> Iterator[None]:
+        """Charge characters, and give them back if nothing is translated."""
+        self._take(characters, requests)
         try:
             yield
         except (DrainingError, InvalidInputError, OverloadedError):
@@ -172,13 +184,13 @@ class KeyCaller(Caller):
 
     @override
     @contextmanager
-    def hold_sentences(self, count: int) -> Iterator[None]:
+    def hold_sentences(self, count: int, *, more_characters: int = 0) -> Iterator[None]:
         try:
             self._places.require(count)
         except (InvalidInputError, OverloadedError):
             self._metrics.refusals["sentences"].inc()
             raise
-        with self._places.held(count):
+        with self._places.held(count), self._charged(more_characters):
             self._metrics.sentences.inc(count)
             try:
                 yield
@@ -196,20 +208,23 @@ class KeyCaller(Caller):
         allowed = ", ".join(sorted(self._models or ()))
         return f"{model.name}/{model.version} is not allowed with this API key; allowed: {allowed}"
 
-    def _take(self, characters: int) -> None:
-        """Take one request and its characters, or neither."""
+    def _take(self, characters: int, requests: int) -> None:
+        """Take requests and characters, or neither."""
         limit = self._characters.limit
         if limit is not None and characters > limit:
             self._metrics.refusals["characters"].inc()
             description = f"must have at most {limit} characters together with this API key, has {characters}"
             raise InvalidInputError([FieldViolation(field="contents", description=description)])
-        waits = {"requests": self._requests.seconds_until(1), "characters": self._characters.seconds_until(characters)}
+        waits = {
+            "requests": self._requests.seconds_until(requests),
+            "characters": self._characters.seconds_until(characters),
+        }
         what = max(waits, key=lambda each: waits[each])
         if waits[what]:
             self._metrics.refusals[what].inc()
             quota = {"requests": self._requests, "characters": self._characters}[what].limit
             message = f"the quota of the API key, {quota} {what} per minute, is used up"
             raise QuotaExceededError(message, retry_after_seconds=waits[what])
-        self._requests.take(1)
+        self._requests.take(requests)
         self._characters.take(characters)
-        self._metrics.requests.inc()
+        self._metrics.requests.inc(requests)

@@ -87,18 +87,19 @@ class RpcContext:
         """End the RPC with a status, as services of gRPC's own packages do."""
         await self.grpc.abort(code, details)
 
-    def charged(self, texts: Sequence[str]) -> TextsUsage:
+    def charged(self, texts: Sequence[str], *, forced_tokens: int = 0) -> TextsUsage:
         """Charge texts to the caller, and count them once they are translated.
 
         Args:
             texts: Texts of a request.
+            forced_tokens: Target tokens that its options force for each sentence.
 
         Returns:
             The places of their sentences; to enter it raises the errors of `Caller.charged`.
         """
         if self._usage is None:
             self._usage = _Usage()
-        return TextsUsage(self.caller, self._usage, texts)
+        return TextsUsage(self.caller, self._usage, texts, forced_tokens)
 
     @property
     def id_trailers(self) -> tuple[tuple[str, str], ...]:
@@ -158,8 +159,9 @@ class _Usage:
 class TextsUsage:
     """What is charged for some texts while they are translated; their sentences are known once they are split."""
 
-    def __init__(self, caller: Caller, usage: _Usage, texts: Sequence[str]) -> None:
-        self._caller, self._usage, self._texts = caller, usage, texts
+    def __init__(self, caller: Caller, usage: _Usage, texts: Sequence[str], forced_tokens: int) -> None:
+        self._caller, self._usage, self._forced_tokens = caller, usage, forced_tokens
+        self._characters = sum(map(len, texts))
         self._charge = caller.charged(texts)
         self._sentences = 0
 
@@ -180,10 +182,15 @@ class TextsUsage:
         """Count the texts, or let the caller have back what is not charged for those with an error."""
         self._charge.__exit__(kind, error, traceback)
         if error is None:
-            self._usage.characters += sum(map(len, self._texts))
+            self._usage.characters += self._characters
             self._usage.sentences += self._sentences
 
     def hold_sentences(self, count: int) -> AbstractContextManager[None]:
-        """Count sentences and hold places for them, as `Caller.hold_sentences` does."""
+        """Count sentences and hold places for them, as `Caller.hold_sentences` does.
+
+        Target tokens that are forced count as characters where they are more than those of the texts.
+        """
         self._sentences += count
-        return self._caller.hold_sentences(count)
+        more = max(0, count * self._forced_tokens - self._characters)
+        self._characters += more
+        return self._caller.hold_sentences(count, more_characters=more)

@@ -137,27 +137,46 @@ class _Preparation:
             blocks = self._blocks(text)
         except MarkupError as error:
             raise InvalidInputError([FieldViolation(field=field, description=str(error))]) from error
-        lengths = [len(each.source_ids) for block in blocks for each in block.segments if each.source_ids]
-        if violations := [*self._length_violations(field, lengths)]:
+        sentences = [each for block in blocks for each in block.segments if each.source_ids]
+        if violations := [*self._length_violations(field, sentences)]:
             raise InvalidInputError(violations)
         return blocks
 
-    def _length_violations(self, field: str, lengths: Sequence[int]) -> Iterator[FieldViolation]:
+    def _length_violations(self, field: str, sentences: Sequence[Segment]) -> Iterator[FieldViolation]:
         """Find what is wrong with the sentences of a text, by their source tokens."""
-        longest, limit = max(lengths, default=0), self._codec.max_source_length
+        if not sentences:
+            return
+        longest, limit = max(len(each.source_ids) for each in sentences), self._codec.max_source_length
         if longest > limit:
             unit = (
                 "source tokens in a stretch without comma or white space, because options.refuse_long_sentences is set"
             )
             yield _too_long(field, longest, limit, unit)
-        if len(lengths) < 2:
+        yield from self._forced_violations(field, sentences)
+        if len(sentences) < 2:
             return
         if self._options.num_hypotheses > 1:
-            description = f"more than 1 only for texts of a single sentence, {field} has {len(lengths)}"
+            description = f"more than 1 only for texts of a single sentence, {field} has {len(sentences)}"
             yield FieldViolation(field="options.num_hypotheses", description=description)
         if self._options.target_prefix:
-            description = f"only for texts of a single sentence, {field} has {len(lengths)}"
+            description = f"only for texts of a single sentence, {field} has {len(sentences)}"
             yield FieldViolation(field="options.target_prefix", description=description)
+
+    def _forced_violations(self, field: str, sentences: Sequence[Segment]) -> Iterator[FieldViolation]:
+        """Find what the options force that the shortest sentence of a text does not justify, once for each option."""
+        shortest = min(each.seen_tokens for each in sentences)
+        limit = self._context.model.justified_tokens(shortest)
+        forced = {
+            "options.min_target_length": self._options.min_target_length,
+            "options.target_prefix": len(self._constraints.prefix_ids),
+        }
+        for option, tokens in forced.items():
+            if tokens > limit and not any(fault.field == option for fault in self._violations):
+                description = (
+                    f"must be at most {limit} target tokens, because {field} has a sentence of {shortest} source "
+                    f"tokens, is {tokens}"
+                )
+                yield FieldViolation(field=option, description=description)
 
     def _blocks(self, text: str) -> Sequence[_Sentences]:
         """Split a text, or each block of one with markup."""
@@ -189,7 +208,14 @@ class _Preparation:
             assessor=_assessor(model, segment) if options.quality else None,
         )
         return PlannedSearch(
-            model.sentence(segment.source_ids, options, constraints, language_ids=language_ids), renderer
+            model.sentence(
+                segment.source_ids,
+                options,
+                constraints,
+                language_ids=language_ids,
+                seen_tokens=segment.seen_tokens,
+            ),
+            renderer,
         )
 
     def _terms(self, block: _Sentences) -> list[SentenceTerms]:

@@ -40,6 +40,9 @@ class TargetConstraints:
     """Tokens that these have at the least."""
 
 
+# Target tokens that callers may force for any source: little work, and translations of a word may be explanations.
+_ALWAYS_JUSTIFIED = 64
+
 UNCONSTRAINED = TargetConstraints()
 """Constraints of requests that say nothing of the target."""
 
@@ -262,6 +265,7 @@ class LoadedModel:
         constraints: TargetConstraints = UNCONSTRAINED,
         *,
         language_ids: tuple[int, ...] = (),
+        seen_tokens: int | None = None,
     ) -> Sentence:
         """Make a sentence for the decoder.
 
@@ -270,11 +274,16 @@ class LoadedModel:
             options: Options of the caller.
             constraints: Texts of these options, as ids.
             language_ids: Ids before these texts that name the target language, for which the options leave room.
+            seen_tokens: Number of the ids that the length of the translation follows from; None for all.
 
         Returns:
             The sentence with the options that hold for it.
         """
-        limit = options.max_target_length or self._target_limit(len(source_ids), options, constraints)
+        source_tokens = len(source_ids) if seen_tokens is None else seen_tokens
+        limit = self._target_limit(source_tokens, options, constraints)
+        if options.max_target_length:
+            # More than twice what any translation of the source needs is the work of a search that does not end.
+            limit = min(options.max_target_length, max(limit, 2 * self.justified_tokens(source_tokens)))
         longest, named = self._max_target_length, len(language_ids)
         minimum = options.min_target_length + named if options.min_target_length else 0
         resolved = SearchOptions(
@@ -286,6 +295,15 @@ class LoadedModel:
             rules=self._rules,
         )
         return Sentence(source_ids=list(source_ids), options=resolved)
+
+    def justified_tokens(self, source_tokens: int) -> int:
+        """Return how many target tokens a caller may force for a source, end token not counted.
+
+        Args:
+            source_tokens: Source ids of a sentence, end token counted.
+        """
+        factor, offset = self._length_line
+        return min(max(int(factor * source_tokens + offset), _ALWAYS_JUSTIFIED), self._max_target_length)
 
     def _target_limit(self, source_tokens: int, options: DecodingOptions, constraints: TargetConstraints) -> int:
         factor, offset = self._length_line

@@ -35,10 +35,11 @@ _OVERHEAD_SECONDS = 0.05
 
 
 def predicted_target_tokens(sentence: Sentence) -> int:
-    """Predict the target tokens of a sentence: as many as source tokens, within the limits of the sentence."""
+    """Predict the target tokens of a sentence: as many as source tokens, or those that its caller forces."""
     options = sentence.options
-    tokens = max(len(sentence.source_ids), options.decoding.min_target_length + 1, len(options.prefix_ids) + 1)
-    return min(tokens, options.max_target_length)
+    phrase_tokens = options.phrases.tokens if options.phrases else 0
+    forced = max(options.decoding.min_target_length, len(options.prefix_ids), phrase_tokens)
+    return min(max(len(sentence.source_ids), forced + 1), options.max_target_length)
 
 
 def predicted_cost(sentence: Sentence, target_tokens: int | None = None) -> int:

@@ -12,7 +12,7 @@ from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
 from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
 from xuanzang.server.engine.text.punctuation import punctuation_of
-from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences, with_unbroken
+from xuanzang.server.engine.text.sentences import Joiner, is_copied, seen_text, split_sentences, with_unbroken
 from xuanzang.server.engine.text.target_phrases import TargetPhrases
 from xuanzang.server.engine.text.tokenizer import WORD_START, Tokenizer
 from xuanzang.server.engine.text.tokenizer_files import open_tokenizers
@@ -33,6 +33,11 @@ class Segment:
     model cannot take and cutting would spoil."""
     is_forced_cut: bool = False
     """Whether the sentence was cut before it where no reader would pause, because the model takes no more."""
+
+    @property
+    def seen_tokens(self) -> int:
+        """Source ids, about, of what can be seen, end token included: translations follow from these."""
+        return -(-len(self.source_ids) * len(seen_text(self.text)) // len(self.text))
 
 
 class TextCodec:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
@@ -36,6 +37,11 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _NOWHERE = (sys.maxsize, sys.maxsize)
+# Where neither letters nor white space nor signs of ASCII are for so long there may be characters without shape.
+_ODD_RUN = re.compile(r"[^\w\s!-~]{5}|^[^\w\s!-~]+$")
+_SHAPELESS = frozenset({"Cc", "Cf", "Cn", "Co", "Cs"})
+_MARKS = frozenset({"Mn", "Mc", "Me"})
+_MAX_MARKS = 4
 _LAST_WORD = re.compile(r"[^\W\d_]+$")
 
 
@@ -43,9 +49,33 @@ def is_copied(part: str) -> bool:
     """Return whether a part of a text stays as it is: white space, markers of lines, pictures, and rules of signs.
 
     Args:
-        part: What `split_sentences` found, or some of it. Signs alone, such as "-----" and "═════", have no words.
+        part: What `split_sentences` found, or some of it. Signs alone, such as "-----" and "═════", have no words, nor
+            has what nobody sees.
     """
-    return _IS_COPIED.fullmatch(part) is not None
+    seen = seen_text(part)
+    return not seen or _IS_COPIED.fullmatch(seen) is not None
+
+
+def seen_text(text: str) -> str:
+    """Return a text without what has no shape of its own: controls, formats, and more marks than a letter has.
+
+    To a tokeniser each of these characters is as much as a word, or more.
+    """
+    if not _ODD_RUN.search(text):
+        return text
+    seen: list[str] = []
+    marks = _MAX_MARKS
+    for character in text:
+        category = unicodedata.category(character)
+        if category in _MARKS:
+            marks += 1
+        elif category not in _SHAPELESS:
+            marks = 0
+        else:
+            continue
+        if marks <= _MAX_MARKS:
+            seen.append(character)
+    return "".join(seen)
 
 
 def split_sentences(text: str) -> list[str]:

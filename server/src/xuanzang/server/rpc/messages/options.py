@@ -141,6 +141,12 @@ def mutual_violations(options: DecodingOptions, model: ServedModel) -> Iterable[
         yield FieldViolation(field="return_quality", description=description)
 
 
+def forced_tokens(options: DecodingOptions) -> int:
+    """Return the target tokens, about, that options force for each sentence, however short it is."""
+    searches = options.num_hypotheses if options.sampling or options.return_alternatives else 1
+    return searches * max(options.min_target_length, len(options.target_prefix))
+
+
 def _sampling(options: pb.SamplingOptions) -> SamplingOptions:
     unrestricted = {"top_k": 256, "top_p": 1.0, "temperature": 1.0, "seed": secrets.randbelow(2**31)}
     return SamplingOptions(**(unrestricted | _set_fields(options)))

@@ -15,6 +15,7 @@ from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
 from xuanzang.server.rpc.messages.explanations import explanation_message
+from xuanzang.server.rpc.messages.options import forced_tokens
 from xuanzang.translation.v1 import explanation_pb2
 from xuanzang.translation.v1 import translation_pb2 as pb
 
@@ -99,7 +100,7 @@ async def answer(
     """
     try:
         checked, choice = read_request(request, resolve, glossaries)
-        with rpc.charged(checked.texts) as used:
+        with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
             hypotheses, explanation = await explainer.explain(
                 checked.texts[0],
                 model=checked.model,

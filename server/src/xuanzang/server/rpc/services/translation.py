@@ -19,6 +19,7 @@ from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext, TextsUsage
 from xuanzang.server.rpc.messages import requests, responses
+from xuanzang.server.rpc.messages.options import forced_tokens
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
 from xuanzang.server.rpc.services import explaining
 from xuanzang.server.rpc.services.glossaries import GlossaryRpcs
@@ -47,7 +48,7 @@ class TranslationService:
         try:
             checked = requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
-            with rpc.charged(checked.texts) as used:
+            with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
                 asked = _asked(checked, rpc, used)
                 translations = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         except InvalidInputError as error:
@@ -80,7 +81,7 @@ class TranslationService:
             texts, resolve = (request.content,), self._resolve(rpc.caller)
             checked = requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
-            with rpc.charged(checked.texts) as used:
+            with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
                 asked = _asked(checked, rpc, used)
                 parts = self._engine.translate_progressively(checked.texts[0], journal=recorder.journal, **asked)
                 async with aclosing(parts):
@@ -160,7 +161,7 @@ class TranslationService:
     ) -> pb.StreamTranslateTextResponse:
         checked = requests.read_stream_request(request, self._resolve(stream.rpc.caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
-        with stream.rpc.charged(checked.texts) as used:
+        with stream.rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
             asked = _asked(checked, stream.rpc, used)
             [hypotheses] = await self._engine.translate(checked.texts, journal=recorder.journal, **asked)
         return responses.stream_response(request.id, checked, hypotheses, recorder)
