@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +17,7 @@ import pytest
 
 from xuanzang.server.engine.errors import OverloadedError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling import admission, queue_metrics
+from xuanzang.server.engine.scheduling import admission, places, queue_metrics
 from xuanzang.server.engine.scheduling import scheduler as scheduler_module
 from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
 from xuanzang.server.engine.scheduling.requests import request as request_module
@@ -34,6 +35,8 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.types import DecodingOptions
 
 ASKING_SECONDS = 0.02
+PAUSE_SECONDS = 0.003
+"""Time between an answer and the next request of a caller who asks for one sentence after the other."""
 ASKED_PARTS = (0.2, 0.3, 0.4, 0.5, 0.6)
 """Deadlines for which is asked at the end, as parts of the longest one."""
 GREEDY = DecodingOptions(beam_size=1, num_hypotheses=1, length_penalty=1.0, min_target_length=0, max_target_length=None)
@@ -97,7 +100,7 @@ class VirtualServer:
         self.now = 1000.0
         self.tally = Tally()
         clock = SimpleNamespace(monotonic=lambda: self.now)
-        for module in (admission, queue_metrics, request_module, scheduler_module):
+        for module in (admission, places, queue_metrics, request_module, scheduler_module):
             monkeypatch.setattr(module, "time", clock)
         self.scheduler = Scheduler(EngineSettings(max_batch_sentences=batch), workers=workers)
         self._speed = speed
@@ -106,6 +109,7 @@ class VirtualServer:
         self._busy_since = [0.0] * workers
         self._stepping = [False] * workers
         self._left: dict[Request, int] = {}
+        self._then: dict[Request, Callable[[], None]] = {}
         self._counts_from = 0.0
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
@@ -125,13 +129,53 @@ class VirtualServer:
             self.at(due, partial(self._arrive, [tokens] * sentences, seconds_left))
         for part in ASKED_PARTS:
             self.at(start + seconds, partial(self._ask, [tokens] * sentences, part * max(deadlines)))
+        self.go_on()
+        return self.tally
+
+    def attack(self, caller: str, lengths: Sequence[int], *, until: float, options: DecodingOptions = GREEDY) -> None:
+        """Let a caller ask for sentences, and for the same again whenever it has them."""
+        if self.now >= until:
+            return
+        request = self._request(lengths, math.inf, caller=caller, options=options)
+        try:
+            self.scheduler.submit(request)
+        except OverloadedError as refusal:
+            again = partial(self.attack, caller, lengths, until=until, options=options)
+            self.at(self.now + refusal.retry_after_seconds, again)
+            return
+        self._left[request] = len(lengths)
+        self._then[request] = partial(self.attack, caller, lengths, until=until, options=options)
+
+    def serial(self, caller: str, length: int, *, deadline: float, until: float) -> list[float]:
+        """Let a caller ask for one sentence after the other; return the seconds that each takes, to be filled."""
+        taken: list[float] = []
+
+        def ask() -> None:
+            if self.now >= until:
+                return
+            began = self.now
+
+            def answered() -> None:
+                taken.append(self.now - began)
+                self.at(self.now + PAUSE_SECONDS, ask)
+
+            request = self._request([length], deadline, caller=caller)
+            self.scheduler.submit(request)
+            request.done.add_done_callback(asyncio.Future.exception)
+            self._left[request], self._then[request] = 1, answered
+            self.at(request.context.deadline, lambda: self._close(request, "deadline"))
+
+        self.at(self.now, ask)
+        return taken
+
+    def go_on(self) -> None:
+        """Let everything happen that is to happen."""
         while self._events:
             self.now, _, event = heapq.heappop(self._events)
             event()
             for worker, is_stepping in enumerate(self._stepping):
                 if not is_stepping:
                     self._step(worker)
-        return self.tally
 
     def _arrive(self, lengths: Sequence[int], seconds: float) -> None:
         counts = self.now >= self._counts_from
@@ -162,10 +206,12 @@ class VirtualServer:
             asked_at, told = first
             self.tally.told_by_true.append(told / (self.now - asked_at))
 
-    def _request(self, lengths: Sequence[int], seconds: float) -> Request:
-        context = CallContext(model=self._model, deadline=self.now + seconds)
+    def _request(
+        self, lengths: Sequence[int], seconds: float, *, caller: str = "", options: DecodingOptions = GREEDY
+    ) -> Request:
+        context = CallContext(model=self._model, deadline=self.now + seconds, caller=caller)
         renderer = SentenceRenderer(codec=self._model.codec)
-        searches = [PlannedSearch(self._model.sentence((5,) * length, GREEDY), renderer) for length in lengths]
+        searches = [PlannedSearch(self._model.sentence((5,) * length, options), renderer) for length in lengths]
         return Request(context, searches)
 
     def _close(self, request: Request, reason: AbandonReason | None) -> None:
@@ -175,6 +221,8 @@ class VirtualServer:
             self.tally.answered += reason is None
             self.tally.expired += reason is not None
         self.scheduler.close(request, reason)
+        if reason is None and request in self._then:
+            self._then.pop(request)()
 
     def _step(self, worker: int) -> None:
         running = self._running[worker]

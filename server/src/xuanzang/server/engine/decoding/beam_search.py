@@ -356,14 +356,19 @@ class BeamSearch:
             return None
         edits = {
             (index, position): hypothesis_edits(
-                self.sentences[index].options,
-                self._history.tokens(index, position, self._length(index)),
-                eos_id=self._eos_id,
+                self.sentences[index].options, self._edited_tokens(index, position), eos_id=self._eos_id
             )
             for index in edited
             for position in self._live(index)
         }
         return stack(edits, batch=len(self), beam=self.beam_size)
+
+    def _edited_tokens(self, index: int, beam_position: int) -> Sequence[int]:
+        """Return the tokens of a hypothesis whose logits are edited, or as many numbers if only that counts."""
+        length = self._length(index)
+        if not self.sentences[index].options.edits_follow_tokens:
+            return range(length)
+        return self._history.tokens(index, beam_position, length)
 
     def _length(self, index: int) -> int:
         return int(self.beams.positions[index, 0])

@@ -52,10 +52,15 @@ class SearchOptions:
     @property
     def edited_tokens(self) -> int:
         """Number of tokens before whose choice logits are edited: the first so many of a hypothesis, or all."""
-        decoding = self.decoding
-        if decoding.repetition_penalty != 1.0 or decoding.no_repeat_ngram_size or self.suppressed_sequences:
+        if self.edits_follow_tokens:
             return self.max_target_length
-        return max(decoding.min_target_length, len(self.prefix_ids))
+        return max(self.decoding.min_target_length, len(self.prefix_ids))
+
+    @property
+    def edits_follow_tokens(self) -> bool:
+        """Whether edits depend on the tokens of a hypothesis, and not on their number alone."""
+        decoding = self.decoding
+        return bool(decoding.repetition_penalty != 1.0 or decoding.no_repeat_ngram_size or self.suppressed_sequences)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -9,6 +9,7 @@ equal share of the places from a caller who has fewer.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
@@ -22,6 +23,10 @@ from xuanzang.server.engine.scheduling.requests.request import QueuedSentence, R
 _GROUP_SHARE = 0.25
 # A lone caller stays so long in the heaviest tier that it has been in.
 _ALONE_SECONDS = 1.0
+# After a caller of a lighter tier others are expected for so long: then steps of heavier ones are kept shorter, because
+# whoever comes has to wait for the one that is being taken.
+_EXPECTED_SECONDS = 1.0
+_SHORT_SHARE = 0.5
 
 
 class Tier(NamedTuple):
@@ -93,6 +98,8 @@ class Places:
         self._asked: dict[str, tuple[int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
         self._alone = (0, "", -math.inf)
+        # When the last request of each tier came while other callers were there.
+        self._came = [-math.inf] * len(TIERS)
 
     def ask(self, request: Request, now: float) -> None:
         """Count a request until it is closed.
@@ -107,6 +114,7 @@ class Places:
         heaviest, alone, until = self._alone
         if len(self._asked) > 1:
             self._alone = (0, "", -math.inf)
+            self._came[tier] = now
         elif caller != alone or tier >= heaviest or now > until:
             self._alone = (tier, caller, now + _ALONE_SECONDS)
 
@@ -119,6 +127,10 @@ class Places:
         sentences, tokens = self._asked.pop(caller, (0, 0))
         if sentences := sentences + sign * request.sentence_count:
             self._asked[caller] = sentences, tokens + sign * request.cost
+
+    def yields(self, tier: int) -> bool:
+        """Whether callers of lighter tiers are expected, who must not wait for long steps."""
+        return max(self._came[:tier], default=-math.inf) > time.monotonic() - _EXPECTED_SECONDS
 
     def tier_of(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
         """Return the tier in which the next sentence of a caller is decoded.
@@ -235,20 +247,21 @@ class Places:
         not count, so that the batch grows for a while.
         """
         held, workers = self._places(worker, tier), len(self._held)
+        limit = max(1, int(self._limit * _SHORT_SHARE)) if self.yields(tier) else self._limit
         here = sum(held.values())
         total = sum(self.running(each, tier) for each in range(workers)) + sum(waiting.values())
-        share = max(1, self._limit // max(1, len(held.keys() | waiting.keys())))
+        share = max(1, limit // max(1, len(held.keys() | waiting.keys())))
         poor = {caller: share - held.get(caller, 0) for caller in waiting if held.get(caller, 0) < share}
-        room = min(-(-total // workers), self._limit) - here
+        room = min(-(-total // workers), limit) - here
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
-        in_groups = total > self._limit * workers and here > 0
-        if room > 0 and not (in_groups and room < self._limit * _GROUP_SHARE):
+        in_groups = total > limit * workers and here > 0
+        if room > 0 and not (in_groups and room < limit * _GROUP_SHARE):
             return Room(room, poor or dict.fromkeys(waiting, room))
         counted = sum(min(places, share) for places in held.values())
-        if counted in (here, self._limit):
+        if counted == here or counted >= limit:
             return _NO_ROOM
         grown = {caller: min(places, self._own_room(worker, tier, caller, waiting)) for caller, places in poor.items()}
-        return Room(self._limit - counted, {caller: places for caller, places in grown.items() if places > 0})
+        return Room(limit - counted, {caller: places for caller, places in grown.items() if places > 0})
 
     def _own_room(self, worker: int, tier: int, caller: str, waiting: Mapping[str, int]) -> int:
         """Return how many places a worker may give to a caller before others have as many of its sentences."""

@@ -39,6 +39,8 @@ from xuanzang.server.engine.scheduling.requests.request import (
 from xuanzang.server.engine.scheduling.reservations import NO_USES, BatchKey, BatchUse, Gate, Reservations
 from xuanzang.server.engine.settings import EngineSettings
 
+# While lighter callers are expected, so many times fewer source tokens are encoded before the next look at the queue.
+_JOINS_OF_YIELDING = 4
 # Part of the memory of the process that keys and values may take, unless a setting says it.
 _MEMORY_SHARE = 2
 
@@ -272,6 +274,8 @@ class Scheduler:
             if tier <= turn:
                 gate = Gate(self._reservations, self._places, worker, tier=tier, room=room)
                 max_source_tokens = self._settings.max_join_source_tokens
+                if self._places.yields(tier):
+                    max_source_tokens //= _JOINS_OF_YIELDING
                 sweep = self._sweeps[worker][tier]
                 taken += self._queue.take(sweep, gate, max_source_tokens=max_source_tokens, now=now)
                 self._has_refused |= gate.has_refused

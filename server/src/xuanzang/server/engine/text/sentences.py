@@ -63,19 +63,20 @@ def seen_text(text: str) -> str:
     """
     if not _ODD_RUN.search(text):
         return text
-    seen: list[str] = []
-    marks = _MAX_MARKS
-    for character in text:
-        category = unicodedata.category(character)
-        if category in _MARKS:
-            marks += 1
-        elif category not in _SHAPELESS:
-            marks = 0
-        else:
-            continue
-        if marks <= _MAX_MARKS:
-            seen.append(character)
-    return "".join(seen)
+    categories = {character: unicodedata.category(character) for character in set(text)}
+    if _SHAPELESS.union(_MARKS).issuperset(categories.values()):
+        return ""
+    shapeless = _class_of(character for character, category in categories.items() if category in _SHAPELESS)
+    marks = _class_of(character for character, category in categories.items() if category in _MARKS)
+    seen = re.sub(f"{shapeless}+", "", text) if shapeless else text
+    # Those at the beginning have no letter.
+    return re.sub(f"({marks}{{{_MAX_MARKS}}}){marks}+", r"\1", re.sub(f"^{marks}+", "", seen)) if marks else seen
+
+
+def _class_of(characters: Iterable[str]) -> str:
+    """Return a pattern of one of some characters; empty for none."""
+    escaped = "".join(map(re.escape, characters))
+    return f"[{escaped}]" if escaped else ""
 
 
 def split_sentences(text: str) -> list[str]:

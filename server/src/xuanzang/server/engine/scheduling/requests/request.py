@@ -35,8 +35,9 @@ Ts = TypeVarTuple("Ts")
 
 _LOGGER = logging.getLogger(__name__)
 
-# Hypotheses of a sentence that has one place in a batch: as many as by default.
+# Hypotheses of a sentence that has one place in a batch, as many as by default, and continuations to draw from.
 _BEAM_OF_PLACE = 4
+_CANDIDATES_OF_PLACE = 64
 
 AbandonReason = Literal["deadline", "cancelled", "error"]
 """Why a request is given up."""
@@ -105,8 +106,9 @@ class QueuedSentence:
 
     @property
     def places(self) -> int:
-        """Places that it takes in a batch: one, or more with a wide beam, which makes steps as much longer."""
-        return -(-self.shape.beam_size // _BEAM_OF_PLACE)
+        """Places that it takes in a batch: one, or more if it makes steps longer than others do."""
+        wide = max(-(-self.shape.beam_size // _BEAM_OF_PLACE), -(-self.shape.candidate_count // _CANDIDATES_OF_PLACE))
+        return 2 * wide if self.sentence.options.edits_follow_tokens else wide
 
     def cost_of(self, steps: int) -> int:
         """Return the part of the predicted tokens that has been worked on.
