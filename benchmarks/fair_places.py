@@ -3,7 +3,7 @@
 Starts a server, or asks one that runs. Each attack is measured beside a calm phase just before it: latencies of the
 caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a process of its own.
 
-    python tests/benchmark/fair_places.py --seconds 8
+    python benchmarks/fair_places.py --seconds 8
 """
 
 from __future__ import annotations

@@ -36,6 +36,8 @@ LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
         (["好"], {"suppressed_texts": [" "]}, "options.suppressed_texts[0]", "only white space"),
         (["好"], {"target_prefix": "I have", "max_target_length": 3}, "options.target_prefix", "fewer than"),
         (["好。好。"], {"target_prefix": "I"}, "options.target_prefix", "single sentence"),
+        (["我有一只猫。"], {"min_target_length": 65}, "options.min_target_length", "at most 64 target tokens"),
+        (["我有一只猫。"], {"target_prefix": "cat dog " * 30}, "options.target_prefix", "at most 64 target tokens"),
         (["好"] * 1000, LONG, "contents", "tokens together"),
     ],
 )

@@ -175,13 +175,15 @@ async def test_token_details_are_returned_only_on_request(client: AsyncTranslati
 async def test_partial_on_deadline_returns_the_best_so_far(client: AsyncTranslationClient) -> None:
     long: Any = {"beam_size": 16, "min_target_length": 250, "max_target_length": 254, "partial_on_deadline": True}
     started = time.perf_counter()
-    whole = await client.translate_one(TEXT, timeout=600, **long)
+    # Long enough that so many tokens may be forced.
+    text = "，".join([TEXT.rstrip("。")] * 20)
+    whole = await client.translate_one(text, timeout=600, **long)
     seconds = time.perf_counter() - started
     reasons = {whole.hypotheses[0].finish_reason}
     # One of these times lies between none and enough, whatever else the machine is doing.
     for share in (0.3, 0.5, 0.7, 0.9) * 10:
         try:
-            partial = await client.translate_one(TEXT, timeout=share * seconds, **long)
+            partial = await client.translate_one(text, timeout=share * seconds, **long)
         except DeadlineExceededError:
             continue
         reasons.add(partial.hypotheses[0].finish_reason)

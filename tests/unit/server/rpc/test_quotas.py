@@ -111,6 +111,20 @@ async def test_characters_of_what_was_refused_later_are_given_back(serve: Any, k
         assert code_of(await unary(served, bearer(key), "x" * 59)) is Code.OK
 
 
+async def test_forced_tokens_are_charged_where_they_are_more_than_characters(serve: Any, keys_file: KeysFile) -> None:
+    key, clock = keys_file.add(characters_per_minute=100), Clock()
+    async with serve(keys_file=keys_file.path, clock=clock) as served:
+        forced = pb.TranslateTextRequest(contents=["b", "bb"], options=pb.DecodingOptions(min_target_length=40))
+        call = served.stub.TranslateText(forced, metadata=bearer(key))
+        assert code_of(await ended(call)) is Code.OK
+        assert dict(await call.trailing_metadata())["x-usage-characters"] == "80"
+        refused = await ended(served.stub.TranslateText(forced, metadata=bearer(key)))
+        assert code_of(refused) is Code.RESOURCE_EXHAUSTED
+        # What was charged for the texts of the refused call is given back.
+        assert code_of(await unary(served, bearer(key), "b" * 20)) is Code.OK
+        assert code_of(await unary(served, bearer(key), "b")) is Code.RESOURCE_EXHAUSTED
+
+
 async def test_sentences_over_quota_are_refused_until_others_are_done(serve: Any, keys_file: KeysFile) -> None:
     key, clock = keys_file.add(concurrent_sentences=2), Clock()
     two = pb.TranslateTextRequest(contents=["b", "b"])

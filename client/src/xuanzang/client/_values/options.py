@@ -66,7 +66,7 @@ class TranslateOptions(TypedDict, total=False):
     length_penalty: float | None
     """Exponent on the target length that divides the summed log-probability, 0 to 10; 0 is none."""
     min_target_length: int | None
-    """Minimum number of target tokens per sentence, end token not counted."""
+    """Minimum number of target tokens per sentence, end token not counted; at most 64 or what the source justifies."""
     max_target_length: int | None
     """Maximum number of target tokens per sentence, end token counted."""
     return_scores: bool | None

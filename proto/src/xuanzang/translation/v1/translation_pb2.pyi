@@ -848,7 +848,9 @@ class DecodingOptions(google.protobuf.message.Message):
     no_repeat_ngram_size: builtins.int
     """Length of token sequences that may not occur twice in a sentence. 0 to 16; 0: no restriction."""
     min_target_length: builtins.int
-    """Minimum number of target tokens per sentence, the end token not counted. 0 to `max_target_length`."""
+    """Minimum number of target tokens per sentence, the end token not counted. 0 to `max_target_length`, and at most 64 or
+    what the source justifies.
+    """
     max_target_length: builtins.int
     """Maximum number of target tokens per sentence, the end token counted. 1 to the model's limit."""
     target_prefix: builtins.str

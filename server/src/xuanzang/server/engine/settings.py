@@ -93,7 +93,10 @@ class EngineSettings(BaseModel):
         "take half a second and 75 MB, at the start if models have several source languages, else when first needed.",
     )
     max_batch_sentences: int = Field(
-        default=32, ge=1, le=1024, description="Maximum sentences decoded together by one worker."
+        default=32,
+        ge=1,
+        le=1024,
+        description="Maximum sentences decoded together by one worker; those with wide beams count several times.",
     )
     max_join_source_tokens: int = Field(
         default=600,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.server.engine.text.sentences import Joiner, is_copied, split_sentences, with_unbroken
+from xuanzang.server.engine.text.sentences import Joiner, is_copied, seen_text, split_sentences, with_unbroken
 
 TEXTS = st.text(
     alphabet=st.one_of(st.sampled_from("。！？；…!?.,，、\"'”」)( \n\r\t\u3000我a1A"), st.characters(codec="utf-8"))
@@ -109,3 +109,22 @@ def test_what_extends_a_piece_is_joined_to_it_and_decides_what_follows() -> None
 )
 def test_what_has_no_words_is_copied(part: str, *, copied: bool) -> None:
     assert is_copied(part) is copied
+
+
+@pytest.mark.parametrize(
+    "character", ["\u200f", "\u0301", "\u200b", "\ufeff", "\ue000", "\u0e31", "\x07", "\U000e0041"]
+)
+@pytest.mark.parametrize("count", [1, 5, 20_000])
+def test_what_nobody_sees_is_copied(character: str, count: int) -> None:
+    assert is_copied(character * count)
+    assert is_copied("—" + character * count) is (seen_text("—" + character * count) == "—")
+
+
+@pytest.mark.parametrize("text", ["สวัสดีครับ", "हिन्दी में", "नमस्ते", "मैं", "é", "می‌خواهم"])
+def test_letters_keep_their_marks(text: str) -> None:
+    assert seen_text(text) == text
+    assert not is_copied(text)
+
+
+def test_further_marks_of_a_letter_do_not_count() -> None:
+    assert seen_text("a" + "\u0301" * 500 + "b\u0301" + "\u200f" * 9) == "a" + "\u0301" * 4 + "b\u0301"
