@@ -37,12 +37,19 @@ AT_ONCE = 4
 """Calls that an attacker has in progress."""
 
 Options = pb.DecodingOptions
+
+
+def settings_of(options: Options | None) -> pb.TranslationSettings:
+    """Return settings with some options, so that no language need be detected."""
+    return pb.TranslationSettings(options=options, source_language_code="zh")
+
+
 Call = Callable[[Any, int], Awaitable[object]]
 
 
 def unary(contents: list[str], options: Options | None = None, *, names: int = 1) -> Call:
     """Return an attack by calls with many texts, from callers of so many names."""
-    request = pb.TranslateTextRequest(contents=contents, options=options, source_language_code="zh")
+    request = pb.TranslateTextRequest(contents=contents, settings=settings_of(options))
 
     async def call(stub: Any, number: int) -> None:
         name = (("x-client-id", f"attacker {number % names}"),)
@@ -59,9 +66,7 @@ def stream(content: str, options: Options, *, count: int) -> Call:
 
     async def requests() -> AsyncIterator[pb.StreamTranslateTextRequest]:
         for number in range(count):
-            yield pb.StreamTranslateTextRequest(
-                id=str(number), content=content, options=options, source_language_code="zh"
-            )
+            yield pb.StreamTranslateTextRequest(id=str(number), content=content, settings=settings_of(options))
 
     async def call(stub: Any, number: int) -> None:
         with contextlib.suppress(grpc.aio.AioRpcError):
@@ -135,7 +140,7 @@ async def measured(port: int, seconds: float) -> dict[str, Any]:
         stub: Any = translation_pb2_grpc.TranslationServiceStub(channel)
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
-            request = pb.TranslateTextRequest(contents=[chance.choice(SENTENCES)], source_language_code="zh")
+            request = pb.TranslateTextRequest(contents=[chance.choice(SENTENCES)], settings=settings_of(None))
             began = time.perf_counter()
             call = stub.TranslateText(request, timeout=DEADLINE, metadata=(("x-client-id", "victim"),))
             codes[(await call.code()).name] += 1

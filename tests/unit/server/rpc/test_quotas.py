@@ -114,7 +114,9 @@ async def test_characters_of_what_was_refused_later_are_given_back(serve: Any, k
 async def test_forced_tokens_are_charged_where_they_are_more_than_characters(serve: Any, keys_file: KeysFile) -> None:
     key, clock = keys_file.add(characters_per_minute=100), Clock()
     async with serve(keys_file=keys_file.path, clock=clock) as served:
-        forced = pb.TranslateTextRequest(contents=["b", "bb"], options=pb.DecodingOptions(min_target_length=40))
+        forced = pb.TranslateTextRequest(
+            contents=["b", "bb"], settings=pb.TranslationSettings(options=pb.DecodingOptions(min_target_length=40))
+        )
         call = served.stub.TranslateText(forced, metadata=bearer(key))
         assert code_of(await ended(call)) is Code.OK
         assert dict(await call.trailing_metadata())["x-usage-characters"] == "80"
