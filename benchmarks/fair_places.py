@@ -3,7 +3,9 @@
 Starts a server, or asks one that runs. Each attack is measured beside a calm phase just before it: latencies of the
 caller, statuses of its calls with deadlines, the ratio of the 99th percentiles. The attacker is a process of its own.
 
-    python benchmarks/fair_places.py --seconds 8
+    python -m benchmarks.fair_places --seconds 8
+
+Prints a line for each attack, and its figures as JSON.
 """
 
 from __future__ import annotations
