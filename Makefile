@@ -152,7 +152,7 @@ clean: ## Remove build outputs, caches, and every environment but .venv
 .venv/ready: pyproject.toml constraints.txt $(PYPROJECTS) $(KERNELS)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python $(INSTALL) --upgrade pip
-	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,moses,otel,google]' -e 'client[documents]' -e loadtest -e 'batch[parquet]' -e gateway --group dev
+	$(BIN)/python $(INSTALL) -e proto -e kernels -e 'model[plots,moses,traditional,shortlist]' -e export -e 'server[cpu,detection,traditional,moses,otel,google]' -e 'client[documents]' -e loadtest -e 'batch[parquet]' -e gateway --group dev
 	touch $@
 
 .venv/browser: .venv/ready

@@ -79,7 +79,7 @@ async def read_and_answer(
     self: TranslationService, request: pb.TranslateTextRequest, rpc: RpcContext
 ) -> pb.TranslateTextResponse:
     """Read, check and charge a request, and answer."""
-    checked = requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+    checked = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
     ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
     with rpc.charged(checked.texts) as used:
         _asked(checked, rpc, used)

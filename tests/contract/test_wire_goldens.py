@@ -108,6 +108,7 @@ FIELDS = {
         "token_details": (11, "bool"),
         "return_quality": (12, "bool"),
         "return_provenance": (13, "bool"),
+        "pass_through_unserved": (14, "bool"),
     },
     "DecodingOptions": {
         "beam_size": (1, "int32"),
@@ -135,6 +136,7 @@ FIELDS = {
         "glossary_matches": (2, "repeated message"),
         "detected_language_code": (3, "string"),
         "provenance": (4, "message"),
+        "detected_language_confidence": (5, "float"),
     },
     "Provenance": {
         "method": (1, "string"),
@@ -174,7 +176,7 @@ FIELDS = {
     "DetectLanguageRequest": {"contents": (1, "repeated string")},
     "DetectLanguageResponse": {"detections": (1, "repeated message")},
     "LanguageDetection": {"languages": (1, "repeated message")},
-    "DetectedLanguage": {"language_code": (1, "string"), "confidence": (2, "float")},
+    "DetectedLanguage": {"language_code": (1, "string"), "confidence": (2, "float"), "script_code": (3, "string")},
     "TokenDetail": {
         "text": (1, "string"),
         "score": (2, "float"),
@@ -192,6 +194,7 @@ FIELDS = {
         "default_options": (8, "message"),
         "max_source_length": (9, "int32"),
         "max_target_length": (10, "int32"),
+        "max_content_characters": (11, "int32"),
     },
 }
 
@@ -392,6 +395,7 @@ def test_finish_reasons_keep_their_numbers() -> None:
         "FINISH_REASON_MAX_LENGTH": 2,
         "FINISH_REASON_COPIED": 3,
         "FINISH_REASON_DEADLINE": 4,
+        "FINISH_REASON_UNSERVED_LANGUAGE": 5,
     }
 
 
@@ -407,7 +411,7 @@ def test_patterns_and_outcomes_keep_their_numbers() -> None:
 def test_quality_flags_keep_their_numbers() -> None:
     names = (
         *("UNSPECIFIED", "REPETITION", "LENGTH_RATIO", "UNTRANSLATED", "TRUNCATED", "LOW_COVERAGE", "NUMBER_LOST"),
-        *("NAME_LOST", "WRONG_LANGUAGE", "CUT"),
+        *("NAME_LOST", "WRONG_LANGUAGE", "CUT", "SOURCE_LANGUAGE"),
     )
     assert dict(pb.QualityFlag.items()) == {f"QUALITY_FLAG_{name}": number for number, name in enumerate(names)}
 
@@ -457,9 +461,10 @@ def test_unknown_fields_of_a_later_version_are_kept() -> None:
         (status_pb2.BadRequest, google_details.BadRequest),
         (status_pb2.BadRequest.FieldViolation, google_details.BadRequest.FieldViolation),
         (status_pb2.RetryInfo, google_details.RetryInfo),
+        (status_pb2.ErrorInfo, google_details.ErrorInfo),
         (status_pb2.QuotaFailure, google_details.QuotaFailure),
     ],
-    ids=["Status", "BadRequest", "FieldViolation", "RetryInfo", "QuotaFailure"],
+    ids=["Status", "BadRequest", "FieldViolation", "RetryInfo", "ErrorInfo", "QuotaFailure"],
 )
 def test_errors_have_the_fields_that_googles_have(ours: Any, googles: Any) -> None:
     shape = {field.number: described(field) for field in ours.DESCRIPTOR.fields}

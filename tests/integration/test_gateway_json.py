@@ -66,7 +66,7 @@ async def test_a_stream_has_parts_and_then_the_whole(gateway: RunningGateway) ->
 async def test_a_text_in_the_target_language_comes_back_as_it_is(gateway: RunningGateway) -> None:
     text = "The weather is very nice today."
     answer = await gateway.post("/v1/translate/stream", json={"text": text, "target_language": "en-GB"})
-    [(name, translation)] = events(answer.body)
+    *_, (name, translation) = events(answer.body)
     whole = await gateway.post("/v1/translate", json={"texts": [text], "target_language": "en-GB"})
     assert [translation] == whole.json["translations"]
     assert (name, translation["text"], translation["source_language"]) == ("translation", text, "en")

@@ -31,7 +31,8 @@ def client_of(channel: grpc.Channel) -> Any:
 
 
 def translated(client: Any, contents: list[str], **options: Any) -> list[str]:
-    request = {"parent": PARENT, "contents": contents, "mime_type": "text/plain", "target_language_code": "en"}
+    request = {"parent": PARENT, "contents": contents, "mime_type": "text/plain"}
+    request |= {"source_language_code": "zh", "target_language_code": "en"}
     return [each.translated_text for each in client.translate_text(request=request, **options).translations]
 
 
@@ -61,7 +62,8 @@ async def test_both_clients_give_the_same_batch(start_server: Any) -> None:
     async with start_server(faces="google") as running, grpc.aio.insecure_channel(running.address) as channel:
         transport = translate_v3.TranslationServiceAsyncClient.get_transport_class("grpc_asyncio")
         client = translate_v3.TranslationServiceAsyncClient(transport=transport(channel=channel))
-        plain = {"parent": PARENT, "contents": contents, "mime_type": "text/plain", "target_language_code": "en"}
+        plain = {"parent": PARENT, "contents": contents, "mime_type": "text/plain"}
+        plain |= {"source_language_code": "zh", "target_language_code": "en"}
         answer = await client.translate_text(request=plain)
         assert [each.translated_text for each in answer.translations] == await asyncio.to_thread(
             synchronous, running.address

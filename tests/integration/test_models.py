@@ -13,7 +13,13 @@ import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
 
-from xuanzang.client import AsyncTranslationClient, InvalidRequestError, ModelNotFoundError
+from xuanzang.client import (
+    AsyncTranslationClient,
+    FinishReason,
+    InvalidRequestError,
+    ModelNotFoundError,
+    UnservedLanguageError,
+)
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint
 from xuanzang.model.search import beam_search
 
@@ -119,7 +125,7 @@ async def test_the_target_language_selects_the_language_token(client: AsyncTrans
 
 async def test_token_details_leave_out_the_language_token(client: AsyncTranslationClient) -> None:
     [translation] = await client.translate(
-        SENTENCES[:1], model="many", target_language="fr", token_details=True, **OPTIONS
+        SENTENCES[:1], model="many", source_language="ja", target_language="fr", token_details=True, **OPTIONS
     )
     tokens = translation.hypotheses[0].tokens
     assert "".join(token.text for token in tokens) == translation.text
@@ -130,8 +136,9 @@ async def test_requests_find_their_model_by_pair_and_by_name(client: AsyncTransl
     by_pair = await client.translate_one(SENTENCES[0], source_language="zh-CN", target_language="en-GB", **OPTIONS)
     by_name = await client.translate_one(SENTENCES[0], model="tiny", **OPTIONS)
     assert (by_pair.model, by_pair.text) == (by_name.model, by_name.text) == ("tiny", by_name.text)
-    other = await client.translate_one(SENTENCES[0], source_language="ja", target_language="en", **OPTIONS)
-    by_version = await client.translate_one(SENTENCES[0], model="many/1", target_language="en", **OPTIONS)
+    pair: Any = {"source_language": "ja", "target_language": "en"}
+    other = await client.translate_one(SENTENCES[0], **pair, **OPTIONS)
+    by_version = await client.translate_one(SENTENCES[0], model="many/1", **pair, **OPTIONS)
     assert (other.model, other.text) == (by_version.model, by_version.text) == ("many", other.text)
     assert other.text != by_pair.text
 
@@ -148,7 +155,7 @@ async def test_an_ambiguous_request_is_refused_with_the_fields_to_set(
     client: AsyncTranslationClient, request_of: Any, fields: set[str]
 ) -> None:
     with pytest.raises(InvalidRequestError) as refusal:
-        await client.translate_one(SENTENCES[0], **request_of)
+        await client.translate_one("12345", **request_of)
     assert {violation.field for violation in refusal.value.violations} == fields
 
 
@@ -173,10 +180,54 @@ async def test_the_language_of_the_text_selects_the_model_if_the_request_does_no
         async for streamed in client.translate_stream([text], target_language="en", max_target_length=4):
             assert streamed.translation.detected_language == whole.detected_language
         found[whole.detected_language] = whole.model
-    assert found == {"zh-Hans": "tiny", "ja": "many"}
+    assert found == {"zh": "tiny", "ja": "many"}
     named = await client.translate_one("我有三只猫。", source_language="zh", target_language="en", max_target_length=4)
     assert named.detected_language == ""
     assert (await client.translate_one("12345", target_language="en", max_target_length=4)).detected_language == ""
-    for text in ("OK", "Das Wetter ist heute sehr schön."):
-        with pytest.raises(InvalidRequestError, match="source_language_code: must be set"):
-            await client.translate_one(text, target_language="en")
+    copied = await client.translate_one("OK", target_language="en")
+    assert (copied.text, copied.hypotheses[0].finish_reason) == ("OK", FinishReason.COPIED)
+
+
+async def test_a_text_in_a_language_that_no_model_translates_is_refused_by_name(client: AsyncTranslationClient) -> None:
+    texts = [
+        "我有三只猫，今天天气很好。",
+        "Das Wetter ist heute sehr schön.",
+        "Bonjour, je suis un développeur à Paris.",
+    ]
+    with pytest.raises(UnservedLanguageError) as refusal:
+        await client.translate(texts, target_language="en")
+    assert [each.field for each in refusal.value.violations] == ["contents[1]", "contents[2]"]
+    assert refusal.value.detected_languages == ("de", "fr")
+    assert refusal.value.served_languages == ("ja", "zh")
+    with pytest.raises(UnservedLanguageError) as refusal:
+        [_ async for _ in client.translate_progressively(texts[1], target_language="en")]
+    assert [each.field for each in refusal.value.violations] == ["content"]
+    async for each in client.translate_stream(texts, target_language="en", max_target_length=4):
+        assert isinstance(each.error, UnservedLanguageError) is (each.index > 0)
+
+
+async def test_a_text_in_an_unserved_language_passes_through_if_the_request_says_so(
+    client: AsyncTranslationClient,
+) -> None:
+    texts = ["我有三只猫，今天天气很好。", "Das Wetter ist heute sehr schön."]
+    options: Any = {"target_language": "en", "pass_through_unserved": True, "max_target_length": 4}
+    expected = [("zh", FinishReason.MAX_LENGTH), ("de", FinishReason.UNSERVED_LANGUAGE)]
+    whole = await client.translate(texts, **options)
+    in_any_order = [each async for each in client.translate_stream(texts, **options)]
+    streamed = [each.translation for each in sorted(in_any_order, key=lambda each: each.index)]
+    for answers in (whole, streamed):
+        assert [(each.detected_language, each.hypotheses[0].finish_reason) for each in answers] == expected
+        assert answers[1].text == texts[1]
+        assert answers[1].detected_language_confidence == pytest.approx(1.0, abs=0.1)
+    parts = [each async for each in client.translate_progressively(texts[1], **options)]
+    assert "".join(each.text_delta for each in parts) == texts[1]
+    html = await client.translate_one(f"<p>{texts[1]}</p>", content_format="html", **options)
+    assert html.text == f"<p>{texts[1]}</p>"
+
+
+async def test_a_named_language_is_taken_at_its_word(client: AsyncTranslationClient) -> None:
+    named = await client.translate_one(
+        "Das Wetter ist heute sehr schön.", source_language="zh", target_language="en", max_target_length=4
+    )
+    assert named.hypotheses[0].finish_reason is FinishReason.MAX_LENGTH
+    assert (named.detected_language, named.detected_language_confidence) == ("", None)

@@ -95,7 +95,7 @@ class Script(translation_pb2_grpc.TranslationServiceServicer):
 
     def DetectLanguage(self, request: Any, context: Any) -> pb.DetectLanguageResponse:  # noqa: N802
         self._record(context, request)
-        chinese = [pb.DetectedLanguage(language_code="zh-Hans", confidence=0.75)]
+        chinese = [pb.DetectedLanguage(language_code="zh", confidence=0.75, script_code="Hans")]
         return pb.DetectLanguageResponse(
             detections=[pb.LanguageDetection(languages=chinese if text == "猫" else []) for text in request.contents]
         )

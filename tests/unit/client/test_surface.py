@@ -88,7 +88,7 @@ def test_every_quality_flag_of_the_wire_has_its_counterpart() -> None:
 
 def test_every_error_is_a_translation_error() -> None:
     errors = [value for name, value in vars(sdk).items() if name.endswith("Error")]
-    assert len(errors) == 10
+    assert len(errors) == 11
     assert all(issubclass(error, sdk.TranslationError) for error in errors)
 
 

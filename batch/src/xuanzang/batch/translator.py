@@ -17,6 +17,7 @@ from xuanzang.batch.job import Decoding
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import InvalidInputError, OverloadedError
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.types import kept_texts
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.options import range_violations
@@ -63,7 +64,8 @@ class Translator:
         self._places = asyncio.Semaphore(_TEXTS_PER_CORE * cores)
         try:
             self._await(self._engine.start())
-            self._request = self._checked(decoding)
+            self._request = self._await(self._checked(decoding))
+            self._names_source = bool(decoding.source_language)
         except BaseException:
             self.close()
             raise
@@ -86,8 +88,10 @@ class Translator:
         self._thread.join()
         self._loop.close()
 
-    def _checked(self, decoding: Decoding) -> requests.TranslationRequest:
-        request = requests.read_unary_request(_message(decoding), self._engine.router.resolve, self._engine.glossaries)
+    async def _checked(self, decoding: Decoding) -> requests.TranslationRequest:
+        request = await requests.read_unary_request(
+            _message(decoding), self._engine.router.route, self._engine.glossaries
+        )
         if request.model.manifest_sha256 != decoding.manifest_sha256:
             raise InputError(f"the bundle {decoding.model} is not the one that the job began with")
         return request
@@ -112,12 +116,19 @@ class Translator:
                     await asyncio.sleep(error.retry_after_seconds)
 
     async def _best(self, text: str) -> str:
+        route = await self._engine.router.route(
+            model=f"{self._request.model.name}/{self._request.model.version}",
+            source_language=self._request.source_language if self._names_source else "",
+            target_language=self._request.target_language,
+            texts=[text],
+        )
         [hypotheses] = await self._engine.translate(
             [text],
             model=self._request.model,
             options=self._request.options,
             deadline=None,
-            source_language=self._request.source_language,
+            source_language=route.source_language,
+            kept_texts=kept_texts(route.readings),
             target_language=self._request.target_language,
         )
         return hypotheses[0].text

@@ -23,6 +23,7 @@ from xuanzang.client._errors import (
     ServerUnavailableError,
     StatusCode,
     TranslationError,
+    UnservedLanguageError,
 )
 from xuanzang.client._values.capsule import Capsule, Exchange
 from xuanzang.client._values.explanations import (
@@ -114,5 +115,6 @@ __all__ = [
     "Translation",
     "TranslationClient",
     "TranslationError",
+    "UnservedLanguageError",
     "Usage",
 ]

@@ -2,6 +2,7 @@
 
     TranslationError                 every error of this package
     ├── InvalidRequestError          the request itself is wrong; .violations names the fields
+    │   └── UnservedLanguageError    no model translates the language of a text; .detected_languages, .served_languages
     ├── ModelNotFoundError           no such model, or none for the language pair
     ├── GlossaryNotFoundError        the server holds no such glossary
     ├── AccessDeniedError            a server or proxy wants credentials that this client lacks
@@ -85,6 +86,18 @@ class TranslationError(Exception):
 
 class InvalidRequestError(TranslationError):
     """The request itself is wrong: `violations` names the fields."""
+
+
+class UnservedLanguageError(InvalidRequestError):
+    """No model translates the language of a text: `violations` names the texts.
+
+    Set `source_language` to translate them all the same, or `pass_through_unserved` to get them back as they are.
+    """
+
+    detected_languages: tuple[str, ...] = ()
+    """Languages of these texts, as far as they are told."""
+    served_languages: tuple[str, ...] = ()
+    """Languages that the request could be translated from."""
 
 
 class ModelNotFoundError(TranslationError):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from types import MappingProxyType
 
-from xuanzang.client import FieldViolation, StatusCode, TranslationError
+from xuanzang.client import FieldViolation, StatusCode, TranslationError, UnservedLanguageError
 
 _STATUSES: Mapping[StatusCode, HTTPStatus] = MappingProxyType(
     {
@@ -41,6 +41,10 @@ class Fault:
     """Faulty parameters."""
     retry_after: float | None = None
     """Seconds until another try makes sense; None: never, or unknown."""
+    detected_languages: tuple[str, ...] = ()
+    """Languages of texts that are not served."""
+    served_languages: tuple[str, ...] = ()
+    """Languages that are served instead."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -105,7 +109,10 @@ def fault_of(error: TranslationError) -> Fault:
         message, retry_after = "no server can answer now", retry_after or _UNAVAILABLE_SECONDS
         return Fault(status=status, message=message, retry_after=retry_after)
     message = "the server failed" if status is HTTPStatus.BAD_GATEWAY else error.message
-    return Fault(status=status, message=message, violations=error.violations, retry_after=retry_after)
+    fault = Fault(status=status, message=message, violations=error.violations, retry_after=retry_after)
+    if isinstance(error, UnservedLanguageError):
+        return replace(fault, detected_languages=error.detected_languages, served_languages=error.served_languages)
+    return fault
 
 
 def _renamed(field: str, names: Mapping[str, str]) -> str:

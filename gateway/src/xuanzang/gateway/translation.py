@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from xuanzang.client import (
-    AsyncTranslationClient,
-    DetectedLanguage,
-    StatusCode,
-    TranslateOptions,
-    Translation,
-    TranslationError,
-)
-from xuanzang.gateway.errors import bad_request
-from xuanzang.gateway.languages import base, source_for, sources_into
+from xuanzang.client import AsyncTranslationClient, StatusCode, TranslateOptions, Translation, TranslationError
+from xuanzang.gateway.errors import RefusedError, fault_of
+from xuanzang.gateway.languages import source_for, sources_into
+
+_INDEX = re.compile(r"^contents\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translated:
-    """A text in the target language."""
+    """A text in the target language, or one that was passed through."""
 
-    text: str
-    """The text."""
     source: str
-    """Code of the language that it was translated from."""
-    confidence: float | None = None
-    """Probability of that language, 0 to 1; None if it was not detected."""
-    translation: Translation | None = None
-    """Answer of the server; None for a text that was in the target language."""
+    """Code of the language that it was translated from; empty if it was copied, and nothing tells its language."""
+    translation: Translation
+    """Answer of the server."""
+
+    @property
+    def text(self) -> str:
+        """The text."""
+        return self.translation.text
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability of the language, 0 to 1; None if it was not detected."""
+        return self.translation.detected_language_confidence
+
+    @classmethod
+    def of(cls, translation: Translation, source: str | None) -> Translated:
+        """Join an answer of the server and the language that the caller named, or None.
+
+        Args:
+            translation: Answer of the server.
+            source: Code of the language.
+        """
+        return cls(source=source or translation.detected_language, translation=translation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,112 +61,63 @@ class Order:
     """Maximum seconds; None: the client's."""
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """The language that a text is taken to be in."""
-
-    code: str
-    """Code of a source language, or of the target language."""
-    confidence: float | None
-    """Probability, or None if nothing tells the language."""
-    is_target: bool = False
-    """Whether there is nothing to translate."""
-
-
-async def translate(client: AsyncTranslationClient, order: Order, *, source_field: str) -> list[Translated]:
+async def translate(client: AsyncTranslationClient, order: Order) -> list[Translated]:
     """Translate texts.
 
     Args:
         client: Client of the caller.
         order: What is wanted.
-        source_field: The API's name of the parameter for the source language.
 
     Returns:
         One translation per text, in the same order.
 
     Raises:
-        RefusedError: The language of a text must be given.
-        TranslationError: The server refused the texts, or failed.
+        RefusedError: The server refused texts.
+        TranslationError: The server refused the request, or failed.
     """
-    if order.source is not None:
-        answers = await _translated(client, order, order.texts, order.source)
-        return [Translated(text=each.text, source=order.source, translation=each) for each in answers]
-    guesses = await _guesses(client, order, source_field)
-    groups: dict[str, list[int]] = {}
-    for index, guess in enumerate(guesses):
-        if not guess.is_target:
-            groups.setdefault(guess.code, []).append(index)
-    batches = [_translated(client, order, [order.texts[i] for i in group], code) for code, group in groups.items()]
+    groups = await _groups(client, order)
+    batches = await asyncio.gather(*(_translated(client, order, group) for group in groups))
     answered: dict[int, Translation] = {}
-    for group, batch in zip(groups.values(), await asyncio.gather(*batches), strict=True):
+    for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
-    pairs = zip(order.texts, guesses, strict=True)
-    return [_result(text, guess, answered.get(i)) for i, (text, guess) in enumerate(pairs)]
+    return [Translated.of(answered[index], order.source) for index in range(len(order.texts))]
 
 
-async def source_of(client: AsyncTranslationClient, order: Order, *, source_field: str) -> Guess:
-    """Return the language of an order's only text: as given, or as detected.
-
-    Args:
-        client: Client of the caller.
-        order: What is wanted.
-        source_field: The API's name of the parameter for the source language.
-
-    Raises:
-        RefusedError: The language must be given.
-        TranslationError: The server could not be asked.
-    """
-    if order.source is not None:
-        return Guess(order.source, None)
-    (guess,) = await _guesses(client, order, source_field)
-    return guess
-
-
-def _result(text: str, guess: Guess, translation: Translation | None) -> Translated:
-    shown = text if translation is None else translation.text
-    return Translated(text=shown, source=guess.code, confidence=guess.confidence, translation=translation)
-
-
-async def _translated(
-    client: AsyncTranslationClient, order: Order, texts: Sequence[str], source: str
-) -> list[Translation]:
-    # An empty code lets the server choose its only model.
-    options = order.options | {"source_language": source or None, "target_language": order.target}
-    return await client.translate(texts, timeout=order.timeout, **options)
-
-
-async def _guesses(client: AsyncTranslationClient, order: Order, source_field: str) -> list[Guess]:
-    models = await client.list_models()
-    sources = sources_into(order.target, models)
-    if not sources:
-        # The server says which pairs there are.
-        return [Guess("", None)] * len(order.texts)
-    detections = await _detections(client, order, sources)
-    if detections is None:
-        served = ", ".join(sources)
-        raise bad_request(source_field, f"must be given, because the server detects no languages: one of {served}")
-    return [_guess(found, order.target, sources, source_field) for found in detections]
-
-
-async def _detections(
-    client: AsyncTranslationClient, order: Order, sources: Sequence[str]
-) -> list[list[DetectedLanguage]] | None:
-    """Return the languages of each text; None if the server cannot tell and there is a choice."""
+async def _translated(client: AsyncTranslationClient, order: Order, indexes: Sequence[int]) -> list[Translation]:
+    texts = [order.texts[index] for index in indexes]
+    options = order.options | {"source_language": order.source, "target_language": order.target}
     try:
-        return await client.detect_languages(order.texts, timeout=order.timeout)
+        return await client.translate(texts, timeout=order.timeout, **options)
+    except TranslationError as error:
+        fault = fault_of(error)
+        violations = tuple(
+            replace(each, field=_INDEX.sub(lambda found: f"contents[{indexes[int(found[1])]}]", each.field))
+            for each in fault.violations
+        )
+        raise RefusedError(replace(fault, violations=violations)) from error
+
+
+async def _groups(client: AsyncTranslationClient, order: Order) -> list[list[int]]:
+    """Group texts by their languages, as a request has texts of one; the server decides about each text of a group."""
+    everything = list(range(len(order.texts)))
+    if order.source is not None or len(order.texts) == 1:
+        return [everything]
+    sources = sources_into(order.target, await client.list_models())
+    if len(sources) < 2:
+        return [everything]
+    try:
+        detections = await client.detect_languages(order.texts, timeout=order.timeout)
     except TranslationError as error:
         if error.code is not StatusCode.UNIMPLEMENTED:
             raise
-        return [[]] * len(order.texts) if len(sources) == 1 else None
-
-
-def _guess(found: Sequence[DetectedLanguage], target: str, sources: Sequence[str], source_field: str) -> Guess:
-    if found and base(found[0].code) == base(target) and source_for(found[0].code, sources) is None:
-        return Guess(found[0].code, found[0].confidence, is_target=True)
-    for language in found:
-        source = source_for(language.code, sources)
-        if source is not None:
-            return Guess(source, language.confidence)
-    if len(sources) == 1:
-        return Guess(sources[0], 0.0 if found else None)
-    raise bad_request(source_field, f"must be given, because a text tells no language; one of {', '.join(sources)}")
+        return [everything]
+    found = [source_for(languages[0].code, sources) if languages else None for languages in detections]
+    counts = Counter(code for code in found if code)
+    if not counts:
+        return [everything]
+    # What tells no language is taken for what most texts are.
+    usual = counts.most_common(1)[0][0]
+    groups: dict[str, list[int]] = {}
+    for index, code in enumerate(found):
+        groups.setdefault(code or usual, []).append(index)
+    return list(groups.values())

@@ -223,8 +223,12 @@ def test_models_are_listed_as_a_table_or_as_json(run: Run, script: Script) -> No
 
 
 def test_languages_are_written_with_their_probability(run: Run) -> None:
-    assert run("detect", "猫", "?") == (0, "zh-Hans\t0.75\nund\t0.00\n", "")
-    assert run("detect", "--json", given="猫\r\n") == (0, '[{"code": "zh-Hans", "confidence": 0.75}]\n', "")
+    assert run("detect", "猫", "?") == (0, "zh\t0.75\nund\t0.00\n", "")
+    assert run("detect", "--json", given="猫\r\n") == (
+        0,
+        '[{"code": "zh", "confidence": 0.75, "script": "Hans"}]\n',
+        "",
+    )
 
 
 def test_an_unreachable_server_is_reported_at_once_and_at_the_end_with_code_3(run: Run) -> None:

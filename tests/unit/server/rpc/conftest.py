@@ -87,13 +87,18 @@ class FakeEngine:
         async with self._changed:
             await self._changed.wait_for(lambda: set(listed) == texts)
 
-    def resolve(self, *, model: str, source_language: str, target_language: str, texts: Sequence[str] = ()) -> Route:
+    async def route(self, *, model: str, source_language: str, target_language: str, **_: object) -> Route:
         if source_language == "??":
             fault = FieldViolation(field="source_language_code", description="must be a BCP-47 code")
             raise InvalidInputError([fault])
         if model not in {"", "tiny"} or target_language not in {"", "en"}:
             raise ModelNotFoundError(f"no model named {model!r}")
         return Route(model=self.models[0], target_language="en")
+
+    def require_pair(self, source_language: str, target_language: str) -> None:
+        if source_language == "fr":
+            fault = FieldViolation(field="target_language_code", description="no model translates fr")
+            raise InvalidInputError([fault])
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         if self.detected is None:

@@ -17,9 +17,11 @@ from xuanzang.server.rpc import errors
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 VIOLATION = FieldViolation(field="contents[3]", description="must have at most 5 characters, has 6")
+UNSERVED = engine_errors.UnservedLanguageError([VIOLATION], detected=["fr", "de"], served=["zh"])
 
 EXPECTED = [
     (engine_errors.InvalidInputError([VIOLATION]), grpc.StatusCode.INVALID_ARGUMENT),
+    (UNSERVED, grpc.StatusCode.INVALID_ARGUMENT),
     (engine_errors.ModelNotFoundError("no model"), grpc.StatusCode.NOT_FOUND),
     (engine_errors.OverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (engine_errors.ModelOverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),

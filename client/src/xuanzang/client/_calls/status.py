@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -31,6 +32,9 @@ _REFUSED_SECONDS = 0.1
 _LOST = "RST_STREAM with error code 2"
 # A certificate does not become valid by trying again.
 _UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
+
+# Reason of an ErrorInfo.
+_UNSERVED = "LANGUAGE_NOT_SERVED"
 
 # HealthCheckResponse(status=SERVING); a class of its own would be one more dependency.
 _SERVING = b"\x08\x01"
@@ -65,7 +69,17 @@ def error_from_status(status: status_pb2.Status) -> errors.TranslationError:
         field = fault.field.removeprefix("settings.")
         message = message.replace(f"{fault.field}: ", f"{field}: ")
         violations.append(errors.FieldViolation(field=field, description=fault.description))
-    return error_type(message, code=code, retry_after=retry_after, violations=tuple(violations))
+    about: dict[str, Any] = {"code": code, "retry_after": retry_after, "violations": tuple(violations)}
+    info = _error_info(status)
+    return _unserved(message, info, about) if info and info.reason == _UNSERVED else error_type(message, **about)
+
+
+def _unserved(message: str, info: status_pb2.ErrorInfo, about: Mapping[str, Any]) -> errors.UnservedLanguageError:
+    error = errors.UnservedLanguageError(message, **about)
+    error.detected_languages, error.served_languages = (
+        tuple(filter(None, info.metadata[f"{kind}_languages"].split(","))) for kind in ("detected", "served")
+    )
+    return error
 
 
 @contextmanager
@@ -158,6 +172,16 @@ def _trailers(error: grpc.RpcError) -> Iterable[tuple[str, str | bytes]]:
 def _is_of_quota(status: status_pb2.Status) -> bool:
     """Return whether the caller has used up a quota, so that the server may have time for others."""
     return any(detail.type_url.rpartition("/")[2] == "google.rpc.QuotaFailure" for detail in status.details)
+
+
+def _error_info(status: status_pb2.Status) -> status_pb2.ErrorInfo | None:
+    for detail in status.details:
+        if detail.type_url.rpartition("/")[2] == "google.rpc.ErrorInfo":
+            try:
+                return status_pb2.ErrorInfo.FromString(detail.value)
+            except DecodeError:
+                return None
+    return None
 
 
 def _details(status: status_pb2.Status) -> tuple[float | None, list[status_pb2.BadRequest.FieldViolation]]:

@@ -110,4 +110,5 @@ def _counts(summary: DocumentSummary) -> str:
     return (
         f"{summary.units} texts; {summary.remembered} known, {summary.asked} asked"
         f" ({summary.characters} characters, {summary.sentences} sentences), {len(summary.refusals)} refused"
+        + (f", {summary.passed_through} passed through" if summary.passed_through else "")
     )

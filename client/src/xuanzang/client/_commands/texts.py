@@ -202,6 +202,7 @@ def _as_json(item: StreamedTranslation, result: Translation | TranslationError) 
     about |= {"model": result.model, "model_version": result.model_version, "hypotheses": hypotheses}
     if result.detected_language:
         about["detected_language"] = result.detected_language
+        about["detected_language_confidence"] = result.detected_language_confidence
     if result.glossary_matches:
         about["glossary_matches"] = [_match_as_json(match) for match in result.glossary_matches]
     return about if result.provenance is None else about | {"provenance": asdict(result.provenance)}

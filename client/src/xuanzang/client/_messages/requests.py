@@ -18,7 +18,12 @@ GlossaryNaming = TypeVar("GlossaryNaming", pb.ListGlossaryEntriesRequest, pb.Del
 _CONTENT_FORMATS: Mapping[str, pb.ContentFormat.ValueType] = MappingProxyType(
     {"text": pb.CONTENT_FORMAT_TEXT, "html": pb.CONTENT_FORMAT_HTML, "xml": pb.CONTENT_FORMAT_XML}
 )
-SWITCHES = frozenset({"return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance"})
+SWITCHES = frozenset(
+    {
+        *("return_alternatives", "return_scores", "token_details", "return_quality", "return_provenance"),
+        "pass_through_unserved",
+    }
+)
 """Options that say what is returned; on the wire they are beside those of the search."""
 
 

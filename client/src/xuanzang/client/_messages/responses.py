@@ -95,7 +95,10 @@ def detections(response: pb.DetectLanguageResponse, *, expected: int) -> list[li
     if len(response.detections) != expected:
         raise _fault(f"the server answered {expected} texts with {len(response.detections)} detections")
     return [
-        [DetectedLanguage(code=each.language_code, confidence=each.confidence) for each in detection.languages]
+        [
+            DetectedLanguage(code=each.language_code, confidence=each.confidence, script=each.script_code)
+            for each in detection.languages
+        ]
         for detection in response.detections
     ]
 
@@ -141,6 +144,9 @@ def _translation(
         model=response.model,
         model_version=response.model_version,
         detected_language=message.detected_language_code,
+        detected_language_confidence=(
+            message.detected_language_confidence if message.HasField("detected_language_confidence") else None
+        ),
         glossary_matches=tuple(map(_glossary_match, message.glossary_matches)),
         provenance=provenance,
         exchange=exchange,
@@ -203,6 +209,7 @@ def _model(message: pb.Model) -> Model:
         defaults=_defaults(message.default_options),
         max_source_length=message.max_source_length,
         max_target_length=message.max_target_length,
+        max_content_characters=message.max_content_characters,
     )
 
 

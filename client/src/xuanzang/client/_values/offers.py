@@ -61,3 +61,5 @@ class Model:
     """Maximum number of source tokens per sentence; a longer one is cut, or refused with `refuse_long_sentences`."""
     max_target_length: int
     """Maximum number of target tokens per sentence, end token counted."""
+    max_content_characters: int = 0
+    """Maximum number of characters of a text; 0 if the server does not say."""

@@ -106,6 +106,9 @@ class TranslateOptions(TypedDict, total=False):
     """Kinds of text that are not translated, such as "url"; the rules of `glossary` hold."""
     return_quality: bool | None
     """Whether hypotheses say how far to trust them; only of models that have a quality head."""
+    pass_through_unserved: bool | None
+    """Whether a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
+    instead of UnservedLanguageError; without effect if `source_language` is set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

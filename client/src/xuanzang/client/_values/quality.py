@@ -29,6 +29,8 @@ class QualityFlag(enum.Enum):
     """It is in another language than the one asked for; only servers that detect languages find out."""
     CUT = 9
     """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+    SOURCE_LANGUAGE = 10
+    """The text is in another language than `source_language`; only servers that detect languages find out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,12 @@ class FinishReason(enum.Enum):
     MAX_LENGTH = 2
     """`max_target_length` was reached: the text may be incomplete."""
     COPIED = 3
-    """There was nothing to translate: the text is empty or white space."""
+    """There was nothing to translate: the text is empty or white space or, if `source_language` is not set, in the
+    target language already or without a letter of the source languages."""
     DEADLINE = 4
     """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
+    UNSERVED_LANGUAGE = 5
+    """No model translates the language of the text, and `pass_through_unserved` was set: the text is the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +110,10 @@ class Translation:
     exchange: Exchange | None = field(default=None, repr=False, compare=False)
     """Request and answer for `capsule`; None unless `return_provenance` is set."""
     detected_language: str = ""
-    """Language of the text, such as "zh-Hans", if the server had to detect it; else empty."""
+    """Language of the text, spelled as in `list_models`, if `source_language` is not set: the detected one or, where
+    nothing tells, the one that it was translated from. Else empty."""
+    detected_language_confidence: float | None = None
+    """Probability of that language, 0 to 1; None if it was not detected."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()
     """Terms and protected texts that occur in the text, in its order."""
 
@@ -168,6 +174,8 @@ class DetectedLanguage:
     """A language that a text may be in."""
 
     code: str
-    """BCP-47 code; for Chinese "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    """BCP-47 code; that of a language which models translate is spelled as in `list_models`."""
     confidence: float
     """Probability among the languages that the server tells apart, 0.1 to 1."""
+    script: str = ""
+    """Script of Chinese: "Hans", "Hant", or empty if its characters are the same in both."""

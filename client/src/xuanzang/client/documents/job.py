@@ -53,6 +53,9 @@ class DocumentSummary:
     """Sentences of these texts, as the server counts them; 0 if it does not."""
     refusals: tuple[Refusal, ...]
     """Different texts without a translation."""
+    passed_through: int = 0
+    """Different texts in languages that no model translates, which have stayed as they were with
+    `pass_through_unserved`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,7 @@ class Job:
         self._unsaved: dict[bytes, str] = {}
         self._refusals: list[Refusal] = []
         self._sentences = 0
+        self._passed_through = 0
         self._done = sum(self._counts[text] for text in self._translations)
         self.pending = [text for text in self._places if text not in self._translations]
         """Texts to ask for, each once, in the order of the document."""
@@ -145,6 +149,7 @@ class Job:
             self._refusals.append(Refusal(where=self._places[text], message=fault))
         elif isinstance(result, Translation):
             self._translations[text] = result.text
+            self._passed_through += result.hypotheses[0].finish_reason is FinishReason.UNSERVED_LANGUAGE
             if self._key and self._may_be_kept(result):
                 self._unsaved[self._key(text)] = result.text
         self._report()
@@ -173,6 +178,7 @@ class Job:
             characters=sum(map(len, self.pending)),
             sentences=self._sentences,
             refusals=tuple(self._refusals),
+            passed_through=self._passed_through,
         )
         with _named(self._opened.name):
             return DocumentTranslation(content=self._opened.document.render(self._translations), summary=summary)

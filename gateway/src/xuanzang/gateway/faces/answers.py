@@ -20,11 +20,11 @@ def rendered(result: Translated) -> dict[str, Any]:
         "text": result.text,
         "source_language": result.source,
         "detection_confidence": result.confidence,
-        "model": made.model if made else None,
-        "model_version": made.model_version if made else None,
-        "hypotheses": [_hypothesis(each) for each in (made.hypotheses if made else ())],
-        "glossary_matches": [_match(each) for each in (made.glossary_matches if made else ())],
-        "provenance": asdict(made.provenance) if made and made.provenance else None,
+        "model": made.model,
+        "model_version": made.model_version,
+        "hypotheses": [_hypothesis(each) for each in made.hypotheses],
+        "glossary_matches": [_match(each) for each in made.glossary_matches],
+        "provenance": asdict(made.provenance) if made.provenance else None,
     }
 
 

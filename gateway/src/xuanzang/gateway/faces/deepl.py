@@ -16,7 +16,7 @@ from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
 from xuanzang.gateway.faces.deepl_glossaries import DeepLGlossaries
-from xuanzang.gateway.faces.texts import checked_texts
+from xuanzang.gateway.faces.texts import checked_texts, unserved
 from xuanzang.gateway.languages import base, name_of, targets_by_source
 from xuanzang.gateway.translation import Order, Translated, translate
 
@@ -29,7 +29,9 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "glossary": "glossary_id",
     }
 )
-_READ = frozenset({"auth_key", "glossary_id", "source_lang", "tag_handling", "target_lang", "text"})
+_READ = frozenset(
+    {"auth_key", "glossary_id", "pass_through_unserved", "source_lang", "tag_handling", "target_lang", "text"}
+)
 # Parameters whose other values ask for what no server can do; these ask for what it does anyway.
 _FULFILLED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -115,9 +117,9 @@ class DeepL:
             raise bad_request("target_lang", "must be given")
         options = _options(parameters)
         order = Order(texts=texts, source=parameters.text("source_lang"), target=target, options=options)
-        results = await translate(request.client, order, source_field="source_lang")
+        results = await translate(request.client, order)
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
-        translations = [_translation(*each) | more for each in zip(texts, results, strict=True)]
+        translations = [_translation(*each, target) | more for each in zip(texts, results, strict=True)]
         return JSONResponse({"translations": translations})
 
     async def languages(self, request: Request) -> Response:
@@ -154,7 +156,7 @@ def _require_fulfilled(parameters: Parameters) -> None:
 
 
 def _options(parameters: Parameters) -> TranslateOptions:
-    chosen: TranslateOptions = {}
+    chosen = unserved(parameters)
     tags = parameters.text("tag_handling")
     if tags is not None:
         if tags not in ("html", "xml"):
@@ -166,9 +168,10 @@ def _options(parameters: Parameters) -> TranslateOptions:
     return chosen
 
 
-def _translation(text: str, result: Translated) -> dict[str, Any]:
+def _translation(text: str, result: Translated, target: str) -> dict[str, Any]:
     return {
-        "detected_source_language": base(result.source).upper(),
+        # The field has no value for text without a language, such as a name that was copied.
+        "detected_source_language": base(result.source or target).upper(),
         "text": result.text,
         "billed_characters": len(text),
     }

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from xuanzang.client import TranslateOptions
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.faces.texts import checked_texts
+from xuanzang.gateway.faces.texts import checked_texts, unserved
 from xuanzang.gateway.languages import name_of, targets_by_source
 from xuanzang.gateway.translation import Order, Translated, translate
 
@@ -26,7 +26,7 @@ _NAMES: Mapping[str, str] = MappingProxyType(
         "options.num_hypotheses": "alternatives",
     }
 )
-_PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key"})
+_PARAMETERS = frozenset({"q", "source", "target", "format", "alternatives", "api_key", "pass_through_unserved"})
 _MAX_ALTERNATIVES = 15
 # Its servers answer a language that they lack with 400.
 _STATUSES: Mapping[int, HTTPStatus] = MappingProxyType(
@@ -79,10 +79,10 @@ class LibreTranslate:
             if value is None:
                 raise bad_request(name, "must be given")
         alternatives = _alternatives(parameters.scalar("alternatives"))
-        options = _format(parameters.text("format")) | _search(alternatives)
+        options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters)
         automatic = source == "auto"
         order = Order(texts=texts, source=None if automatic else source, target=target or "", options=options)
-        results = await translate(request.client, order, source_field="source")
+        results = await translate(request.client, order)
         is_list = parameters.is_list("q")
         return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
 
@@ -103,13 +103,14 @@ class LibreTranslate:
 
     async def frontend_settings(self, request: Request) -> Response:
         """Answer /frontend/settings with what the server translates."""
-        pairs = targets_by_source(await request.client.list_models())
+        models = await request.client.list_models()
+        pairs = targets_by_source(models)
         source = next(iter(pairs), "")
         target = next(iter(pairs.get(source, [])), "")
         return JSONResponse(
             {
                 "apiKeys": True,
-                "charLimit": -1,
+                "charLimit": min((limit for each in models if (limit := each.max_content_characters)), default=-1),
                 "filesTranslation": False,
                 "frontendTimeout": 500,
                 "keyRequired": not self._settings.admits_anonymous,
@@ -153,8 +154,7 @@ def _answer(results: list[Translated], *, is_list: bool, automatic: bool, altern
 
 
 def _others(result: Translated) -> list[str]:
-    hypotheses = result.translation.hypotheses if result.translation else ()
-    return [each.text for each in hypotheses[1:]]
+    return [each.text for each in result.translation.hypotheses[1:]]
 
 
 def _detected(code: str, confidence: float) -> dict[str, Any]:

@@ -58,6 +58,10 @@ class _Wish(Message):
     protected_patterns: list[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
     return_quality: bool | None = Field(default=None, description="Whether to say how far to trust each hypothesis.")
     return_provenance: bool | None = Field(default=None, description="Whether to say how the translation was made.")
+    pass_through_unserved: bool | None = Field(
+        default=None,
+        description="Whether a text whose detected language is not served is answered as it is, not refused.",
+    )
     options: Options = Field(default_factory=Options)
     timeout_seconds: float | None = Field(default=None, gt=0, description="At most the gateway's own limit.")
 
@@ -101,7 +105,9 @@ class Hypothesis(Message):
 
     text: str
     score: float | None = Field(description="Log-probability in nats, normalised by length; null unless asked for.")
-    finish_reason: str = Field(description="end_of_sentence, max_length, copied, deadline or unspecified.")
+    finish_reason: str = Field(
+        description="end_of_sentence, max_length, copied, deadline, unserved_language or unspecified."
+    )
 
 
 class DetailedHypothesis(Hypothesis):
@@ -127,10 +133,10 @@ class Translation(Message):
     """The translation of one text."""
 
     text: str = Field(description="Text of the best hypothesis.")
-    source_language: str
-    detection_confidence: float | None = Field(description="Probability of that language; null if it was given.")
-    model: str | None = Field(description="Name of the model; null for a text that was in the target language.")
-    model_version: str | None
+    source_language: str = Field(description="Empty for text that is copied, and nothing tells its language.")
+    detection_confidence: float | None = Field(description="Probability of that language; null if it is not detected.")
+    model: str = Field(description="Name of the model.")
+    model_version: str
     hypotheses: list[DetailedHypothesis]
     glossary_matches: list[GlossaryMatch]
     provenance: dict[str, Any] | None = Field(description="How it was made: docs/replay.md. Null unless asked for.")
@@ -151,8 +157,9 @@ class Part(Message):
 class DetectedLanguage(Message):
     """A language that a text may be in."""
 
-    language: str
+    language: str = Field(description="BCP-47 code, spelled as in /v1/models.")
     confidence: float
+    script: str | None = Field(description="Script of Chinese, Hans or Hant, if its characters tell.")
 
 
 class DetectResponse(Message):
@@ -210,6 +217,8 @@ class Problem(Message):
     detail: str
     violations: list[Violation] | None = None
     retry_after_seconds: float | None = None
+    detected_languages: list[str] | None = Field(default=None, description="Languages of texts that are not served.")
+    served_languages: list[str] | None = Field(default=None, description="Languages that are served instead.")
 
 
 ALL: tuple[type[Message], ...] = (

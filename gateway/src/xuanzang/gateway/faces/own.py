@@ -28,7 +28,7 @@ from xuanzang.gateway.faces.answers import rendered
 from xuanzang.gateway.faces.explanations import ExplainRequest
 from xuanzang.gateway.faces.openapi import document
 from xuanzang.gateway.faces.texts import checked_texts
-from xuanzang.gateway.translation import Guess, Order, Translated, source_of, translate
+from xuanzang.gateway.translation import Order, Translated, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -50,6 +50,7 @@ _BESIDE_OPTIONS = {
     "protected_patterns",
     "return_quality",
     "return_provenance",
+    "pass_through_unserved",
 }
 Asked = TypeVar("Asked", bound=BaseModel)
 
@@ -108,31 +109,26 @@ class Own:
             options=_options(asked),
             timeout=self._seconds(asked.timeout_seconds),
         )
-        results = await translate(request.client, order, source_field="source_language")
+        results = await translate(request.client, order)
         return JSONResponse({"translations": [rendered(each) for each in results]})
 
     async def stream(self, request: Request) -> Response:
         """Answer /v1/translate/stream; an error before the first part has a status of its own."""
         asked = _read(messages.StreamRequest, request)
-        order = Order(texts=[asked.text], source=asked.source_language, target=asked.target_language, options={})
-        guess = await source_of(request.client, order, source_field="source_language")
-        if guess.is_target:
-            return _stream(_unchanged(asked.text, guess))
-        options = _options(asked) | {"source_language": guess.code, "target_language": asked.target_language}
+        source = asked.source_language
+        options = _options(asked) | {"source_language": source, "target_language": asked.target_language}
         parts = request.client.translate_progressively(
             asked.text, timeout=self._seconds(asked.timeout_seconds), **options
         )
         first = await anext(parts)
-        return _stream(_events(first, parts, guess.code))
+        return _stream(_events(first, parts, source))
 
     async def explain(self, request: Request) -> Response:
         """Answer /v1/explain."""
         asked = _read(ExplainRequest, request)
-        order = Order(texts=[asked.text], source=asked.source_language, target=asked.target_language, options={})
-        source = (await source_of(request.client, order, source_field="source_language")).code
         explanation = await request.client.explain(
             asked.text,
-            source_language=source,
+            source_language=asked.source_language,
             target_language=asked.target_language,
             model=asked.model,
             attention_kinds=asked.attention_kinds,
@@ -142,6 +138,7 @@ class Own:
             **asked.options.model_dump(exclude_none=True),
         )
         # A million weights take a second, in which others are answered.
+        source = asked.source_language or explanation.translation.detected_language
         return await asyncio.to_thread(_explained, explanation, source)
 
     async def detect(self, request: Request) -> Response:
@@ -150,7 +147,10 @@ class Own:
             _read(messages.DetectRequest, request).texts, field="texts", maximum=self._settings.max_texts
         )
         found = await request.client.detect_languages(texts)
-        listed = [[{"language": each.code, "confidence": each.confidence} for each in some] for some in found]
+        listed = [
+            [{"language": each.code, "confidence": each.confidence, "script": each.script or None} for each in some]
+            for some in found
+        ]
         return JSONResponse({"detections": listed})
 
     async def models(self, request: Request) -> Response:
@@ -214,6 +214,9 @@ def _problem(fault: Fault) -> dict[str, Any]:
     }
     if named.violations:
         problem["violations"] = [{"field": each.field, "description": each.description} for each in named.violations]
+    if fault.detected_languages or fault.served_languages:
+        problem["detected_languages"] = list(fault.detected_languages)
+        problem["served_languages"] = list(fault.served_languages)
     if fault.retry_after is not None:
         problem["retry_after_seconds"] = fault.retry_after
     return problem
@@ -224,13 +227,8 @@ def _stream(events: AsyncGenerator[str, None]) -> Response:
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _unchanged(text: str, guess: Guess) -> AsyncGenerator[str, None]:
-    """Yield the only event of a text that is in the target language."""
-    yield _event("translation", rendered(Translated(text=text, source=guess.code, confidence=guess.confidence)))
-
-
 async def _events(
-    first: ProgressiveTranslation, parts: AsyncGenerator[ProgressiveTranslation, None], source: str
+    first: ProgressiveTranslation, parts: AsyncGenerator[ProgressiveTranslation, None], source: str | None
 ) -> AsyncGenerator[str, None]:
     """Yield the events of a translation: parts, then the whole or an error."""
     part = first
@@ -239,8 +237,7 @@ async def _events(
             if part.text_delta:
                 yield _event("part", {"text_delta": part.text_delta})
             if part.translation is not None:
-                whole = Translated(text=part.translation.text, source=source, translation=part.translation)
-                yield _event("translation", rendered(whole))
+                yield _event("translation", rendered(Translated.of(part.translation, source)))
             part = await anext(parts)
     except StopAsyncIteration:
         return

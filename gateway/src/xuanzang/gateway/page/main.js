@@ -2,7 +2,7 @@
 
 import { byId, element } from "./core/dom.js";
 import { Explaining } from "./core/explaining.js";
-import { text, ui } from "./core/language.js";
+import { ui } from "./core/language.js";
 import { Session } from "./core/session.js";
 import { Attention } from "./panels/attention.js";
 import { Documents } from "./panels/documents.js";
@@ -12,22 +12,25 @@ import { Provenance } from "./panels/provenance.js";
 import { Tree } from "./panels/tree.js";
 import { Alternatives } from "./parts/alternatives.js";
 import { Choices } from "./parts/choices.js";
+import { Failure } from "./parts/failure.js";
 import { Source } from "./parts/source.js";
 import { Tabs } from "./parts/tabs.js";
 import { Target } from "./parts/target.js";
 import { showVerdict } from "./parts/verdict.js";
 
-const AGAIN = 3000;
 const OF_SENTENCES = ["hypotheses", "attention", "tree"];
 
 ui.begin();
 const session = new Session();
 const source = new Source(session);
 const choices = new Choices(session, source);
+const failure = new Failure(() => choices.languages);
 const alternatives = new Alternatives(session, (place) => target.focus(place));
 const target = new Target(session, (word, anchor, place) => alternatives.open(word, anchor, place));
 const explaining = new Explaining(session, () => tabs.withdraw(["attention", "tree"]));
 let seen = "";
+/** Whether it is known what the server offers. */
+let isReady = false;
 const panels = [
   new Hypotheses(session),
   new Attention(session, explaining),
@@ -47,10 +50,11 @@ session.addEventListener("sentence", () => {
   tabs.refresh(({ name }) => OF_SENTENCES.includes(name));
 });
 session.addEventListener("translated", () => {
-  fail("");
+  if (isReady) failure.clear();
   tabs.refresh(({ name }) => name === "provenance");
 });
-session.addEventListener("failed", ({ detail }) => fail(detail));
+session.addEventListener("failed", ({ detail }) => isReady && failure.say(detail, () => session.retry()));
+session.addEventListener("typed", () => isReady && failure.clear());
 byId("sentence").addEventListener("change", ({ target: { value } }) => session.look(Number(value)));
 byId("access").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -58,20 +62,17 @@ byId("access").addEventListener("submit", (event) => {
 });
 begin();
 
-/** Reads what the server offers, again and again until it answers. */
+/** Reads what the server offers; nothing can be translated before. */
 async function begin() {
+  byId("loading").hidden = isReady;
   try {
     await choices.load();
-    fail("");
+    isReady = true;
+    failure.clear();
   } catch (error) {
-    fail(text("no_server", { reason: error.message }));
-    if (error.status !== 401 && error.status !== 403) setTimeout(begin, AGAIN);
+    failure.say(error, begin);
   }
-}
-
-function fail(message) {
-  byId("failure").textContent = message;
-  byId("failure").hidden = !message;
+  byId("loading").hidden = true;
 }
 
 function showSentences() {

@@ -26,23 +26,29 @@ from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$xuanzang/translation/v1/status.proto\x12\x17xuanzang.translation.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"N\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"\x90\x01\n\nBadRequest\x12L\n\x10\x66ield_violations\x18\x01 \x03(\x0b\x32\x32.xuanzang.translation.v1.BadRequest.FieldViolation\x1a\x34\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\";\n\tRetryInfo\x12.\n\x0bretry_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x86\x01\n\x0cQuotaFailure\x12\x43\n\nviolations\x18\x01 \x03(\x0b\x32/.xuanzang.translation.v1.QuotaFailure.Violation\x1a\x31\n\tViolation\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$xuanzang/translation/v1/status.proto\x12\x17xuanzang.translation.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"N\n\x06Status\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"\x90\x01\n\nBadRequest\x12L\n\x10\x66ield_violations\x18\x01 \x03(\x0b\x32\x32.xuanzang.translation.v1.BadRequest.FieldViolation\x1a\x34\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"\xa0\x01\n\tErrorInfo\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\x0e\n\x06\x64omain\x18\x02 \x01(\t\x12\x42\n\x08metadata\x18\x03 \x03(\x0b\x32\x30.xuanzang.translation.v1.ErrorInfo.MetadataEntry\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\";\n\tRetryInfo\x12.\n\x0bretry_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x86\x01\n\x0cQuotaFailure\x12\x43\n\nviolations\x18\x01 \x03(\x0b\x32/.xuanzang.translation.v1.QuotaFailure.Violation\x1a\x31\n\tViolation\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'xuanzang.translation.v1.status_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_ERRORINFO_METADATAENTRY']._loaded_options = None
+  _globals['_ERRORINFO_METADATAENTRY']._serialized_options = b'8\001'
   _globals['_STATUS']._serialized_start=124
   _globals['_STATUS']._serialized_end=202
   _globals['_BADREQUEST']._serialized_start=205
   _globals['_BADREQUEST']._serialized_end=349
   _globals['_BADREQUEST_FIELDVIOLATION']._serialized_start=297
   _globals['_BADREQUEST_FIELDVIOLATION']._serialized_end=349
-  _globals['_RETRYINFO']._serialized_start=351
-  _globals['_RETRYINFO']._serialized_end=410
-  _globals['_QUOTAFAILURE']._serialized_start=413
-  _globals['_QUOTAFAILURE']._serialized_end=547
-  _globals['_QUOTAFAILURE_VIOLATION']._serialized_start=498
-  _globals['_QUOTAFAILURE_VIOLATION']._serialized_end=547
+  _globals['_ERRORINFO']._serialized_start=352
+  _globals['_ERRORINFO']._serialized_end=512
+  _globals['_ERRORINFO_METADATAENTRY']._serialized_start=465
+  _globals['_ERRORINFO_METADATAENTRY']._serialized_end=512
+  _globals['_RETRYINFO']._serialized_start=514
+  _globals['_RETRYINFO']._serialized_end=573
+  _globals['_QUOTAFAILURE']._serialized_start=576
+  _globals['_QUOTAFAILURE']._serialized_end=710
+  _globals['_QUOTAFAILURE_VIOLATION']._serialized_start=661
+  _globals['_QUOTAFAILURE_VIOLATION']._serialized_end=710
 # @@protoc_insertion_point(module_scope)

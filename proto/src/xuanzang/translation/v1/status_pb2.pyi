@@ -32,7 +32,9 @@ class Status(google.protobuf.message.Message):
     """Description of the fault and the limit, in English."""
     @property
     def details(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[google.protobuf.any_pb2.Any]:
-        """Details, packed as google.rpc.BadRequest, google.rpc.RetryInfo and google.rpc.QuotaFailure."""
+        """Details, packed as google.rpc.BadRequest, google.rpc.ErrorInfo, google.rpc.RetryInfo and
+        google.rpc.QuotaFailure.
+        """
 
     def __init__(
         self,
@@ -84,6 +86,50 @@ class BadRequest(google.protobuf.message.Message):
     def ClearField(self, field_name: typing.Literal["field_violations", b"field_violations"]) -> None: ...
 
 global___BadRequest = BadRequest
+
+@typing.final
+class ErrorInfo(google.protobuf.message.Message):
+    """What a program may do about an error. Same fields and numbers as google.rpc.ErrorInfo."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    @typing.final
+    class MetadataEntry(google.protobuf.message.Message):
+        DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: builtins.int
+        VALUE_FIELD_NUMBER: builtins.int
+        key: builtins.str
+        value: builtins.str
+        def __init__(
+            self,
+            *,
+            key: builtins.str = ...,
+            value: builtins.str = ...,
+        ) -> None: ...
+        def ClearField(self, field_name: typing.Literal["key", b"key", "value", b"value"]) -> None: ...
+
+    REASON_FIELD_NUMBER: builtins.int
+    DOMAIN_FIELD_NUMBER: builtins.int
+    METADATA_FIELD_NUMBER: builtins.int
+    reason: builtins.str
+    """Constant name of the cause: "LANGUAGE_NOT_SERVED" for texts in languages that no model in question translates."""
+    domain: builtins.str
+    """Whose name that is: "xuanzang"."""
+    @property
+    def metadata(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
+        """More about it. Of LANGUAGE_NOT_SERVED: "detected_languages" and "served_languages", codes with commas between them."""
+
+    def __init__(
+        self,
+        *,
+        reason: builtins.str = ...,
+        domain: builtins.str = ...,
+        metadata: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["domain", b"domain", "metadata", b"metadata", "reason", b"reason"]) -> None: ...
+
+global___ErrorInfo = ErrorInfo
 
 @typing.final
 class RetryInfo(google.protobuf.message.Message):

@@ -116,9 +116,13 @@ class _FinishReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._E
     FINISH_REASON_MAX_LENGTH: _FinishReason.ValueType  # 2
     """`max_target_length` was reached: the text may be incomplete."""
     FINISH_REASON_COPIED: _FinishReason.ValueType  # 3
-    """There was nothing to translate: the text is empty or white space."""
+    """There was nothing to translate: the text is empty or white space or, if the request named no source language, in the
+    target language already or without a letter of the source languages.
+    """
     FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 4
     """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
+    FINISH_REASON_UNSERVED_LANGUAGE: _FinishReason.ValueType  # 5
+    """No model translates the language of the text, and `pass_through_unserved` was set: the text is the source."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Reason why the search for a hypothesis stopped."""
@@ -130,9 +134,13 @@ FINISH_REASON_END_OF_SENTENCE: FinishReason.ValueType  # 1
 FINISH_REASON_MAX_LENGTH: FinishReason.ValueType  # 2
 """`max_target_length` was reached: the text may be incomplete."""
 FINISH_REASON_COPIED: FinishReason.ValueType  # 3
-"""There was nothing to translate: the text is empty or white space."""
+"""There was nothing to translate: the text is empty or white space or, if the request named no source language, in the
+target language already or without a letter of the source languages.
+"""
 FINISH_REASON_DEADLINE: FinishReason.ValueType  # 4
 """Time ran out and `partial_on_deadline` was set: the text is the best found until then."""
+FINISH_REASON_UNSERVED_LANGUAGE: FinishReason.ValueType  # 5
+"""No model translates the language of the text, and `pass_through_unserved` was set: the text is the source."""
 global___FinishReason = FinishReason
 
 class _QualityFlag:
@@ -161,6 +169,10 @@ class _QualityFlagEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     """It is written in another language than the one asked for. Only servers that detect languages find out."""
     QUALITY_FLAG_CUT: _QualityFlag.ValueType  # 9
     """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+    QUALITY_FLAG_SOURCE_LANGUAGE: _QualityFlag.ValueType  # 10
+    """The source is written in another language than the one that the request names, so the translation is hardly one.
+    Only servers that detect languages find out.
+    """
 
 class QualityFlag(_QualityFlag, metaclass=_QualityFlagEnumTypeWrapper):
     """Something suspicious about a hypothesis."""
@@ -185,6 +197,10 @@ QUALITY_FLAG_WRONG_LANGUAGE: QualityFlag.ValueType  # 8
 """It is written in another language than the one asked for. Only servers that detect languages find out."""
 QUALITY_FLAG_CUT: QualityFlag.ValueType  # 9
 """A sentence over the model's limit was cut where no reader would pause, so its parts were translated apart."""
+QUALITY_FLAG_SOURCE_LANGUAGE: QualityFlag.ValueType  # 10
+"""The source is written in another language than the one that the request names, so the translation is hardly one.
+Only servers that detect languages find out.
+"""
 global___QualityFlag = QualityFlag
 
 class _GlossaryOutcome:
@@ -636,7 +652,7 @@ global___ListGlossaryEntriesResponse = ListGlossaryEntriesResponse
 
 @typing.final
 class CreateGlossaryRequest(google.protobuf.message.Message):
-    """Request to store a glossary."""
+    """Request to store a glossary. INVALID_ARGUMENT for languages between which no model translates."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -746,9 +762,10 @@ class TranslationSettings(google.protobuf.message.Message):
     TOKEN_DETAILS_FIELD_NUMBER: builtins.int
     RETURN_QUALITY_FIELD_NUMBER: builtins.int
     RETURN_PROVENANCE_FIELD_NUMBER: builtins.int
+    PASS_THROUGH_UNSERVED_FIELD_NUMBER: builtins.int
     source_language_code: builtins.str
-    """BCP-47 code of the source language, such as "zh". If it is empty, and several models are in question, the server
-    detects the language of the contents, or refuses the request if it cannot.
+    """BCP-47 code of the source language, such as "zh". If it is empty, the server detects the language of each content. It
+    refuses contents in languages that no model in question translates, and asks for the code if it cannot choose.
     """
     target_language_code: builtins.str
     """BCP-47 code of the target language, such as "en". May be empty if the model is found without it, by `model` or by
@@ -772,6 +789,10 @@ class TranslationSettings(google.protobuf.message.Message):
     """Whether hypotheses say how far to trust them. INVALID_ARGUMENT if the bundle of the model has no quality head."""
     return_provenance: builtins.bool
     """Whether translations say how they were made."""
+    pass_through_unserved: builtins.bool
+    """Whether a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
+    instead of INVALID_ARGUMENT with an ErrorInfo of the reason LANGUAGE_NOT_SERVED.
+    """
     @property
     def options(self) -> global___DecodingOptions:
         """Options of the search. Unset fields take the model's defaults."""
@@ -803,9 +824,10 @@ class TranslationSettings(google.protobuf.message.Message):
         token_details: builtins.bool = ...,
         return_quality: builtins.bool = ...,
         return_provenance: builtins.bool = ...,
+        pass_through_unserved: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["options", b"options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["content_format", b"content_format", "glossary", b"glossary", "glossary_entries", b"glossary_entries", "model", b"model", "options", b"options", "pass_through_unserved", b"pass_through_unserved", "protected_patterns", b"protected_patterns", "return_alternatives", b"return_alternatives", "return_provenance", b"return_provenance", "return_quality", b"return_quality", "return_scores", b"return_scores", "source_language_code", b"source_language_code", "target_language_code", b"target_language_code", "token_details", b"token_details"]) -> None: ...
 
 global___TranslationSettings = TranslationSettings
 
@@ -1006,10 +1028,13 @@ class Translation(google.protobuf.message.Message):
     GLOSSARY_MATCHES_FIELD_NUMBER: builtins.int
     DETECTED_LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     PROVENANCE_FIELD_NUMBER: builtins.int
+    DETECTED_LANGUAGE_CONFIDENCE_FIELD_NUMBER: builtins.int
     detected_language_code: builtins.str
-    """Language of the contents, such as "zh-Hans", if the request named none and several models were in question; one for
-    all texts of the request. Otherwise empty.
+    """Language of the content, if the request named none, spelled as models spell it: the detected one or, where nothing
+    tells, the one that it was translated from. Otherwise empty.
     """
+    detected_language_confidence: builtins.float
+    """Probability of the detected language, 0 to 1. Unset if none was detected."""
     @property
     def hypotheses(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Hypothesis]:
         """One or more hypotheses, best first."""
@@ -1031,9 +1056,11 @@ class Translation(google.protobuf.message.Message):
         glossary_matches: collections.abc.Iterable[global___GlossaryMatch] | None = ...,
         detected_language_code: builtins.str = ...,
         provenance: global___Provenance | None = ...,
+        detected_language_confidence: builtins.float | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["provenance", b"provenance"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["detected_language_code", b"detected_language_code", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_detected_language_confidence", b"_detected_language_confidence", "detected_language_confidence", b"detected_language_confidence", "provenance", b"provenance"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_detected_language_confidence", b"_detected_language_confidence", "detected_language_code", b"detected_language_code", "detected_language_confidence", b"detected_language_confidence", "glossary_matches", b"glossary_matches", "hypotheses", b"hypotheses", "provenance", b"provenance"]) -> None: ...
+    def WhichOneof(self, oneof_group: typing.Literal["_detected_language_confidence", b"_detected_language_confidence"]) -> typing.Literal["detected_language_confidence"] | None: ...
 
 global___Translation = Translation
 
@@ -1345,17 +1372,21 @@ class DetectedLanguage(google.protobuf.message.Message):
 
     LANGUAGE_CODE_FIELD_NUMBER: builtins.int
     CONFIDENCE_FIELD_NUMBER: builtins.int
+    SCRIPT_CODE_FIELD_NUMBER: builtins.int
     language_code: builtins.str
-    """BCP-47 code, such as "de". Chinese is "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    """BCP-47 code, such as "de"; that of a language which models translate is spelled as in ListModels."""
     confidence: builtins.float
     """Probability that it is this one of the languages that the server tells apart, 0.1 to 1."""
+    script_code: builtins.str
+    """Script of Chinese: "Hans", "Hant", or empty if its characters are the same in both."""
     def __init__(
         self,
         *,
         language_code: builtins.str = ...,
         confidence: builtins.float = ...,
+        script_code: builtins.str = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "language_code", b"language_code"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["confidence", b"confidence", "language_code", b"language_code", "script_code", b"script_code"]) -> None: ...
 
 global___DetectedLanguage = DetectedLanguage
 
@@ -1375,6 +1406,7 @@ class Model(google.protobuf.message.Message):
     DEFAULT_OPTIONS_FIELD_NUMBER: builtins.int
     MAX_SOURCE_LENGTH_FIELD_NUMBER: builtins.int
     MAX_TARGET_LENGTH_FIELD_NUMBER: builtins.int
+    MAX_CONTENT_CHARACTERS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name for requests, such as "zh-en"."""
     version: builtins.str
@@ -1389,6 +1421,8 @@ class Model(google.protobuf.message.Message):
     """Maximum number of source tokens per sentence; a longer sentence is cut, or refused if a request asks for that."""
     max_target_length: builtins.int
     """Maximum number of target tokens per sentence, the end token counted."""
+    max_content_characters: builtins.int
+    """Maximum number of characters of a text."""
     @property
     def source_language_codes(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """BCP-47 codes that the model translates from."""
@@ -1414,9 +1448,10 @@ class Model(google.protobuf.message.Message):
         default_options: global___DecodingOptions | None = ...,
         max_source_length: builtins.int = ...,
         max_target_length: builtins.int = ...,
+        max_content_characters: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["default_options", b"default_options"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "manifest_sha256", b"manifest_sha256", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["default_options", b"default_options", "is_default", b"is_default", "manifest_sha256", b"manifest_sha256", "max_content_characters", b"max_content_characters", "max_source_length", b"max_source_length", "max_target_length", b"max_target_length", "name", b"name", "precision", b"precision", "source_language_codes", b"source_language_codes", "target_language_codes", b"target_language_codes", "version", b"version"]) -> None: ...
 
 global___Model = Model
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -16,8 +17,8 @@ from xuanzang.server.access.quotas import Bucket, Clock, Places
 from xuanzang.server.engine.errors import DrainingError, FieldViolation, InvalidInputError, OverloadedError
 from xuanzang.server.engine.types import Route, ServedModel
 
-Resolve = Callable[..., Route]
-"""`RequestRouter.resolve`."""
+Resolve = Callable[..., Awaitable[Route]]
+"""`RequestRouter.route`."""
 
 INVALID_KEY = "the API key is not valid"
 
@@ -52,7 +53,7 @@ class Caller:
         """Limit the choice of a model to those that the caller may use.
 
         Args:
-            resolve: `RequestRouter.resolve`.
+            resolve: `RequestRouter.route`.
 
         Returns:
             The same function, which raises ModelNotAllowedError for other models.
@@ -143,10 +144,10 @@ class KeyCaller(Caller):
 
     @override
     def limited(self, resolve: Resolve) -> Resolve:
-        def resolved(**wanted: Any) -> Route:
-            route = resolve(**wanted)
+        async def resolved(**wanted: Any) -> Route:
+            route = await resolve(**wanted)
             if route.instead_of and not self.allows(route.model):
-                route = route.instead_of
+                route = replace(route.instead_of, readings=route.readings)
             if not self.allows(route.model):
                 self._metrics.refusals["model"].inc()
                 raise ModelNotAllowedError(

@@ -38,7 +38,9 @@ from xuanzang.server.engine.runtime.sessions import ONNXRUNTIME_VERSION, resolve
 from xuanzang.server.engine.scheduling.requests.request import CallArguments, CallContext, ContextArguments
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.glossaries import FOLDER, GlossaryFolder
-from xuanzang.server.engine.text import language_detection
+from xuanzang.server.engine.text.language_codes import matched
+from xuanzang.server.engine.text.language_detection import LanguageDetector, shared_detector
+from xuanzang.server.engine.text.traditional import writer_of
 from xuanzang.server.engine.threads import EngineThreads
 from xuanzang.server.engine.types import DecodingOptions, Hypothesis, Runtime, ServedModel
 from xuanzang.server.metrics import Metrics
@@ -88,7 +90,6 @@ class Engine:
         self.runtime = _runtime(provider, self._kernels)
         """What runs the graphs."""
         self._threads = EngineThreads(settings, provider=provider)
-        self._source_languages: set[str] = set()
         self._holds = promotion.promotion != "direct"
         self.live = self._new_live_models()
         """The models, and their changes while others are served."""
@@ -100,7 +101,7 @@ class Engine:
         self.promoter = self._new_promoter(translate, promotion)
         """Which versions go live, and which have a share of the requests beside them."""
         self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
-        self._detector = language_detection.available_detector() if settings.detection else None
+        self._detector = shared_detector() if settings.detection else LanguageDetector(None)
         self._calls = RunningCalls(replace(shared, detector=self._detector), answered=self._shadow.follow)
         self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector)
         """Which model and languages a request means."""
@@ -147,7 +148,7 @@ class Engine:
         models, refusals = await load_models(
             self._repository, self._load_model, self._threads.tokenizing, self._trial_loader
         )
-        await asyncio.to_thread(self._open_detector)
+        await asyncio.to_thread(self._detector.open)
         kept = await self._state_file.read(matters=self._holds)
         require_models(self._repository, models, refusals, self._settings)
         self.live.begin(restored_catalog(kept, models, configured=self._settings.pins, holds=self._holds), refusals)
@@ -178,19 +179,13 @@ class Engine:
 
     def _load_model(self, directory: Path) -> LoadedModel:
         model = LoadedModel(directory, self._metrics, self._settings)
-        self._source_languages.update(model.bundle.manifest.source_language_codes)
         if self._threads.workers:
-            self._open_detector()
+            self._detector.open()
         else:
             # At the start beside the replay.
-            self._threads.tokenizing.submit(self._open_detector)
+            self._threads.tokenizing.submit(self._detector.open)
         model.metrics.estimated_queue_wait_seconds.set_function(self._threads.scheduler.estimated_wait)
         return model
-
-    def _open_detector(self) -> None:
-        """Read the detector if it is needed: requests are routed in the event loop, which has no time for it."""
-        if self._detector is not None and len(self._source_languages) > 1:
-            self._detector.open()
 
     def require_time(self, caller: str, seconds: float) -> None:
         """Refuse a request that is not read yet, if one as small as any of late would be refused.
@@ -281,7 +276,7 @@ class Engine:
             deadline = math.inf
         elif options.partial_on_deadline:
             cutoff = deadline - max(_MIN_MARGIN_SECONDS, _MARGIN_SHARE * (deadline - time.monotonic()))
-        return CallContext(model=loaded, deadline=deadline, cutoff=cutoff, **shared)
+        return CallContext(model=loaded, deadline=deadline, cutoff=cutoff, **_with_writer(loaded, shared))
 
     def drain(self) -> None:
         """Refuse new work from now on; accepted work goes on."""
@@ -306,6 +301,14 @@ class Engine:
         stopped = await self._threads.stop()
         await self.promoter.settle()
         return done and stopped
+
+
+def _with_writer(model: LoadedModel, shared: ContextArguments) -> ContextArguments:
+    """Return what a call says of itself, with the writer of a target language that the model itself does not write."""
+    target, written = shared.get("target_language", ""), model.bundle.manifest.target_language_codes
+    if not target or target in written:
+        return shared
+    return {**shared, "target_language": matched(target, written) or "", "writer": writer_of(target)}
 
 
 def _runtime(provider: str, kernels: Kernels) -> Runtime:

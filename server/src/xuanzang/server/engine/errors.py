@@ -2,6 +2,7 @@
 
 EngineError
 ├── InvalidInputError          the caller must change the input
+│   └── UnservedLanguageError    no model translates the language of a text
 ├── ModelNotFoundError         no served model fits
 ├── DetectionUnavailableError  languages cannot be detected here
 ├── ExplanationUnavailableError translations are not explained here
@@ -20,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from typing_extensions import override
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,34 @@ class InvalidInputError(EngineError):
         """
         self.violations = tuple(violations)
         super().__init__("; ".join(f"{violation.field}: {violation.description}" for violation in self.violations))
+
+    def with_violations(self, violations: Iterable[FieldViolation]) -> InvalidInputError:
+        """Return the same error in other words.
+
+        Args:
+            violations: The same faults, named otherwise.
+        """
+        return InvalidInputError(violations)
+
+
+class UnservedLanguageError(InvalidInputError):
+    """Texts are in languages that are not translated."""
+
+    def __init__(self, violations: Iterable[FieldViolation], *, detected: Iterable[str], served: Iterable[str]) -> None:
+        """Make an error of all such texts.
+
+        Args:
+            violations: The texts, at least one.
+            detected: Their languages, as far as they are told.
+            served: Languages that are translated.
+        """
+        super().__init__(violations)
+        self.detected = tuple(detected)
+        self.served = tuple(served)
+
+    @override
+    def with_violations(self, violations: Iterable[FieldViolation]) -> UnservedLanguageError:
+        return UnservedLanguageError(violations, detected=self.detected, served=self.served)
 
 
 class ModelNotFoundError(EngineError):

@@ -7,29 +7,35 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from itertools import chain, dropwhile, islice
 
-from xuanzang.server.engine.errors import DetectionUnavailableError
+from xuanzang.server.engine.errors import (
+    DetectionUnavailableError,
+    FieldViolation,
+    InvalidInputError,
+    ModelNotFoundError,
+)
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.promotion.canary import Canary
-from xuanzang.server.engine.text.language_detection import DetectedLanguage, LanguageDetector
-from xuanzang.server.engine.types import Route, ServedModel
+from xuanzang.server.engine.text.language_codes import matched_language, primary
+from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS, DetectedLanguage, LanguageDetector
+from xuanzang.server.engine.text.readings import LanguageChoice, read
+from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
 
-# What a request is about shows in few characters; the event loop waits for as long as they take, half a millisecond.
-_ROUTING_CHARACTERS = 300
+# The event loop waits for the reading of so many characters, half a millisecond; a thread reads more.
+_SHORT_CHARACTERS = 2000
 
 
 class RequestRouter:
     """Finds the model and the languages that requests mean. Belongs to the event loop."""
 
-    def __init__(self, live: LiveModels, threads: Executor, detector: LanguageDetector | None) -> None:
+    def __init__(self, live: LiveModels, threads: Executor, detector: LanguageDetector) -> None:
         """Choose among the models of a server, none of which is loaded yet.
 
         Args:
             live: Models.
             threads: Threads that detect the languages of texts.
-            detector: Detector of languages; None if the server has none.
+            detector: Detector of languages.
         """
         self._detector = detector
         self._live = live
@@ -40,49 +46,92 @@ class RequestRouter:
     def _models(self) -> tuple[ServedModel, ...]:
         return tuple(self._live.catalog.served)
 
-    def resolve(
-        self, *, model: str, source_language: str, target_language: str, texts: Iterable[str] | None = None
-    ) -> Route:
-        """Find the model that a request means, and the language of its translations.
+    def resolve(self, *, model: str, source_language: str, target_language: str) -> Route:
+        """Find the model that a request means by its names, and the language of its translations.
 
         Args:
             model: Name, name and version as "zh-en/1", or empty.
             source_language: BCP-47 code or empty.
             target_language: BCP-47 code or empty.
-            texts: Texts whose language is detected if the request names none and there is a choice; read as far as it
-                takes. None if there are no texts.
 
         Returns:
             The model and two of its languages.
 
         Raises:
             ModelNotFoundError: No model fits.
-            InvalidInputError: Several models fit, or the language of the texts cannot be told.
+            InvalidInputError: Several models fit.
         """
-        detected = ""
-        if not source_language and texts is not None:
-            source_language, detected = self._source(texts, model=model, target_language=target_language)
         languages = {"source_language": source_language, "target_language": target_language}
         route = routing.resolve(self._models, model=model, **languages)
-        route = route if "/" in model else self._canary.diverted(route, **languages)
-        return replace(route, detected_language=detected) if detected else route
+        return route if "/" in model else self._canary.diverted(route, **languages)
 
-    def _source(self, texts: Iterable[str], *, model: str, target_language: str) -> tuple[str, str]:
-        """Return the language to translate texts from and the one that was detected, empty if that is not in question.
+    def require_pair(self, source_language: str, target_language: str) -> None:
+        """Refuse a pair of languages that no model translates.
 
-        Texts without letters, such as "12:30", are alike in all languages, so the first one does.
+        Args:
+            source_language: BCP-47 code.
+            target_language: BCP-47 code.
+
+        Raises:
+            InvalidInputError: No model does.
         """
-        if self._detector is None:
-            return "", ""
-        choices = routing.undecided_languages(self._models, model=model, target_language=target_language)
-        if not choices:
-            return "", ""
-        beginning = _beginning(texts)
-        if not beginning:
-            return choices[0], ""
-        known = {code.partition("-")[0] for code in choices}
-        detected = routing.detected_language(beginning, self._detector.detect(beginning, known), choices)
-        return detected, detected
+        try:
+            routing.require_pair(self._models, source_language=source_language, target_language=target_language)
+        except ModelNotFoundError as error:
+            raise InvalidInputError([FieldViolation(field="target_language_code", description=str(error))]) from None
+
+    async def route(
+        self,
+        *,
+        model: str,
+        source_language: str,
+        target_language: str,
+        texts: Sequence[str],
+        pass_through_unserved: bool = False,
+    ) -> Route:
+        """Find the model that a request means by its names and its texts, and the languages of all.
+
+        Args:
+            model: Name, name and version as "zh-en/1", or empty.
+            source_language: BCP-47 code or empty.
+            target_language: BCP-47 code or empty.
+            texts: Texts without tags, which are read if the request names no source language.
+            pass_through_unserved: Whether texts in languages that no model translates are no error.
+
+        Returns:
+            The model, two of its languages, and how the texts are read.
+
+        Raises:
+            ModelNotFoundError: No model fits.
+            UnservedLanguageError: No model translates the language of a text.
+            InvalidInputError: Several models fit, or the language of the texts cannot be told.
+        """
+        readings: list[Reading] = []
+        if not source_language and texts:
+            choice = routing.language_choice(self._models, model=model, target_language=target_language)
+            if choice.sources:
+                readings = await self._readings(texts, choice)
+                if not pass_through_unserved:
+                    routing.require_served(readings, choice)
+                source_language = self._source(readings, choice)
+        route = self.resolve(model=model, source_language=source_language, target_language=target_language)
+        return replace(route, readings=tuple(readings)) if readings else route
+
+    def _source(self, readings: Sequence[Reading], choice: LanguageChoice) -> str:
+        """Return the language to translate texts from; empty if it need not be named, or the caller must name it."""
+        translated = [each for each in readings if each.kind in (TextKind.SERVED, TextKind.UNCERTAIN)]
+        if not translated:
+            # Any model does that fits the rest of the request.
+            return choice.sources[0] if len(choice.sources) > 1 else ""
+        if not self._detector.is_complete and not any(each.language for each in translated):
+            return ""
+        return routing.language_of(translated, choice)
+
+    async def _readings(self, texts: Sequence[str], choice: LanguageChoice) -> list[Reading]:
+        work = partial(_read_all, texts, self._detector, choice)
+        if sum(min(len(text), MAX_READ_CHARACTERS) for text in texts) <= _SHORT_CHARACTERS:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
@@ -91,22 +140,31 @@ class RequestRouter:
             texts: Texts in any language.
 
         Returns:
-            For each text the languages that it may be in, likeliest first.
+            For each text the languages that it may be in, likeliest first; those that models translate are spelled as
+            models spell them.
 
         Raises:
             DetectionUnavailableError: The engine has no detector.
         """
-        detector = self._detector
-        if detector is None:
+        if not self._detector.is_complete:
             raise DetectionUnavailableError(
                 "languages are not detected: the server lacks the extra `detection`, or its setting is off"
             )
-        known = {code.partition("-")[0] for model in self._models for code in model.source_languages}
-        detect = partial(detector.detect, languages=known)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: list(map(detect, texts)))
+        codes = sorted({code for model in self._models for code in model.source_languages})
+        work = partial(_detected, texts, self._detector, codes)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _beginning(texts: Iterable[str]) -> str:
-    """Return what shows the language of texts: some characters from the first letter on; empty without letters."""
-    characters = chain.from_iterable(chain(text, " ") for text in texts)
-    return "".join(islice(dropwhile(lambda character: not character.isalpha(), characters), _ROUTING_CHARACTERS))
+def _read_all(texts: Iterable[str], detector: LanguageDetector, choice: LanguageChoice) -> list[Reading]:
+    return [read(text, detector, choice) for text in texts]
+
+
+def _detected(texts: Iterable[str], detector: LanguageDetector, codes: Sequence[str]) -> list[list[DetectedLanguage]]:
+    known = {primary(code) for code in codes}
+    return [
+        [
+            replace(each, code=matched_language(each.code, each.script, codes) or each.code)
+            for each in detector.detect(text, known).languages
+        ]
+        for text in texts
+    ]

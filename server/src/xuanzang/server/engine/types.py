@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -31,7 +31,9 @@ class FinishReason(enum.Enum):
     MAX_LENGTH = "max_length"
     """The target length limit was reached: the text may be incomplete."""
     COPIED = "copied"
-    """Nothing to translate: the text is empty or white space."""
+    """Nothing to translate: the text is empty, white space, or in the target language already."""
+    UNSERVED_LANGUAGE = "unserved_language"
+    """The text is in a language that no model translates, and the request lets it pass."""
     DEADLINE = "deadline"
     """The deadline came first: the text is the best found until then."""
 
@@ -166,6 +168,8 @@ class QualityFlag(enum.Enum):
     """It is in another language than the one asked for."""
     CUT = "cut"
     """A sentence over the model's limit was cut where no reader would pause."""
+    SOURCE_LANGUAGE = "source_language"
+    """The source is in another language than the one that the request names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +223,8 @@ class ServedModel:
     """Maximum source tokens of a sentence, the end token counted."""
     max_target_length: int
     """Maximum target tokens of a sentence, the end token counted."""
+    max_content_characters: int = 0
+    """Maximum characters of a text."""
     needs_source_language: bool = False
     """Whether requests must name one of its source languages."""
     needs_target_language: bool = False
@@ -242,6 +248,46 @@ class Runtime:
     onnxruntime_version: str
 
 
+class TextKind(enum.Enum):
+    """What a request does with a text."""
+
+    SERVED = "served"
+    """It is in one of the source languages."""
+    UNCERTAIN = "uncertain"
+    """Nothing tells its language for sure, so it may be in a source language."""
+    COPIED = "copied"
+    """It is in the target language already, or has no letters of a source language."""
+    UNSERVED = "unserved"
+    """It is in a language that is not translated."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a text is read."""
+
+    kind: TextKind
+    language: str = ""
+    """Code of its language, spelled as models do if they have it; empty if nothing tells it."""
+    confidence: float = 0.0
+    """Probability of that language, 0 to 1."""
+    has_letters: bool = True
+
+    @property
+    def kept_as(self) -> FinishReason | None:
+        """Why the text is answered as it is; None if it is translated."""
+        reasons = {TextKind.COPIED: FinishReason.COPIED, TextKind.UNSERVED: FinishReason.UNSERVED_LANGUAGE}
+        return reasons.get(self.kind)
+
+
+def kept_texts(readings: Sequence[Reading]) -> dict[int, FinishReason]:
+    """Return which texts are answered as they are, by their index, and why.
+
+    Args:
+        readings: How the texts are read.
+    """
+    return {index: reason for index, each in enumerate(readings) if (reason := each.kept_as)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """Model and languages that a request means."""
@@ -253,8 +299,8 @@ class Route:
     """Source language as the model spells it: the requested one, else empty, which means its first."""
     instead_of: Route | None = None
     """What the request means if the model is not to be used, which is a canary in the place of the live version."""
-    detected_language: str = ""
-    """Language of the texts, if the request named none and there was a choice; else empty."""
+    readings: tuple[Reading, ...] = ()
+    """How the texts are read, one by one, if the request named no source language; else empty."""
 
 
 class ModelState(enum.Enum):

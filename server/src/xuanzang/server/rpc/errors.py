@@ -40,6 +40,7 @@ class IdleRpcError(errors.EngineError):
 _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     {
         errors.InvalidInputError: grpc.StatusCode.INVALID_ARGUMENT,
+        errors.UnservedLanguageError: grpc.StatusCode.INVALID_ARGUMENT,
         errors.ModelNotFoundError: grpc.StatusCode.NOT_FOUND,
         errors.ModelStateError: grpc.StatusCode.FAILED_PRECONDITION,
         errors.GlossaryNotFoundError: grpc.StatusCode.NOT_FOUND,
@@ -141,7 +142,7 @@ def _details(error: Exception) -> list[Message]:
                 status_pb2.BadRequest.FieldViolation(field=violation.field, description=violation.description)
                 for violation in violations
             ]
-            return [status_pb2.BadRequest(field_violations=fields)]
+            return [status_pb2.BadRequest(field_violations=fields), *_error_info(error)]
         case errors.OverloadedError(retry_after_seconds=seconds):
             delay = Duration()
             delay.FromMilliseconds(max(1, round(seconds * 1000)))
@@ -149,6 +150,13 @@ def _details(error: Exception) -> list[Message]:
             return [retry, *([_quota_failure(error)] if isinstance(error, QuotaExceededError) else [])]
         case _:
             return []
+
+
+def _error_info(error: Exception) -> list[Message]:
+    if not isinstance(error, errors.UnservedLanguageError):
+        return []
+    metadata = {"detected_languages": ",".join(error.detected), "served_languages": ",".join(error.served)}
+    return [status_pb2.ErrorInfo(reason="LANGUAGE_NOT_SERVED", domain="xuanzang", metadata=metadata)]
 
 
 def _quota_failure(error: QuotaExceededError) -> Message:

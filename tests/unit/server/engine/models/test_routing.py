@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.models.routing import detected_language, resolve, undecided_languages
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import DecodingOptions, ServedModel
+from xuanzang.server.engine.errors import InvalidInputError, ModelNotFoundError, UnservedLanguageError
+from xuanzang.server.engine.models.routing import language_choice, language_of, require_served, resolve
+from xuanzang.server.engine.text.readings import LanguageChoice
+from xuanzang.server.engine.types import DecodingOptions, Reading, ServedModel, TextKind
 
 OPTIONS = DecodingOptions(beam_size=4, num_hypotheses=1, length_penalty=1, min_target_length=0, max_target_length=None)
 
@@ -51,7 +51,7 @@ def find(model: str = "", source: str = "", target: str = "", models: tuple[Serv
         ("zh-Hans-CN", "en", ZH_EN),
         ("zh-hant", "en", HANT_EN),
         ("zh-Hant-TW", "en-US", HANT_EN),
-        ("en", "zh-Hant", EN_ZH),
+        ("en", "zh-Hans-CN", EN_ZH),
     ],
 )
 def test_languages_find_the_model_that_fits_best(source: str, target: str, model: ServedModel) -> None:
@@ -157,41 +157,69 @@ def test_a_pair_finds_its_model_among_those_of_one_and_of_many_target_languages(
     assert find(source="en", target="zh-Hans", models=models) == MANY
 
 
+@pytest.mark.parametrize("target", ["zh-Hant", "zh-TW", "zh-HK", "zh-Hant-TW"])
+def test_simplified_chinese_is_no_answer_to_traditional(target: str) -> None:
+    with pytest.raises(ModelNotFoundError, match=f"no model translates en to {target}; served pairs: en to zh"):
+        find(source="en", target=target)
+
+
 @pytest.mark.parametrize(
-    ("model", "target", "languages"),
+    ("model", "target", "sources", "into"),
     [
-        ("", "", ["en", "zh", "zh-Hant"]),
-        ("", "en-GB", ["zh", "zh-Hant"]),
-        ("", "zh", []),
-        ("zh-en", "", []),
-        ("", "fr", []),
+        ("", "", ("en", "zh", "zh-Hant"), ""),
+        ("", "en-GB", ("zh", "zh-Hant"), "en"),
+        ("", "zh", ("en",), "zh"),
+        ("zh-en", "", ("zh",), "en"),
+        ("", "fr", (), ""),
     ],
 )
-def test_a_language_is_undecided_only_if_several_models_fit(model: str, target: str, languages: list[str]) -> None:
-    assert undecided_languages(MODELS, model=model, target_language=target) == languages
+def test_a_text_may_be_in_any_language_of_the_models_that_fit(
+    model: str, target: str, sources: tuple[str, ...], into: str
+) -> None:
+    choice = language_choice(MODELS, model=model, target_language=target)
+    assert (choice.sources, choice.target) == (sources, into)
 
 
-def test_the_language_is_undecided_if_the_only_model_must_be_told() -> None:
-    many = dataclasses.replace(served("many", "fr zh", "en fr zh"), needs_source_language=True)
-    assert undecided_languages([many], model="", target_language="en") == ["fr", "zh"]
-    assert undecided_languages([many, ZH_EN], model="zh-en", target_language="") == []
+def reading(language: str = "", *, kind: TextKind = TextKind.SERVED, has_letters: bool = True) -> Reading:
+    return Reading(kind=kind, language=language, has_letters=has_letters)
 
 
-def test_the_likeliest_language_decides_if_it_is_likely_enough_and_served() -> None:
-    chinese, german = DetectedLanguage(code="zh-Hans", confidence=0.9), DetectedLanguage(code="de", confidence=0.6)
-    assert detected_language("", [chinese, german], ["en", "zh"]) == "zh-Hans"
+BOTH = LanguageChoice(sources=("en", "zh"))
+UNCERTAIN = TextKind.UNCERTAIN
+
+
+@pytest.mark.parametrize(
+    ("readings", "language"),
+    [
+        ([reading("zh"), reading("zh"), reading("en", kind=UNCERTAIN)], "zh"),
+        ([reading("en", kind=UNCERTAIN)], "en"),
+        ([reading(kind=UNCERTAIN, has_letters=False)], "en"),
+        ([reading(kind=UNCERTAIN, has_letters=False), reading("zh")], "zh"),
+    ],
+)
+def test_the_language_that_is_told_is_that_of_all_texts(readings: list[Reading], language: str) -> None:
+    assert language_of(readings, BOTH) == language
+
+
+def test_the_only_language_need_not_be_named() -> None:
+    assert language_of([reading(kind=UNCERTAIN)], LanguageChoice(sources=("zh",), target="en")) == ""
+
+
+def test_texts_that_tell_no_language_or_several_need_one() -> None:
     with pytest.raises(InvalidInputError, match=r"source_language_code: must be set, one of en, zh: .* for sure"):
-        detected_language("123", [DetectedLanguage(code="zh", confidence=0.49)], ["en", "zh"])
-    with pytest.raises(InvalidInputError, match="cannot be told for sure"):
-        detected_language("", [], ["en", "zh"])
-    with pytest.raises(InvalidInputError, match="none of the served languages, en, zh"):
-        detected_language("猫", [german, chinese], ["en", "zh"])
+        language_of([reading(kind=UNCERTAIN)], BOTH)
+    with pytest.raises(InvalidInputError, match="several languages, en, zh"):
+        language_of([reading("zh"), reading("en")], BOTH)
 
 
-def test_an_uncertain_language_is_the_only_one_of_its_script() -> None:
-    uncertain = [DetectedLanguage(code="no", confidence=0.13)]
-    assert detected_language("Hello", uncertain, ["en", "zh"]) == "en"
-    assert detected_language("猫", [], ["en", "zh"]) == "zh"
-    for languages in (["de", "en"], ["ja", "zh"]):
-        with pytest.raises(InvalidInputError, match="cannot be told for sure"):
-            detected_language("猫 OK", uncertain, languages)
+def test_each_text_in_an_unserved_language_is_named() -> None:
+    french, unknown = reading("fr", kind=TextKind.UNSERVED), reading(kind=TextKind.UNSERVED)
+    choice = LanguageChoice(sources=("zh",), target="en")
+    with pytest.raises(UnservedLanguageError) as caught:
+        require_served([reading("zh"), french, unknown, french], choice)
+    assert [each.field for each in caught.value.violations] == ["contents[1]", "contents[2]", "contents[3]"]
+    first, second, _ = (each.description for each in caught.value.violations)
+    assert first.startswith("is in fr; what is translated into en: zh.")
+    assert second.startswith("is in another language;")
+    assert (caught.value.detected, caught.value.served) == (("fr",), ("zh",))
+    require_served([reading("zh")], choice)

@@ -9,6 +9,7 @@ import pytest
 from xuanzang.server.access.callers import KeyCaller
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ModelNotFoundError, ModelStateError
+from xuanzang.server.engine.types import TextKind
 
 Start = Any
 
@@ -82,8 +83,11 @@ async def test_a_key_that_does_not_allow_the_canary_has_the_live_version(start: 
         for models, version in ((("small",), 2), (("small/1",), 1), (("small/2",), 2)):
             caller = KeyCaller.__new__(KeyCaller)
             caller._models = frozenset(models)
-            resolve = caller.limited(engine.router.resolve)
-            assert resolve(model="", source_language="", target_language="").model.version == version
+            route = await caller.limited(engine.router.route)(
+                model="", source_language="", target_language="", texts=["我有一只猫。"]
+            )
+            assert route.model.version == version
+            assert [each.kind for each in route.readings] == [TextKind.SERVED]
 
 
 async def test_only_a_loaded_version_that_is_not_live_may_have_a_share(start: Start) -> None:

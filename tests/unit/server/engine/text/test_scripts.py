@@ -2,42 +2,45 @@ from __future__ import annotations
 
 import pytest
 
-from xuanzang.server.engine.text.scripts import is_plainly_chinese, language_of_script
+from xuanzang.server.engine.text.scripts import is_written_in, writing_of
 
 
 @pytest.mark.parametrize(
-    ("text", "languages", "language"),
+    ("text", "script"),
     [
-        ("OK", ["en", "zh"], "en"),
-        ("猫", ["en", "zh-Hans"], "zh-Hans"),
-        # Latin words stand in Chinese text, not the other way round.
-        ("iPhone 15 手机", ["en", "zh"], "zh"),
-        ("Привет", ["ru", "en"], "ru"),
-        ("テスト", ["ja", "zh"], "ja"),
-        ("猫", ["ja", "zh"], None),
-        ("Hallo", ["de", "en", "zh"], None),
-        ("Привет", ["en", "zh"], None),
-        ("12:30 😀", ["en", "zh"], None),
-        ("", ["en"], None),
+        ("OK", "LATIN"),
+        ("ＯＫ", "LATIN"),
+        ("猫", "CJK"),
+        ("テスト", "CJK"),
+        ("ﾃｽﾄ", "CJK"),
+        ("Привет", "CYRILLIC"),
+        ("12:30 😀", ""),
+        # Latin words stand in Chinese text, and Chinese words in English text.
+        ("iPhone 15 手机", "CJK"),
+        ("用 Python 写一个处理文件夹的小程序", "CJK"),
+        ("Please click the 确定 button to continue", "LATIN"),
     ],
 )
-def test_a_script_tells_the_language_if_only_one_is_written_in_it(
-    text: str, languages: list[str], language: str | None
-) -> None:
-    assert language_of_script(text, languages) == language
+def test_a_text_is_in_the_script_of_most_of_its_words(text: str, script: str) -> None:
+    assert writing_of(text).script == script
+
+
+def test_the_share_of_a_script_is_that_of_its_words() -> None:
+    assert writing_of("猫 猫 abcde abcde").share == pytest.approx(0.5)
+    assert writing_of("Привет").share == 1.0
 
 
 @pytest.mark.parametrize(
-    ("text", "plainly"),
+    ("language", "script", "expected"),
     [
-        ("请把这个文件夹移动到别的地方。", True),
-        ("請把這個檔案夾移動到別的地方。", True),
-        ("用 Python 写一个处理文件夹的小程序", True),
-        ("你好", False),
-        ("The sign reads 请把这个文件夹移动到别的地方, so I did as it told me.", False),
-        ("東京都庁舎展望室開室時間のお知らせ", False),
-        ("大韓民國 文化體育觀光部 장관", False),
+        ("zh", "CJK", True),
+        ("ja", "HIRAGANA", True),
+        ("ru", "CYRILLIC", True),
+        ("sr", "LATIN", True),
+        ("ru", "LATIN", False),
+        ("en", "CJK", False),
+        ("xx", "LATIN", True),
     ],
 )
-def test_much_chinese_needs_no_classifier(text: str, plainly: bool) -> None:
-    assert is_plainly_chinese(text) is plainly
+def test_languages_have_scripts(language: str, script: str, expected: bool) -> None:
+    assert is_written_in(language, script) is expected

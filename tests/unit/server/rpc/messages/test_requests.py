@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.types import ContentFormat, Route, ServedModel
 from xuanzang.server.rpc.messages import requests
@@ -17,7 +17,7 @@ NONE = GlossaryFolder(Path("none"))
 
 @pytest.fixture
 def resolve(served_model: ServedModel) -> requests.Resolve:
-    def find(*, model: str, source_language: str, target_language: str, texts: Sequence[str]) -> Route:
+    async def find(*, model: str, source_language: str, texts: Sequence[str], **_: object) -> Route:
         if source_language == "??":
             raise InvalidInputError([FieldViolation(field="source_language_code", description="must be BCP-47")])
         if model:
@@ -36,21 +36,21 @@ def faults(caught: pytest.ExceptionInfo[InvalidInputError]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("count", [0, 1025])
-def test_too_few_or_too_many_texts_are_refused(resolve: requests.Resolve, count: int) -> None:
+async def test_too_few_or_too_many_texts_are_refused(resolve: requests.Resolve, count: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve, NONE)
+        await requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * count), resolve, NONE)
     assert faults(caught) == {"contents": f"must have 1 to 1024 elements, has {count}"}
 
 
-def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
-    request = requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve, NONE)
+async def test_1024_texts_are_accepted(resolve: requests.Resolve) -> None:
+    request = await requests.read_unary_request(pb.TranslateTextRequest(contents=["a"] * 1024), resolve, NONE)
     assert len(request.texts) == 1024
 
 
-def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
+async def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
     options = pb.DecodingOptions(beam_size=0, length_penalty=11)
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(unary([], source_language_code="??", options=options), resolve, NONE)
+        await requests.read_unary_request(unary([], source_language_code="??", options=options), resolve, NONE)
     assert set(faults(caught)) == {
         "contents",
         "options.beam_size",
@@ -59,18 +59,29 @@ def test_all_faults_are_reported_at_once(resolve: requests.Resolve) -> None:
     }
 
 
-def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
+async def test_faults_of_the_request_are_reported_before_a_missing_model(resolve: requests.Resolve) -> None:
     with pytest.raises(InvalidInputError):
-        requests.read_unary_request(unary([], model="none"), resolve, NONE)
+        await requests.read_unary_request(unary([], model="none"), resolve, NONE)
     with pytest.raises(ModelNotFoundError):
-        requests.read_unary_request(unary(model="none"), resolve, NONE)
+        await requests.read_unary_request(unary(model="none"), resolve, NONE)
 
 
-def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
-    assert requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve, NONE).texts == ("",)
+async def test_the_id_of_a_streamed_text_is_limited_in_bytes(resolve: requests.Resolve) -> None:
+    assert (await requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 128), resolve, NONE)).texts == (
+        "",
+    )
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve, NONE)
+        await requests.read_stream_request(pb.StreamTranslateTextRequest(id="é" * 129), resolve, NONE)
     assert faults(caught) == {"id": "must have at most 256 bytes, has 258"}
+
+
+def test_an_error_in_other_words_is_still_of_its_kind() -> None:
+    fault = FieldViolation(field="contents[0]", description="is in fr")
+    error = UnservedLanguageError([fault], detected=["fr"], served=["zh"])
+    renamed = requests.as_sent(requests.for_single_text(error))
+    assert isinstance(renamed, UnservedLanguageError)
+    assert [each.field for each in renamed.violations] == ["content"]
+    assert (renamed.detected, renamed.served) == (("fr",), ("zh",))
 
 
 def test_faults_of_a_single_text_have_the_field_names_of_its_message() -> None:
@@ -104,29 +115,29 @@ def test_faults_of_settings_have_their_path_in_the_request(message: Any) -> None
     ("number", "expected"),
     [(0, ContentFormat.TEXT), (1, ContentFormat.TEXT), (2, ContentFormat.HTML), (3, ContentFormat.XML)],
 )
-def test_contents_are_text_unless_the_request_says_otherwise(
+async def test_contents_are_text_unless_the_request_says_otherwise(
     resolve: requests.Resolve, number: pb.ContentFormat.ValueType, expected: ContentFormat
 ) -> None:
     settings = pb.TranslationSettings(content_format=number)
     streamed = pb.StreamTranslateTextRequest(settings=settings)
-    assert requests.read_stream_request(streamed, resolve, NONE).content_format is expected
-    assert requests.read_settings(settings, ("a",), resolve, NONE).content_format is expected
-    assert requests.read_unary_request(unary(content_format=number), resolve, NONE).content_format is expected
+    assert (await requests.read_stream_request(streamed, resolve, NONE)).content_format is expected
+    assert (await requests.read_settings(settings, ("a",), resolve, NONE)).content_format is expected
+    assert (await requests.read_unary_request(unary(content_format=number), resolve, NONE)).content_format is expected
 
 
-def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> None:
+async def test_formats_of_later_versions_are_refused(resolve: requests.Resolve) -> None:
     unknown = pb.TranslateTextRequest.FromString(b"\x0a\x01a\x12\x02\x28\x63")
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(unknown, resolve, NONE)
+        await requests.read_unary_request(unknown, resolve, NONE)
     assert faults(caught) == {"content_format": "must be TEXT, HTML or XML, is 99"}
 
 
 @pytest.mark.parametrize("number", [pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_XML])
-def test_tokens_are_not_to_be_had_of_contents_with_tags(
+async def test_tokens_are_not_to_be_had_of_contents_with_tags(
     resolve: requests.Resolve, number: pb.ContentFormat.ValueType
 ) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        requests.read_unary_request(unary(content_format=number, token_details=True), resolve, NONE)
+        await requests.read_unary_request(unary(content_format=number, token_details=True), resolve, NONE)
     assert set(faults(caught)) == {"token_details"}
 
 
@@ -138,14 +149,16 @@ def test_tokens_are_not_to_be_had_of_contents_with_tags(
         ("a < b 首页", ["a", "<", "b", "首页"]),
     ],
 )
-def test_tags_do_not_tell_the_language_of_a_page(served_model: ServedModel, content: str, shown: list[str]) -> None:
+async def test_tags_do_not_tell_the_language_of_a_page(
+    served_model: ServedModel, content: str, shown: list[str]
+) -> None:
     seen: list[str] = []
 
-    def resolve(*, texts: Iterable[str], **_: str) -> Route:
+    async def resolve(*, texts: Iterable[str], **_: object) -> Route:
         seen.append(" ".join(texts))
         return Route(model=served_model, target_language="en")
 
     for content_format in (pb.CONTENT_FORMAT_HTML, pb.CONTENT_FORMAT_TEXT):
-        requests.read_unary_request(unary([content], content_format=content_format), resolve, NONE)
+        await requests.read_unary_request(unary([content], content_format=content_format), resolve, NONE)
     assert seen[0].split() == shown
     assert seen[1] == content

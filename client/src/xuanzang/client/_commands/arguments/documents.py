@@ -68,6 +68,7 @@ def document_options(arguments: argparse.Namespace) -> TranslateOptions:
         "no_repeat_ngram_size": arguments.no_repeat_ngram_size,
         "suppressed_texts": arguments.suppressed_texts,
         "refuse_long_sentences": arguments.refuse_long_sentences or None,
+        "pass_through_unserved": arguments.pass_through_unserved or None,
         **term_options(arguments),
     }
 
@@ -105,4 +106,9 @@ def _add_translation(group: argparse._ArgumentGroup) -> None:
         "--refuse-long-sentences",
         action="store_true",
         help="leave sentences over the model's limit as they are that have no comma or white space to cut them at",
+    )
+    group.add_argument(
+        "--pass-through-unserved",
+        action="store_true",
+        help="without --source: count texts in languages that no model translates as done, not as refused",
     )

@@ -29,6 +29,7 @@ def translate_options(arguments: argparse.Namespace) -> TranslateOptions:
         "content_format": arguments.content_format,
         "return_provenance": arguments.provenance or bool(arguments.capsule) or None,
         "return_quality": arguments.quality or None,
+        "pass_through_unserved": arguments.pass_through_unserved or None,
         **term_options(arguments),
     }
 
@@ -110,6 +111,11 @@ def _add_translation(group: argparse._ArgumentGroup) -> None:
         "--refuse-long-sentences",
         action="store_true",
         help="refuse sentences over the model's limit that have no comma or white space to cut them at",
+    )
+    group.add_argument(
+        "--pass-through-unserved",
+        action="store_true",
+        help="without --source: write texts in languages that no model translates as they are, instead of an error",
     )
 
 

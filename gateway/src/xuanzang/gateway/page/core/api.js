@@ -4,11 +4,16 @@ import { byId } from "./dom.js";
 
 /** A refusal or failure, as the gateway's problem describes it. */
 export class Problem extends Error {
-  constructor(status, { detail = "", violations = [] } = {}) {
+  /** `status` is 0 if no answer came. */
+  constructor(status, { detail = "", violations = [], detected_languages = [], served_languages = null } = {}) {
     const fields = violations.map((each) => `${each.field}: ${each.description}`);
     super(fields.length ? fields.join("; ") : detail);
     this.status = status;
     this.violations = violations;
+    /** Languages of the text that are not served; none if it is refused for another reason, or nothing tells them. */
+    this.detectedLanguages = detected_languages;
+    /** Whether the text is in a language that is not served. */
+    this.isUnserved = served_languages !== null;
   }
 
   /** Whether a field of the request is named as faulty. */
@@ -29,7 +34,7 @@ export async function* events(path, body, signal) {
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let waiting = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    const { done, value } = await reader.read().catch(unreached);
     if (done) return;
     const blocks = (waiting + value).split("\n\n");
     waiting = blocks.pop();
@@ -62,10 +67,15 @@ const json = (body, signal) => ({
 async function sent(path, options) {
   const key = byId("key").value;
   const headers = { ...options.headers, ...(key ? { authorization: `Bearer ${key}` } : {}) };
-  const answer = await fetch(path, { ...options, headers, cache: "no-store" });
+  const answer = await fetch(path, { ...options, headers, cache: "no-store" }).catch(unreached);
   if (answer.ok) return answer;
   if (answer.status === 401 || answer.status === 403) byId("access").hidden = false;
   throw new Problem(answer.status, await problemOf(answer));
+}
+
+/** What becomes of a call that gets no answer, or no more of it; one that is given up is no problem. */
+function unreached(error) {
+  throw error.name === "AbortError" ? error : new Problem(0, { detail: error.message });
 }
 
 async function problemOf(answer) {

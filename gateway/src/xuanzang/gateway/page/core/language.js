@@ -18,6 +18,11 @@ class Interface extends EventTarget {
     return new Intl.DisplayNames([this.language], { type: "language" }).of(code) ?? code;
   }
 
+  /** Joins names in the way of the language. */
+  list(names) {
+    return new Intl.ListFormat(this.language).format(names);
+  }
+
   /** Writes a number in the way of the language. */
   number(value, digits = 0) {
     return value.toLocaleString(this.language, { maximumFractionDigits: digits, minimumFractionDigits: digits });

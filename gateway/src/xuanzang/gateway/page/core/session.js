@@ -1,6 +1,6 @@
 // What is being translated: the text, the choices, the sentences found, and which of them is looked at.
 
-import { events, post } from "./api.js";
+import { Problem, events, post } from "./api.js";
 import { replaced, sentencesOf } from "./sentences.js";
 
 /** Milliseconds without a key pressed after which a translation begins. */
@@ -8,7 +8,10 @@ export const PAUSE = 110;
 
 /**
  * The text and its translation. Events: `typed`, `begun`, `part`, `translated`, `sentence` (another one is looked at, or
- * it has changed), `marked` (source and target under the pointer), `failed`.
+ * it has changed), `marked` (source and target under the pointer), `failed`, `state`.
+ *
+ * `state` says what the translation that is shown has to do with the text: "empty" and "done", it belongs to it; "waiting"
+ * and "failed", it is that of an earlier text; "writing", it is the beginning of it.
  */
 export class Session extends EventTarget {
   source = "";
@@ -18,6 +21,7 @@ export class Session extends EventTarget {
   answer = null;
   sentences = [];
   index = 0;
+  state = "empty";
   /** Milliseconds from the last key to the first words and to the whole, and from the call to both. */
   times = null;
   #timer = 0;
@@ -48,6 +52,11 @@ export class Session extends EventTarget {
   wish(fields) {
     this.wishes = Object.fromEntries(Object.entries({ ...this.wishes, ...fields }).filter(([, value]) => value !== null));
     this.#typed = performance.now();
+    this.#later(0);
+  }
+
+  /** Translates once more what failed. */
+  retry() {
     this.#later(0);
   }
 
@@ -96,12 +105,13 @@ export class Session extends EventTarget {
 
   /** Language of the source, as chosen or as detected. */
   get sourceLanguage() {
-    return this.wishes.source_language ?? this.answer?.source_language;
+    return this.wishes.source_language ?? (this.answer?.source_language || undefined);
   }
 
   #later(pause) {
     clearTimeout(this.#timer);
     this.#running?.abort();
+    this.#enter(this.source.trim() ? "waiting" : "empty");
     this.#timer = setTimeout(() => this.#translate(), pause);
   }
 
@@ -123,21 +133,31 @@ export class Session extends EventTarget {
     for await (const { name, data } of events("/v1/translate/stream", body, signal)) {
       if (signal.aborted) return;
       times.first ??= performance.now() - this.#typed;
-      if (name === "part") this.dispatchEvent(new CustomEvent("part", { detail: data.text_delta }));
-      if (name === "error") throw new Error(data.detail);
+      if (name === "part") {
+        this.#enter("writing");
+        this.dispatchEvent(new CustomEvent("part", { detail: data.text_delta }));
+      }
+      if (name === "error") throw new Problem(data.status, data);
       if (name === "translation") {
         this.times = { ...times, whole: performance.now() - this.#typed };
-        this.#finish(data);
+        return this.#finish(data);
       }
     }
+    if (!signal.aborted) throw new Problem(0);
   }
 
   #body(options) {
     return { ...this.wishes, return_quality: !this.#unassessed.has(this.wishes.target_language), options };
   }
 
+  #enter(state) {
+    this.state = state;
+    this.#emit("state");
+  }
+
   #finish(answer) {
     this.answer = answer;
+    this.#enter(answer ? "done" : "empty");
     this.sentences = this.#found();
     this.index = Math.min(this.index, Math.max(0, this.sentences.length - 1));
     this.#emit("translated");
@@ -156,7 +176,8 @@ export class Session extends EventTarget {
       this.#unassessed.add(target);
       return this.#translate();
     }
-    return this.dispatchEvent(new CustomEvent("failed", { detail: error.message }));
+    this.#enter("failed");
+    return this.dispatchEvent(new CustomEvent("failed", { detail: error }));
   }
 
   #emit(name) {

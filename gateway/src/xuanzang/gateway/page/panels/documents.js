@@ -3,6 +3,7 @@
 import { postFile } from "../core/api.js";
 import { button, element, saved } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";
+import { worded } from "../core/reasons.js";
 
 const SUFFIXES =
   ".txt .md .markdown .html .htm .srt .vtt .po .pot .json .jsonl .ndjson .csv .tsv .parquet .xliff .xlf .docx";
@@ -69,7 +70,7 @@ export class Documents {
       row.replaceChildren(saved(blob, name), element("span", { class: "faint" }, done(summary)), ...refusals(summary));
       announce(text("document_ready", { name }));
     } catch (error) {
-      const message = stop.signal.aborted ? text("cancelled") : error.message;
+      const message = stop.signal.aborted ? text("cancelled") : worded(error);
       row.replaceChildren(element("span", {}, file.name), element("span", { class: "failure", role: "alert" }, message));
     }
   }

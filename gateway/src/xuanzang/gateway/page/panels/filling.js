@@ -2,6 +2,7 @@
 
 import { element } from "../core/dom.js";
 import { text } from "../core/language.js";
+import { worded } from "../core/reasons.js";
 
 const turns = new WeakMap();
 
@@ -18,7 +19,7 @@ export async function fill(root, make) {
   try {
     made = await make();
   } catch (error) {
-    made = [element("p", { class: "failure" }, error.message)];
+    made = [element("p", { class: "failure" }, worded(error))];
   }
   if (turns.get(root) !== turn) return;
   root.replaceChildren(...made);

@@ -2,6 +2,7 @@
 
 import { byId, button, element } from "../core/dom.js";
 import { announce, text, ui } from "../core/language.js";
+import { worded } from "../core/reasons.js";
 
 const COUNT = 6;
 
@@ -42,7 +43,7 @@ export class Alternatives {
       list.replaceChildren(...found.map((each) => element("li", {}, this.#offer(word, each))));
       list.querySelector("button")?.focus({ preventScroll: true });
     } catch (error) {
-      if (error.name !== "AbortError") list.replaceChildren(element("li", { class: "failure" }, error.message));
+      if (error.name !== "AbortError") list.replaceChildren(element("li", { class: "failure" }, worded(error)));
     }
   }
 
@@ -73,7 +74,7 @@ export class Alternatives {
       const space = word.text.startsWith(" ") ? " " : "";
       const prefix = word.prefix.trimEnd() + space + input.value.trim();
       const [best] = await this.#session.ask(this.#session.sentence, { target_prefix: prefix }).catch((error) => {
-        form.after(element("p", { class: "failure" }, error.message));
+        form.after(element("p", { class: "failure" }, worded(error)));
         return [];
       });
       if (best) this.#take(best);

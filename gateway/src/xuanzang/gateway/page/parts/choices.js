@@ -18,6 +18,7 @@ export class Choices {
     byId("model").addEventListener("change", () => this.#changed());
     byId("swap").addEventListener("click", () => this.#swap());
     session.addEventListener("translated", () => this.#answered());
+    session.addEventListener("failed", () => this.#offer());
     ui.addEventListener("language", () => this.#offer());
   }
 
@@ -26,6 +27,11 @@ export class Choices {
     ({ models: this.#models } = await get("/v1/models"));
     this.#offer();
     this.#changed();
+  }
+
+  /** Codes of the languages that are translated. */
+  get languages() {
+    return codes(this.#models, "source_languages");
   }
 
   #offer() {
@@ -56,9 +62,9 @@ export class Choices {
   }
 
   #detected() {
-    const found = this.#session.answer?.source_language;
-    const isAsked = !byId("source-language").value && found;
-    return isAsked ? text("detected", { language: ui.languageName(found) }) : text("detect");
+    const { source_language: found, detection_confidence: confidence } = this.#session.answer ?? {};
+    if (byId("source-language").value || !found || this.#session.state === "failed") return text("detect");
+    return text(confidence === null ? "taken_for" : "detected", { language: ui.languageName(found) });
   }
 
   #changed() {

@@ -26,7 +26,7 @@ export class Target {
     session.addEventListener("part", ({ detail }) => this.#append(detail));
     session.addEventListener("sentence", () => this.#show());
     session.addEventListener("translated", () => announce(session.text));
-    session.addEventListener("failed", () => this.#root.classList.remove("waiting"));
+    session.addEventListener("state", () => this.#enter(session.state));
     session.addEventListener("marked", ({ detail }) => this.#mark(detail.words));
     this.#root.addEventListener("keydown", (event) => this.#walk(event));
     byId("undo").addEventListener("click", () => session.undo());
@@ -40,20 +40,27 @@ export class Target {
   }
 
   #begin() {
-    this.#root.classList.add("waiting");
     this.#isFresh = true;
+  }
+
+  /** Shows whether the translation belongs to the text: one of an earlier text can be neither copied nor opened. */
+  #enter(state) {
+    const isStale = state === "waiting" || state === "failed";
+    this.#root.classList.toggle("stale", isStale);
+    this.#root.inert = isStale;
+    byId("panels").classList.toggle("stale", isStale);
+    byId("progress").hidden = state !== "waiting" && state !== "writing";
+    for (const id of ["verdict", "timing", "undo", "copy"]) byId(id).classList.toggle("withheld", state !== "done");
   }
 
   #append(delta) {
     if (this.#isFresh) this.#root.replaceChildren();
     this.#isFresh = false;
-    this.#root.classList.remove("waiting");
     this.#root.append(delta);
   }
 
   #show() {
     this.#buttons.clear();
-    this.#root.classList.remove("waiting");
     this.#root.replaceChildren(...this.#session.sentences.map((each, index) => this.#sentence(each, index)));
     this.#root.append(this.#session.sentences.at(-1)?.tail ?? "");
     const [first] = this.#buttons.values();

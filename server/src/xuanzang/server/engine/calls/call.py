@@ -26,7 +26,8 @@ from xuanzang.server.engine.scheduling.requests.request import AbandonReason, Ca
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import LanguageDetector
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Hypothesis
+from xuanzang.server.engine.text.traditional import settled_by
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, FinishReason, Hypothesis
 
 # Texts of so many characters are tokenised in the time that a thread would take to begin, a fraction of a millisecond.
 _SHORT_CHARACTERS = 300
@@ -109,7 +110,7 @@ class Call:
                 prepared = await self._prepare(texts)
                 with self._context.hold_sentences(len(prepared.searches)):
                     translated = iter(await self._search(prepared))
-                answer = await self._joined(prepared, translated)
+                answer = self._with_reasons(await self._joined(prepared, translated))
         except TimeoutError:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
@@ -121,6 +122,13 @@ class Call:
                 seconds=time.monotonic() - began,
                 exemplar=self._context.exemplar,
             )
+        return answer
+
+    def _with_reasons(self, answer: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
+        """Say of the texts that are kept why they are."""
+        for index, reason in self._context.kept_texts.items():
+            write = self._context.writer.write if self._context.writer and reason is FinishReason.COPIED else str
+            answer[index] = [replace(each, text=write(each.text), finish_reason=reason) for each in answer[index]]
         return answer
 
     async def _joined(
@@ -136,7 +144,11 @@ class Call:
         """Join the sentences, put tags between them, and assess the texts, as the call asks for."""
         context, codec = self._context, self._context.codec
         if self._has_markup:
-            answer = [with_markup(document, translated, codec) for document in prepared.documents]
+            pairs = zip(prepared.texts, prepared.documents, strict=True)
+            answer = [
+                joined(segments, translated, codec) if document is None else with_markup(document, translated, codec)
+                for segments, document in pairs
+            ]
         else:
             answer = [joined(segments, translated, codec) for segments in prepared.texts]
         if not self._options.quality:
@@ -200,7 +212,10 @@ class Call:
         streamer = None
         # The best of several draws is known at the end only.
         if self._emit and is_single:
-            streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit)
+            settled = settled_by(
+                self._context.writer, whole=bool(self._context.terms.fields or self._options.target_prefix)
+            )
+            streamer = TextStreamer(prepared.texts[0], self._context.codec, self._emit, settled=settled)
         searches = [search for _, search in planned]
         results = await self._decode(Request(self._context, searches, listener=streamer))
         if self._journal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.codec import Segment
 from xuanzang.server.engine.text.offsets import Span
+from xuanzang.server.engine.text.traditional import TraditionalWriter
 from xuanzang.server.engine.types import ContentFormat, DecodingOptions
 
 
@@ -31,8 +32,8 @@ class PreparedTexts:
     """Segments of each text."""
     searches: list[PlannedSearch]
     """One for each segment with source ids."""
-    documents: list[SplitDocument]
-    """The texts as they were parsed; none of texts without markup."""
+    documents: list[SplitDocument | None]
+    """The texts as they were parsed, None for those that are kept; none of texts without markup."""
     source_tokens: int
     """Source tokens of all sentences, end tokens included."""
 
@@ -68,7 +69,7 @@ def prepare(
     """
     preparation = _Preparation(context, options, settings)
     for index, text in enumerate(texts):
-        preparation.add(f"contents[{index}]", text)
+        preparation.add(f"contents[{index}]", text, is_kept=index in context.kept_texts)
         if preparation.is_too_costly:
             break
     return preparation.result()
@@ -80,16 +81,17 @@ class _Preparation:
     def __init__(self, context: CallContext, options: DecodingOptions, settings: EngineSettings) -> None:
         self._context = context
         self._codec = context.codec
-        self._options = options
+        self._options = _simplified(options, context.writer)
+        self._written = {self._options.target_prefix: options.target_prefix}
         self._max_characters = settings.max_content_characters
         self._max_cost = settings.max_queue_tokens // 2
-        self._constraints, self._violations = _target_constraints(context.model, options)
+        self._constraints, self._violations = _target_constraints(context.model, self._options)
         self._violations += _term_violations(context)
         self._cost = 0
         self._source_tokens = 0
         self._texts: list[list[Segment]] = []
         self._searches: list[PlannedSearch] = []
-        self._documents: list[SplitDocument] = []
+        self._documents: list[SplitDocument | None] = []
 
     @property
     def is_too_costly(self) -> bool:
@@ -104,10 +106,10 @@ class _Preparation:
             texts=self._texts, searches=self._searches, documents=self._documents, source_tokens=self._source_tokens
         )
 
-    def add(self, field: str, text: str) -> None:
-        """Prepare a text; after a fault only check it, so that the error names all faults."""
+    def add(self, field: str, text: str, *, is_kept: bool = False) -> None:
+        """Prepare a text, or keep it as it is; after a fault only check it, so that the error names all faults."""
         try:
-            blocks = self._checked_blocks(field, text)
+            blocks = self._kept(field, text) if is_kept else self._checked_blocks(field, text)
             if self._violations:
                 return
             searches: list[PlannedSearch] = []
@@ -131,8 +133,7 @@ class _Preparation:
 
     def _checked_blocks(self, field: str, text: str) -> Sequence[_Sentences]:
         """Split a text that is not too long, and check what it is split into."""
-        if len(text) > self._max_characters:
-            raise InvalidInputError([_too_long(field, len(text), self._max_characters, "characters")])
+        self._require_short(field, text)
         try:
             blocks = self._blocks(text)
         except MarkupError as error:
@@ -141,6 +142,17 @@ class _Preparation:
         if violations := [*self._length_violations(field, sentences)]:
             raise InvalidInputError(violations)
         return blocks
+
+    def _require_short(self, field: str, text: str) -> None:
+        if len(text) > self._max_characters:
+            raise InvalidInputError([_too_long(field, len(text), self._max_characters, "characters")])
+
+    def _kept(self, field: str, text: str) -> Sequence[_Sentences]:
+        """Return a text that is answered as it is."""
+        self._require_short(field, text)
+        if self._context.content_format is not ContentFormat.TEXT:
+            self._documents.append(None)
+        return [_Sentences([Segment(text=text, source_ids=())])]
 
     def _length_violations(self, field: str, sentences: Sequence[Segment]) -> Iterator[FieldViolation]:
         """Find what is wrong with the sentences of a text, by their source tokens."""
@@ -206,6 +218,9 @@ class _Preparation:
             source_spans=spans,
             matches=terms.matches if terms.found else None,
             assessor=_assessor(model, segment) if options.quality else None,
+            writer=self._context.writer,
+            written=self._written,
+            prefix=options.target_prefix,
         )
         return PlannedSearch(
             model.sentence(
@@ -225,7 +240,11 @@ class _Preparation:
         starts = accumulate((len(segment.text) for segment in block.segments), initial=0)
         return [
             plan_terms(
-                [term for term in context.terms.find(segment.text, start) if not _overlaps(term, block.verbatim)],
+                [
+                    self._simplified_term(term)
+                    for term in context.terms.find(segment.text, start)
+                    if not _overlaps(term, block.verbatim)
+                ],
                 self._codec,
                 suppressed_texts=self._options.suppressed_texts,
                 max_tokens=limit - len(self._constraints.prefix_ids) - 1,
@@ -233,6 +252,27 @@ class _Preparation:
             for segment, start in zip(block.segments, starts, strict=False)
             if segment.source_ids
         ]
+
+    def _simplified_term(self, term: FoundTerm) -> FoundTerm:
+        """Return a term with its translations as the model writes them, and remember how the caller does."""
+        writer = self._context.writer
+        if writer is None:
+            return term
+        targets = tuple(map(writer.simplify, term.targets))
+        for target, written in zip(targets, term.targets, strict=True):
+            self._written.setdefault(target, written)
+        return replace(term, targets=targets)
+
+
+def _simplified(options: DecodingOptions, writer: TraditionalWriter | None) -> DecodingOptions:
+    """Return options with their texts as the model writes them."""
+    if writer is None or not (options.target_prefix or options.suppressed_texts):
+        return options
+    return replace(
+        options,
+        target_prefix=writer.simplify(options.target_prefix),
+        suppressed_texts=tuple(map(writer.simplify, options.suppressed_texts)),
+    )
 
 
 def _assessor(model: LoadedModel, segment: Segment) -> SentenceAssessor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 
 from xuanzang.server.engine.quality.assessment import with_flags
 from xuanzang.server.engine.scheduling.requests.request import CallContext
 from xuanzang.server.engine.text.codec import Segment
+from xuanzang.server.engine.text.language_codes import primary
 from xuanzang.server.engine.text.language_detection import LanguageDetector
-from xuanzang.server.engine.types import Hypothesis, QualityFlag
+from xuanzang.server.engine.text.readings import LanguageChoice, read
+from xuanzang.server.engine.types import Hypothesis, QualityFlag, TextKind
 from xuanzang.server.metrics import ModelMetrics
 
 # Of less the detector knows too little.
@@ -34,10 +36,13 @@ def assessed(
     Returns:
         The same hypotheses, each with its quality; the best of each text is counted.
     """
-    target = context.target_language or context.model.bundle.manifest.target_language_codes[0]
-    language = target.lower().partition("-")[0]
+    manifest = context.model.bundle.manifest
+    languages = LanguageChoice(
+        sources=(context.source_language or manifest.source_language_codes[0],),
+        target=context.target_language or manifest.target_language_codes[0],
+    )
     completed = [
-        [_assessed(segments, hypothesis, language, detector) for hypothesis in hypotheses]
+        _completed("".join(segment.text for segment in segments), segments, hypotheses, languages, detector)
         for segments, hypotheses in zip(texts, answer, strict=True)
     ]
     for hypotheses in completed:
@@ -45,29 +50,51 @@ def assessed(
     return completed
 
 
-def _assessed(
-    segments: Sequence[Segment], hypothesis: Hypothesis, language: str, detector: LanguageDetector | None
-) -> Hypothesis:
-    flags = set(_text_flags(segments, hypothesis, language, detector))
-    return replace(hypothesis, quality=with_flags(hypothesis.quality, flags))
+def _completed(
+    source: str,
+    segments: Sequence[Segment],
+    hypotheses: Sequence[Hypothesis],
+    languages: LanguageChoice,
+    detector: LanguageDetector | None,
+) -> list[Hypothesis]:
+    """Complete the quality of the hypotheses of one text."""
+    # Text that is copied is in no wrong language.
+    detector = detector if hypotheses[0].token_count else None
+    flags = set(_source_flags(source, segments, languages, detector))
+    return [_assessed(each, source, flags.union(_target_flags(each, languages, detector))) for each in hypotheses]
 
 
-def _text_flags(
-    segments: Sequence[Segment], hypothesis: Hypothesis, language: str, detector: LanguageDetector | None
+def _assessed(hypothesis: Hypothesis, source: str, flags: Set[QualityFlag]) -> Hypothesis:
+    quality = with_flags(hypothesis.quality, flags)
+    if QualityFlag.SOURCE_LANGUAGE in flags or hypothesis.text.strip() == source.strip():
+        # The estimate is of translations, and from the language that was named.
+        quality = replace(quality, acceptable_probability=None)
+    return replace(hypothesis, quality=quality)
+
+
+def _source_flags(
+    source: str, segments: Sequence[Segment], languages: LanguageChoice, detector: LanguageDetector | None
 ) -> Iterator[QualityFlag]:
     if any(segment.is_forced_cut for segment in segments):
         yield QualityFlag.CUT
-    if detector and hypothesis.token_count and _is_in_another_language(hypothesis.text, language, detector):
+    if detector:
+        reading = read(source, detector, languages)
+        if reading.kind is TextKind.UNSERVED or (reading.kind is TextKind.COPIED and reading.confidence):
+            yield QualityFlag.SOURCE_LANGUAGE
+
+
+def _target_flags(
+    hypothesis: Hypothesis, languages: LanguageChoice, detector: LanguageDetector | None
+) -> Iterator[QualityFlag]:
+    if detector and _is_in_another_language(hypothesis.text, primary(languages.target), detector):
         yield QualityFlag.WRONG_LANGUAGE
 
 
 def _is_in_another_language(text: str, language: str, detector: LanguageDetector) -> bool:
     if sum(map(str.isalpha, text)) < _MIN_LETTERS:
         return False
-    likeliest = next(iter(detector.detect(text, [language])), None)
-    if likeliest is None or likeliest.confidence < _MIN_CONFIDENCE:
-        return False
-    return likeliest.code.lower().partition("-")[0] != language
+    likeliest = next(iter(detector.detect(text, [language]).languages), None)
+    return likeliest is not None and likeliest.confidence >= _MIN_CONFIDENCE and likeliest.code != language
 
 
 def _count(hypothesis: Hypothesis, metrics: ModelMetrics) -> None:

@@ -14,14 +14,24 @@ _INCOMPLETE = "\ufffd"
 class TextStreamer:
     """Emits the known part of a translation in the order of the text, and never takes anything back."""
 
-    def __init__(self, segments: Sequence[Segment], codec: TextCodec, emit: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        codec: TextCodec,
+        emit: Callable[[str], None],
+        *,
+        settled: Callable[[str], str] | None = None,
+    ) -> None:
         """Begin with nothing known.
 
         Args:
             segments: Segments of the text.
             codec: Codec into the target language.
             emit: Receiver of what comes next of the translation, never empty.
+            settled: Function from the beginning of a sentence to what is certain of it as it will be written; None to
+                write it as it is.
         """
+        self._settled = settled
         positions = iter(range(len(segments)))
         # Text of each segment, and the position of its sentence; None for copied text.
         self._segments = [(segment.text, next(positions) if segment.source_ids else None) for segment in segments]
@@ -39,7 +49,8 @@ class TextStreamer:
             position: Position of the sentence.
             text: More than the last time.
         """
-        self._known[position] = text.rstrip(_INCOMPLETE)
+        known = text.rstrip(_INCOMPLETE)
+        self._known[position] = self._settled(known) if self._settled else known
         self._advance()
 
     def on_result(self, position: int, result: SentenceResult) -> None:

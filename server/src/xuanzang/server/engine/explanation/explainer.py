@@ -76,6 +76,7 @@ class Explainer:
         if loaded is None:
             raise ModelNotFoundError(f"model {model.name}/{model.version} is not served")
         _require_layers(loaded, choice)
+        _require_own_writing(loaded, call.get("target_language", ""))
         with self._engine.live.usage.of(loaded), self._place(loaded):
             journal = SearchJournal(max_tokens=self._limits.max_tokens)
             [hypotheses] = await self._engine.translate([text], model=model, options=options, journal=journal, **call)
@@ -142,6 +143,14 @@ class Explainer:
             stop.set()
         model.metrics.explanation_duration_seconds.observe(time.monotonic() - started)
         return explanation
+
+
+def _require_own_writing(model: LoadedModel, target_language: str) -> None:
+    """Refuse a language that is made of what the model writes: its tokens and their attention are others."""
+    codes = model.bundle.manifest.target_language_codes
+    if target_language and target_language not in codes:
+        description = f"must be one of {', '.join(codes)}, which the model itself writes"
+        raise InvalidInputError([FieldViolation(field="target_language_code", description=description)])
 
 
 def _require_layers(model: LoadedModel, choice: AttentionChoice) -> None:

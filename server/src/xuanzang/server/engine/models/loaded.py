@@ -22,6 +22,7 @@ from xuanzang.server.engine.runtime.kv_cache import CacheShape
 from xuanzang.server.engine.runtime.sessions import Sessions
 from xuanzang.server.engine.settings import UNLIMITED, EngineSettings
 from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.traditional import with_traditional
 from xuanzang.server.engine.types import DecodingOptions, ServedModel
 from xuanzang.server.metrics import Metrics
 
@@ -95,6 +96,7 @@ class LoadedModel:
         self._length_line = defaults.max_length_factor, defaults.max_length_offset
         self.limits = UNLIMITED
         """Limits of its own, set by `open`."""
+        self._max_content_characters = 0
         self._weights_bytes = (bundle.directory / bundle.manifest.weights).stat().st_size
         self._cache_shape: CacheShape | None = None
         self.quality_estimator: Estimator | None = self._open_quality_head()
@@ -156,6 +158,7 @@ class LoadedModel:
     def _limit(self, settings: EngineSettings) -> None:
         """Take over the limits of the model; refuse weights that leave no memory for keys and values."""
         self.limits = settings.limits_of(self.name)
+        self._max_content_characters = settings.max_content_characters
         memory = self.limits.memory_bytes
         if memory is not None and self._weights_bytes >= memory:
             reason = f"the weights have {self._weights_bytes} bytes, and --model-memory-mb allows {memory} in all"
@@ -235,7 +238,7 @@ class LoadedModel:
             name=self.name,
             version=self.version,
             source_languages=tuple(manifest.source_language_codes),
-            target_languages=tuple(manifest.target_language_codes),
+            target_languages=with_traditional(manifest.target_language_codes),
             precision=self.bundle.precision,
             manifest_sha256=self.bundle.manifest_sha256,
             is_default=is_default,
@@ -249,6 +252,7 @@ class LoadedModel:
             ),
             max_source_length=manifest.dimensions.max_source_length,
             max_target_length=manifest.dimensions.max_target_length,
+            max_content_characters=self._max_content_characters,
             needs_source_language=len(manifest.source_format.source_language_ids) > 1,
             needs_target_language=max(
                 len(manifest.source_format.language_prefix_ids), len(manifest.target_format.language_ids)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 
-from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
-from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.text.scripts import language_of_script
-from xuanzang.server.engine.types import Route, ServedModel
+from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError, UnservedLanguageError
+from xuanzang.server.engine.text.language_codes import matched, matched_target, primary
+from xuanzang.server.engine.text.readings import LanguageChoice
+from xuanzang.server.engine.types import Reading, Route, ServedModel, TextKind
 
-# Of what is detected with this probability 92 to 98 % is right, the more the longer the text.
-_MIN_CONFIDENCE = 0.5
 _NAMED = 40
 """Languages or pairs that an error names at most."""
 
@@ -38,13 +36,23 @@ def resolve(models: Sequence[ServedModel], *, model: str, source_language: str, 
         names = ", ".join(sorted({served.name for served in models})) or "none"
         raise ModelNotFoundError(f"model {model!r} is not served; served models: {names}")
     languages = source_language, target_language
-    fits = [(fit, served) for served in candidates if (fit := _fit(served, *languages)) is not None]
-    if not fits:
-        pairs = _listed(_pairs(candidates))
-        wanted = f"{source_language or 'any'} to {target_language or 'any'}"
-        raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {pairs}")
+    fits = _fits(candidates, *languages)
     best, _ = min(fits, key=itemgetter(0))
     return _route(_only_one([served for fit, served in fits if fit == best], *languages), *languages)
+
+
+def require_pair(models: Sequence[ServedModel], *, source_language: str, target_language: str) -> None:
+    """Require that some model translates between two languages.
+
+    Args:
+        models: Served models.
+        source_language: BCP-47 code.
+        target_language: BCP-47 code.
+
+    Raises:
+        ModelNotFoundError: None does.
+    """
+    _fits(models, source_language, target_language)
 
 
 def route_to(served: ServedModel, *, source_language: str, target_language: str) -> Route | None:
@@ -64,8 +72,8 @@ def route_to(served: ServedModel, *, source_language: str, target_language: str)
     return _route(served, source_language, target_language)
 
 
-def undecided_languages(models: Sequence[ServedModel], *, model: str, target_language: str) -> list[str]:
-    """List the source languages of which a request must name one.
+def language_choice(models: Sequence[ServedModel], *, model: str, target_language: str) -> LanguageChoice:
+    """Find the languages that a request without a source language may mean.
 
     Args:
         models: Served models.
@@ -73,41 +81,74 @@ def undecided_languages(models: Sequence[ServedModel], *, model: str, target_lan
         target_language: As for `resolve`.
 
     Returns:
-        BCP-47 codes, in order; none if only one model fits, and it need not be told.
+        The source languages of all models that fit, none if no model does, and the target language.
     """
-    named = [served for served in models if _has_name(served, model)]
-    if not named or (len(named) == 1 and not named[0].needs_source_language):
-        return []
-    fitting = [served for served in named if _fit(served, "", target_language) is not None]
-    if len(fitting) < 2 and not any(served.needs_source_language for served in fitting):
-        return []
-    return sorted({code for served in fitting for code in served.source_languages})
+    fitting = [
+        served for served in models if _has_name(served, model) and _fit(served, "", target_language) is not None
+    ]
+    sources = {code for served in fitting for code in served.source_languages}
+    targets = {code for served in fitting for code in served.target_languages}
+    target = matched_target(target_language, targets) or ""
+    if len(set(map(primary, targets))) == 1:
+        target = target or fitting[0].target_languages[0]
+    return LanguageChoice(sources=tuple(sorted(sources)), target=target)
 
 
-def detected_language(text: str, detected: Iterable[DetectedLanguage], choices: Sequence[str]) -> str:
-    """Choose the language of texts.
+def language_of(readings: Sequence[Reading], choice: LanguageChoice) -> str:
+    """Choose the source language of texts.
 
     Args:
-        text: Beginning of the texts; if its language is uncertain, its script may leave one choice.
-        detected: Languages that the texts may be in, likeliest first.
-        choices: Languages that models translate.
+        readings: How the texts are read, those that are not translated left out.
+        choice: Languages that may be meant.
 
     Returns:
-        The likeliest language.
+        The language of all texts; empty if there is but one, which need not be named.
 
     Raises:
-        InvalidInputError: It is too uncertain, or no model translates it.
+        InvalidInputError: Nothing tells the language, or the texts are in several.
     """
-    best = next(iter(detected), None)
-    if best is None or best.confidence < _MIN_CONFIDENCE:
-        if (written := language_of_script(text, choices)) is not None:
-            return written
-        description = f"must be set, one of {_listed(choices)}: the language of the text cannot be told for sure"
-    elif _matched(best.code, choices) is None:
-        description = f"must be set: the text seems to be in none of the served languages, {', '.join(choices)}"
+    told = {each.language for each in readings if each.kind is TextKind.SERVED}
+    written = {each.language for each in readings if each.kind is TextKind.UNCERTAIN and each.language}
+    if len(choice.sources) == 1:
+        return ""
+    if len(told or written) == 1:
+        return next(iter(told or written))
+    if not told and not any(each.has_letters for each in readings):
+        # Texts such as "12:30" are alike in all languages.
+        return choice.sources[0]
+    names = _listed(told or choice.sources)
+    description = f"must be set, one of {_listed(choice.sources)}: "
+    if told:
+        description += f"the texts are in several languages, {names}, and one request takes texts in one"
     else:
-        return best.code
+        description += "the language of the text cannot be told for sure"
     raise InvalidInputError([FieldViolation(field="source_language_code", description=description)])
+
+
+def require_served(readings: Sequence[Reading], choice: LanguageChoice) -> None:
+    """Refuse texts in languages that are not translated.
+
+    Args:
+        readings: How the texts are read.
+        choice: Languages that are translated.
+
+    Raises:
+        UnservedLanguageError: There are such texts; the error names each.
+    """
+    unserved = {index: each for index, each in enumerate(readings) if each.kind is TextKind.UNSERVED}
+    if not unserved:
+        return
+    into = f" into {choice.target}" if choice.target else ""
+    rest = (
+        f"; what is translated{into}: {_listed(choice.sources)}. To translate it all the same, name the source "
+        "language; to get it back as it is, set pass_through_unserved"
+    )
+    violations = [
+        FieldViolation(field=f"contents[{index}]", description=f"is in {each.language or 'another language'}{rest}")
+        for index, each in unserved.items()
+    ]
+    detected = [language for each in unserved.values() if (language := each.language)]
+    raise UnservedLanguageError(violations, detected=dict.fromkeys(detected), served=choice.sources)
 
 
 def _has_name(served: ServedModel, model: str) -> bool:
@@ -115,6 +156,14 @@ def _has_name(served: ServedModel, model: str) -> bool:
     if version:
         return (served.name, str(served.version)) == (name, version)
     return served.is_default and model in ("", served.name)
+
+
+def _fits(models: Sequence[ServedModel], source_language: str, target_language: str) -> list[tuple[int, ServedModel]]:
+    fits = [(fit, served) for served in models if (fit := _fit(served, source_language, target_language)) is not None]
+    if not fits:
+        wanted = f"{source_language or 'any'} to {target_language or 'any'}"
+        raise ModelNotFoundError(f"no model translates {wanted}; served pairs: {_listed(_pairs(models))}")
+    return fits
 
 
 def _only_one(models: Sequence[ServedModel], source_language: str, target_language: str) -> ServedModel:
@@ -142,8 +191,8 @@ def _route(served: ServedModel, source_language: str, target_language: str) -> R
         raise InvalidInputError(violations)
     return Route(
         model=served,
-        source_language=_matched(source_language, served.source_languages) or "",
-        target_language=_matched(target_language, served.target_languages) or served.target_languages[0],
+        source_language=matched(source_language, served.source_languages) or "",
+        target_language=matched_target(target_language, served.target_languages) or served.target_languages[0],
     )
 
 
@@ -169,26 +218,15 @@ def _listed(names: Iterable[str]) -> str:
 
 def _fit(served: ServedModel, source_language: str, target_language: str) -> int | None:
     """Return the number of subtags to drop for the languages to match; None if they do not."""
-    source = _dropped_subtags(source_language, served.source_languages)
-    target = _dropped_subtags(target_language, served.target_languages)
-    return None if source is None or target is None else source + target
-
-
-def _dropped_subtags(wanted: str, served: Iterable[str]) -> int | None:
-    if not wanted:
-        return 0
-    code = _matched(wanted, served)
-    return None if code is None else wanted.count("-") - code.count("-")
-
-
-def _matched(wanted: str, served: Iterable[str]) -> str | None:
-    if not wanted:
-        return None
-    # The lookup of RFC 4647, section 3.4.
-    codes = {code.lower(): code for code in served}
-    subtags = wanted.lower().split("-")
-    ranges = ("-".join(subtags[:count]) for count in range(len(subtags), 0, -1))
-    return next((codes[each] for each in ranges if each in codes), None)
+    dropped = 0
+    for wanted, code in (
+        (source_language, matched(source_language, served.source_languages)),
+        (target_language, matched_target(target_language, served.target_languages)),
+    ):
+        if wanted and code is None:
+            return None
+        dropped += wanted.count("-") - (code or "").count("-")
+    return dropped
 
 
 def _pairs(models: Iterable[ServedModel]) -> Iterator[str]:

@@ -126,7 +126,7 @@ def _is_comparable(texts: Sequence[str], answer: Answer, context: CallContext, o
     is_cut = any(best.finish_reason is FinishReason.DEADLINE for best, *_ in answer)
     has_one_answer = not (options.sampling or options.return_alternatives or is_cut)
     # Tags and required terms are no choice of the model.
-    is_plain = context.content_format is ContentFormat.TEXT and not context.terms.fields
+    is_plain = context.content_format is ContentFormat.TEXT and not (context.terms.fields or context.writer)
     return has_one_answer and is_plain and sum(map(len, texts)) <= _MAX_CHARACTERS
 
 

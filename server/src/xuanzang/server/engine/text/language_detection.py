@@ -1,15 +1,17 @@
-"""Detection of the language of a text, with the libraries of the extra `detection`."""
+"""Detection of the language of a text: by its script and, with the libraries of the extra `detection`, by its words."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
 import threading
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
-from xuanzang.server.engine.text.scripts import is_plainly_chinese
+from xuanzang.server.engine.text.scripts import CJK, LATIN, Writing, is_written_in, script_of, writing_of
 
 MAX_READ_CHARACTERS = 1000
 """Characters of a text that are looked at; more would change no answer."""
@@ -28,6 +30,12 @@ _COMMON = frozenset(
 _PART_OF = {"yue": "zh", "wuu": "zh", "nb": "no", "nn": "no"}
 _MIN_CONFIDENCE = 0.1
 _MAX_LANGUAGES = 5
+_PLAINLY = 10
+"""Chinese characters among which Japanese would have kana."""
+_PLAINLY_KANA = 0.5
+"""Share of kana that no Chinese text reaches by quoting Japanese."""
+_PROSE_WORDS = 3
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +43,36 @@ class DetectedLanguage:
     """A language that a text may be in."""
 
     code: str
-    """BCP-47 code, such as "de"; for Chinese "zh-Hans" or "zh-Hant", or "zh" if its characters are the same in both."""
+    """Code of the language, without script or region, such as "zh"."""
     confidence: float
     """Probability among the languages that are told apart, 0 to 1."""
+    script: str = ""
+    """Script of Chinese, "Hans" or "Hant", if its characters tell."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """What is found out about the language of a text."""
+
+    writing: Writing
+    """How the text is written."""
+    probabilities: Mapping[str, float] = field(default_factory=dict)
+    """Probabilities of the languages that are written so, which sum to 1; none if nothing tells them apart."""
+    chinese_script: str = ""
+    """Script of the text if it is Chinese: "Hans", "Hant", or empty if its characters are the same in both."""
+    is_prose: bool = True
+    """Whether the words are no names and headings, which may be in any language."""
+
+    @property
+    def languages(self) -> list[DetectedLanguage]:
+        """Languages that the text may be in, likeliest first."""
+        ordered = sorted(self.probabilities.items(), key=lambda item: (-item[1], item[0]))
+        found = [(code, probability * self.writing.share) for code, probability in ordered[:_MAX_LANGUAGES]]
+        return [
+            DetectedLanguage(code=code, confidence=confidence, script=self.chinese_script if code == "zh" else "")
+            for code, confidence in found
+            if confidence >= _MIN_CONFIDENCE
+        ]
 
 
 Rank: TypeAlias = Callable[[str], Iterable[tuple[str, float]]]
@@ -48,60 +83,109 @@ class Classifier(NamedTuple):
     """What the libraries know of languages."""
 
     rank: Rank
-    chinese: Callable[[str], str]
-    """Code of Chinese text."""
+    chinese_script: Callable[[str], str]
+    """Script of Chinese text: "Hans", "Hant", or empty."""
 
 
 class LanguageDetector:
     """Finds the languages that texts may be in. Threads may share it."""
 
-    def __init__(self, read: Callable[[], Classifier]) -> None:
+    def __init__(self, read: Callable[[], Classifier] | None) -> None:
         """Make a detector that has read nothing yet.
 
         Args:
-            read: Function that reads the classifier.
+            read: Function that reads the classifier; None to tell apart only languages with a script of their own.
         """
         self._read = read
         self._reading = threading.Lock()
         self._known: Classifier | None = None
 
-    def open(self) -> Classifier:
-        """Read the classifier now and not with the first text, unless it has been read."""
+    @property
+    def is_complete(self) -> bool:
+        """Whether languages of one script are told apart."""
+        return self._read is not None
+
+    def open(self) -> None:
+        """Read the classifier now and not with the first text, if there is one."""
+        self._classifier()
+
+    def detect(self, text: str, languages: Iterable[str] = ()) -> Detection:
+        """Find out about the language of a text.
+
+        Args:
+            text: Any text; of a long one parts of it count.
+            languages: Languages to tell apart besides the most written ones, without script and region.
+        """
+        sample = _sample(text)
+        writing = writing_of(sample)
+        if not writing.letters:
+            return Detection(writing=writing)
+        candidates = {code for code in _COMMON.union(languages) if is_written_in(code, writing.script)}
+        return Detection(
+            writing=writing,
+            probabilities=self._probabilities(sample, writing, candidates),
+            chinese_script=self._chinese_script(sample) if writing.script == CJK else "",
+            is_prose=_is_prose(sample, writing),
+        )
+
+    def _probabilities(self, text: str, writing: Writing, candidates: Collection[str]) -> Mapping[str, float]:
+        if writing.script == CJK and (known := _by_characters(writing, candidates)) is not None:
+            return {known: 1.0}
+        if len(candidates) == 1:
+            return dict.fromkeys(candidates, 1.0)
+        classifier = self._classifier()
+        if classifier is None or not candidates:
+            return {}
+        words = text if writing.script == CJK else " ".join(_words(text, writing.script))
+        return _among(classifier.rank(words), candidates)
+
+    def _chinese_script(self, text: str) -> str:
+        classifier = self._classifier()
+        return classifier.chinese_script(text) if classifier else ""
+
+    def _classifier(self) -> Classifier | None:
+        if self._read is None:
+            return None
         with self._reading:
             if self._known is None:
                 self._known = self._read()
             return self._known
 
-    def detect(self, text: str, languages: Iterable[str] = ()) -> list[DetectedLanguage]:
-        """Find the languages that a text may be in.
 
-        Args:
-            text: Any text; only its beginning counts.
-            languages: Primary subtags to tell apart besides the most written languages.
-
-        Returns:
-            Languages, likeliest first; none if the text has no letters, or none that say anything.
-        """
-        beginning = text[:MAX_READ_CHARACTERS]
-        if not any(map(str.isalpha, beginning)):
-            return []
-        classifier = self.open()
-        if is_plainly_chinese(beginning):
-            return [DetectedLanguage(code=classifier.chinese(beginning), confidence=1.0)]
-        likely = _probabilities(classifier.rank(beginning), _COMMON.union(languages))
-        ordered = sorted(likely.items(), key=lambda item: (-item[1], item[0]))
-        return [
-            DetectedLanguage(code=classifier.chinese(beginning) if code == "zh" else code, confidence=probability)
-            for code, probability in ordered[:_MAX_LANGUAGES]
-            if probability >= _MIN_CONFIDENCE
-        ]
+def _sample(text: str) -> str:
+    """Return what shows the language of a text: all of it, or parts from its beginning, middle and end."""
+    if len(text) <= MAX_READ_CHARACTERS:
+        return text
+    part, middle = MAX_READ_CHARACTERS // 4, len(text) // 2
+    return "\n".join((text[: 2 * part], text[middle : middle + part], text[-part:]))
 
 
-def _probabilities(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> dict[str, float]:
+def _by_characters(writing: Writing, candidates: Collection[str]) -> str | None:
+    """Return the language of a text in Chinese characters if they tell it."""
+    if writing.kana_share >= _PLAINLY_KANA and "ja" in candidates:
+        return "ja"
+    is_plain = writing.letters[CJK] >= _PLAINLY and not writing.kana_share
+    return "zh" if is_plain and "zh" in candidates else None
+
+
+def _words(text: str, script: str) -> Iterable[str]:
+    return (word for word in _WORD.findall(text) if script_of(word[0]) == script)
+
+
+def _is_prose(text: str, writing: Writing) -> bool:
+    """Return whether words in Latin letters are no names, headings or abbreviations: some begin with small letters."""
+    if writing.script != LATIN:
+        return True
+    words = list(_words(text, LATIN))
+    small = sum(word[0].islower() for word in words)
+    return small >= _PROSE_WORDS - 1 and len(words) >= _PROSE_WORDS
+
+
+def _among(ranked: Iterable[tuple[str, float]], languages: Collection[str]) -> dict[str, float]:
     """Return the probabilities among some languages, which sum to 1."""
     likely: dict[str, float] = {}
     for label, probability in ranked:
-        language = _PART_OF.get(label, label)
+        language = label if label in languages else _PART_OF.get(label, label)
         if language in languages:
             likely[language] = likely.get(language, 0.0) + probability
     total = sum(likely.values())
@@ -113,21 +197,19 @@ def is_installed() -> bool:
     return all(importlib.util.find_spec(name) for name in ("py3langid", "hanzidentifier"))
 
 
-def available_detector() -> LanguageDetector | None:
-    """Return the detector of the process, or None without the libraries of the extra `detection`."""
-    return shared_detector() if is_installed() else None
-
-
 @cache
 def shared_detector() -> LanguageDetector:
-    """Return the detector of the process; it reads its classifier, half a second and 75 MB, when it is first needed."""
-    return LanguageDetector(_classifier)
+    """Return the detector of the process, which knows scripts only without the libraries of the extra `detection`.
+
+    It reads its classifier, half a second and 75 MB, when it is first needed.
+    """
+    return LanguageDetector(_classifier if is_installed() else None)
 
 
 def _classifier() -> Classifier:
     import hanzidentifier  # noqa: PLC0415 - an extra
     from py3langid.langid import MODEL_FILE, LanguageIdentifier  # noqa: PLC0415
 
-    scripts = {hanzidentifier.SIMPLIFIED: "zh-Hans", hanzidentifier.TRADITIONAL: "zh-Hant"}
+    scripts = MappingProxyType({hanzidentifier.SIMPLIFIED: "Hans", hanzidentifier.TRADITIONAL: "Hant"})
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    return Classifier(identifier.rank, lambda text: scripts.get(hanzidentifier.identify(text), "zh"))
+    return Classifier(identifier.rank, lambda text: scripts.get(hanzidentifier.identify(text), ""))

@@ -1,24 +1,28 @@
-"""The script of a text, which tells the language of one that is too short for more."""
+"""The scripts of a text: which one it is written in, and the languages that are written so."""
 
 from __future__ import annotations
 
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 
-_CJK = "CJK"
+CJK = "CJK"
+"""The script of Chinese characters, and the family of scripts that stand beside them in Japanese."""
 LATIN = "LATIN"
 """The script whose letters stand in texts of all languages."""
+KANA = frozenset({"HIRAGANA", "KATAKANA"})
+"""Scripts of Japanese alone."""
+WITH_CHINESE = KANA | {"HANGUL"}
+"""Scripts that stand beside Chinese characters."""
 _LANGUAGES: Mapping[str, str] = MappingProxyType(
     {
-        _CJK: "ja yue zh",
-        "HIRAGANA": "ja",
-        "KATAKANA": "ja",
+        CJK: "ja lzh wuu yue zh",
         "HANGUL": "ko",
-        "CYRILLIC": "be bg kk ky mk mn ru sr tg tt uk uz",
-        "ARABIC": "ar ckb fa ks ku ps sd ug ur",
+        "CYRILLIC": "ba be bg ce cv kk ky mk mn os ru sah sr tg tt uk uz",
+        "ARABIC": "ar arz azb ckb fa ks ku ps sd ug ur",
         "HEBREW": "he yi",
         "GREEK": "el",
         "DEVANAGARI": "bho hi mai mr ne sa",
@@ -26,22 +30,37 @@ _LANGUAGES: Mapping[str, str] = MappingProxyType(
         "THAI": "th",
         "GEORGIAN": "ka",
         "ARMENIAN": "hy",
+        "GUJARATI": "gu",
+        "GURMUKHI": "pa",
+        "TAMIL": "ta",
+        "TELUGU": "te",
+        "KANNADA": "kn",
+        "MALAYALAM": "ml",
+        "SINHALA": "si",
+        "KHMER": "km",
+        "LAO": "lo",
+        "MYANMAR": "my",
+        "ORIYA": "or",
+        "TIBETAN": "bo dz",
+        "ETHIOPIC": "am ti",
     }
 )
 """Languages that are written in scripts, by the first word of the names of their letters."""
-_OTHER_SCRIPTS = "am bo dz gu km kn lo ml my or pa si ta te ti"
-_WITHOUT_LATIN = frozenset(code for codes in (*_LANGUAGES.values(), _OTHER_SCRIPTS) for code in codes.split())
-_READ_CHARACTERS = 300
-WITH_CHINESE = frozenset({"HIRAGANA", "KATAKANA", "HANGUL"})
-"""Scripts that stand beside Chinese characters."""
-_PLAINLY = 10
-"""Chinese characters among which Japanese would have kana."""
+_ALSO_LATIN = frozenset({"ku", "sr", "tt", "uz"})
+_WITHOUT_LATIN = frozenset(code for codes in _LANGUAGES.values() for code in codes.split()) - _ALSO_LATIN
+_WIDTHS = frozenset({"FULLWIDTH", "HALFWIDTH"})
+# Words that a letter makes: five letters of an alphabet are about one.
+_WORDS: Mapping[str, float] = MappingProxyType(
+    {CJK: 1.0, "HIRAGANA": 0.5, "KATAKANA": 0.3, "HANGUL": 0.5, "THAI": 0.25, "LAO": 0.25, "KHMER": 0.25}
+)
+_WORDS_OF_A_LETTER = 0.2
 
 
 @lru_cache(maxsize=8192)
 def script_of(letter: str) -> str:
-    """Return the script of a letter, such as "CJK": the first word of its name in Unicode."""
-    return unicodedata.name(letter, "").partition(" ")[0].partition("-")[0]
+    """Return the script of a letter, such as "CJK": the first word of its name in Unicode, its width left out."""
+    words = unicodedata.name(letter, "").replace("-", " ").split()
+    return next((word for word in words if word not in _WIDTHS), "")
 
 
 def scripts_of(text: str) -> Counter[str]:
@@ -56,33 +75,69 @@ def main_script(text: str) -> str:
     return max(others)[1] if others else next(iter(scripts), "")
 
 
-def is_plainly_chinese(text: str) -> bool:
-    """Return whether a text has so many Chinese characters that no classifier need be asked.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """How a text is written."""
+
+    script: str = ""
+    """Script of most of its words; "CJK" for kana, too. Empty without letters."""
+    share: float = 0.0
+    """Share of the words that are written so, 0 to 1."""
+    letters: Counter[str]
+    """Letters of each script."""
+
+    def has(self, language: str) -> bool:
+        """Return whether a text has letters of a language.
+
+        Args:
+            language: Code of a language, without region.
+        """
+        return any(is_written_in(language, script) for script in self.letters)
+
+    @property
+    def kana_share(self) -> float:
+        """Share of kana among kana and Chinese characters, 0 to 1."""
+        kana = sum(self.letters[script] for script in KANA)
+        return kana / (kana + self.letters[CJK]) if kana else 0.0
+
+
+def writing_of(text: str) -> Writing:
+    """Find out how a text is written.
 
     Args:
-        text: Any text. At least ten of its letters, and half of them, must be Chinese characters, none kana or hangul.
+        text: Any text.
     """
-    scripts = scripts_of(text)
-    count = scripts[_CJK]
-    return count >= _PLAINLY and 2 * count >= scripts.total() and not scripts.keys() & WITH_CHINESE
+    letters = scripts_of(text)
+    words: defaultdict[str, float] = defaultdict(float)
+    for script, count in letters.items():
+        words[_family(script)] += count * _WORDS.get(script, _WORDS_OF_A_LETTER)
+    if not words:
+        return Writing(letters=letters)
+    # Of equally many, Latin words stand in a text of the other script.
+    script = max(words, key=lambda each: (words[each], each != LATIN))
+    return Writing(script=script, share=words[script] / sum(words.values()), letters=letters)
 
 
-def language_of_script(text: str, languages: Iterable[str]) -> str | None:
-    """Find the only language that is written as a text is.
-
-    Latin letters count only where there are no others: Chinese has words in them, English has none in Chinese.
+def is_written_in(language: str, script: str) -> bool:
+    """Return whether a language is written in a script.
 
     Args:
-        text: Any text; only its beginning counts.
-        languages: BCP-47 codes to choose among.
-
-    Returns:
-        One of the codes; None if the text has no letters, or those of no language or of several.
+        language: Code of a language, without region; one that is in no table counts as written in Latin letters.
+        script: Script of a letter, or of a `Writing`.
     """
-    script = main_script(text[:_READ_CHARACTERS])
-    written = [code for code in languages if _is_written(code.partition("-")[0].lower(), script)]
-    return written[0] if script and len(written) == 1 else None
+    if script == LATIN:
+        return language not in _WITHOUT_LATIN
+    return language in _LANGUAGES.get(_family(script), "").split()
 
 
-def _is_written(language: str, script: str) -> bool:
-    return language not in _WITHOUT_LATIN if script == LATIN else language in _LANGUAGES.get(script, "").split()
+def is_known(script: str) -> bool:
+    """Return whether the table says which languages are written in a script.
+
+    Args:
+        script: Script of a letter, or of a `Writing`.
+    """
+    return script == LATIN or _family(script) in _LANGUAGES
+
+
+def _family(script: str) -> str:
+    return CJK if script in KANA else script

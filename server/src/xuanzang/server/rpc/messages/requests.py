@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError, ModelNotFoundError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
-from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Route, ServedModel
+from xuanzang.server.engine.types import ContentFormat, DecodingOptions, Reading, Route, ServedModel
 from xuanzang.server.rpc.messages.options import mutual_violations, range_violations, with_defaults
 from xuanzang.server.rpc.messages.terms import read_terms, search_violations, term_fields, term_violations
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -34,8 +34,8 @@ _FORMATS: Mapping[int, ContentFormat] = MappingProxyType(
     }
 )
 
-Resolve = Callable[..., Route]
-"""`RequestRouter.resolve`."""
+Resolve = Callable[..., Awaitable[Route]]
+"""`RequestRouter.route`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +49,8 @@ class TranslationRequest:
     options: DecodingOptions
     return_scores: bool
     return_provenance: bool = False
-    detected_language: str = ""
-    """Language of the texts, if it was detected; else empty."""
+    readings: tuple[Reading, ...] = ()
+    """How the texts are read, if the request names no source language; else empty."""
     terms: Terms = NO_TERMS
     """What translations keep."""
     content_format: ContentFormat = ContentFormat.TEXT
@@ -58,15 +58,15 @@ class TranslationRequest:
     """One of the model's source languages, or empty for its first."""
 
 
-def read_unary_request(
+async def read_unary_request(
     request: pb.TranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
 ) -> TranslationRequest:
     """Check a request with many texts and fill in the defaults, as `read_settings` does."""
     faults = _contents_violations(request)
-    return read_settings(request.settings, tuple(request.contents), resolve, glossaries, violations=faults)
+    return await read_settings(request.settings, tuple(request.contents), resolve, glossaries, violations=faults)
 
 
-def read_stream_request(
+async def read_stream_request(
     request: pb.StreamTranslateTextRequest, resolve: Resolve, glossaries: GlossaryFolder
 ) -> TranslationRequest:
     """Check one message of a stream and fill in the defaults, as `read_settings` does."""
@@ -74,10 +74,10 @@ def read_stream_request(
     if (id_bytes := len(request.id.encode())) > MAX_ID_BYTES:
         description = f"must have at most {MAX_ID_BYTES} bytes, has {id_bytes}"
         faults.append(FieldViolation(field="id", description=description))
-    return read_settings(request.settings, (request.content,), resolve, glossaries, violations=faults)
+    return await read_settings(request.settings, (request.content,), resolve, glossaries, violations=faults)
 
 
-def read_settings(
+async def read_settings(
     settings: pb.TranslationSettings,
     texts: tuple[str, ...],
     resolve: Resolve,
@@ -90,7 +90,7 @@ def read_settings(
     Args:
         settings: Settings as the caller sent them.
         texts: The texts.
-        resolve: `RequestRouter.resolve`.
+        resolve: `RequestRouter.route`.
         glossaries: Glossaries that requests may name.
         violations: Faults of the rest of the request.
 
@@ -108,13 +108,16 @@ def read_settings(
         *_format_violations(settings),
     ]
     try:
-        route = resolve(
+        route = await resolve(
             model=settings.model,
             source_language=settings.source_language_code,
             target_language=settings.target_language_code,
             texts=_texts_without_tags(texts, settings.content_format),
+            pass_through_unserved=settings.pass_through_unserved,
         )
     except InvalidInputError as error:
+        if not faults:
+            raise
         raise InvalidInputError((*faults, *error.violations)) from None
     except ModelNotFoundError:
         if faults:
@@ -134,7 +137,7 @@ def read_settings(
         options=options,
         return_scores=settings.return_scores,
         return_provenance=settings.return_provenance,
-        detected_language=route.detected_language,
+        readings=route.readings,
         terms=read_terms(settings, fields, route, glossaries),
         content_format=_FORMATS[settings.content_format],
     )
@@ -166,7 +169,7 @@ def for_single_text(error: InvalidInputError) -> InvalidInputError:
     Returns:
         The same error about "content".
     """
-    return InvalidInputError(
+    return error.with_violations(
         FieldViolation(
             field=_CONTENTS.sub("content", fault.field), description=_CONTENTS.sub("content", fault.description)
         )
@@ -183,7 +186,7 @@ def as_sent(error: InvalidInputError) -> InvalidInputError:
     Returns:
         The same error about "contents[3]", "settings.options.beam_size" or "settings.model".
     """
-    return InvalidInputError(
+    return error.with_violations(
         fault if _BESIDE_SETTINGS.match(fault.field) else dataclasses.replace(fault, field=f"settings.{fault.field}")
         for fault in error.violations
     )
@@ -206,14 +209,8 @@ def _format_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolat
         yield FieldViolation(field="token_details", description=description)
 
 
-def _texts_without_tags(texts: Iterable[str], number: int) -> Iterator[str]:
-    """Yield what shows the language of contents: the texts between tags if they have some."""
+def _texts_without_tags(texts: Sequence[str], number: int) -> Sequence[str]:
+    """Return what shows the language of contents: the text between tags if they have some."""
     if _FORMATS.get(number, ContentFormat.TEXT) is ContentFormat.TEXT:
-        yield from texts
-        return
-    for text in texts:
-        end = 0
-        for tag in _TAGS.finditer(text):
-            yield text[end : tag.start()]
-            end = tag.end()
-        yield text[end:]
+        return texts
+    return [_TAGS.sub(" ", text) for text in texts]

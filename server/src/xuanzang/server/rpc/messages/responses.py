@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import (
@@ -13,6 +14,7 @@ from xuanzang.server.engine.types import (
     Quality,
     QualityFlag,
     ServedModel,
+    TextKind,
     TokenDetail,
 )
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
@@ -26,6 +28,7 @@ _FINISH_REASONS: Mapping[FinishReason, pb.FinishReason.ValueType] = MappingProxy
         FinishReason.MAX_LENGTH: pb.FINISH_REASON_MAX_LENGTH,
         FinishReason.COPIED: pb.FINISH_REASON_COPIED,
         FinishReason.DEADLINE: pb.FINISH_REASON_DEADLINE,
+        FinishReason.UNSERVED_LANGUAGE: pb.FINISH_REASON_UNSERVED_LANGUAGE,
     }
 )
 _FLAGS: Mapping[QualityFlag, pb.QualityFlag.ValueType] = MappingProxyType(
@@ -157,12 +160,23 @@ def _translation(
         ],
         provenance=recorder.provenance(text_index) if recorder else None,
         glossary_matches=map(glossary_match, hypotheses[0].matches),
-        detected_language_code=request.detected_language,
+        **_detection(request, text_index),
     )
 
 
+def _detection(request: TranslationRequest, text_index: int) -> dict[str, Any]:
+    """Return the fields about the language that a text was read in, if the request named none."""
+    if not request.readings:
+        return {}
+    reading = request.readings[text_index]
+    code = reading.language
+    if reading.kind is TextKind.UNCERTAIN and reading.has_letters:
+        code = code or request.source_language or request.model.source_languages[0]
+    return {"detected_language_code": code, "detected_language_confidence": reading.confidence or None}
+
+
 def _detected_language(language: DetectedLanguage) -> pb.DetectedLanguage:
-    return pb.DetectedLanguage(language_code=language.code, confidence=language.confidence)
+    return pb.DetectedLanguage(language_code=language.code, confidence=language.confidence, script_code=language.script)
 
 
 def _token_detail(token: TokenDetail) -> pb.TokenDetail:
@@ -191,6 +205,7 @@ def _model(model: ServedModel) -> pb.Model:
         default_options=_default_options(model.default_options),
         max_source_length=model.max_source_length,
         max_target_length=model.max_target_length,
+        max_content_characters=model.max_content_characters,
     )
 
 

@@ -11,6 +11,7 @@ from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import AttentionChoice, AttentionKind, ExplanationLimits
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder
+from xuanzang.server.engine.types import kept_texts
 from xuanzang.server.rpc.context import RpcContext
 from xuanzang.server.rpc.limits import RpcLimits
 from xuanzang.server.rpc.messages import requests, responses
@@ -57,14 +58,14 @@ def limits_of(limits: RpcLimits) -> ExplanationLimits:
     )
 
 
-def read_request(
+async def read_request(
     request: pb.ExplainTranslationRequest, resolve: requests.Resolve, glossaries: GlossaryFolder
 ) -> tuple[requests.TranslationRequest, AttentionChoice]:
     """Check a request and fill in the defaults.
 
     Args:
         request: Message of the caller.
-        resolve: `RequestRouter.resolve`.
+        resolve: `RequestRouter.route`.
         glossaries: Glossaries of the server.
 
     Returns:
@@ -75,7 +76,12 @@ def read_request(
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
     violations = list(_violations(request))
-    checked = requests.read_settings(request.settings, (request.content,), resolve, glossaries, violations=violations)
+    checked = await requests.read_settings(
+        request.settings, (request.content,), resolve, glossaries, violations=violations
+    )
+    if kept_texts(checked.readings):
+        description = "has nothing to explain: it is not in a source language; name source_language_code if it is"
+        raise InvalidInputError([FieldViolation(field="content", description=description)])
     kinds = tuple(_KINDS[kind] for kind in request.attention_kinds) or (AttentionKind.CROSS,)
     layers = tuple(request.attention_layers)
     choice = AttentionChoice(kinds=kinds, layers=layers, heads=request.attention_heads)
@@ -95,11 +101,11 @@ async def answer(
         request: Message of the caller.
         rpc: The RPC.
         explainer: Explainer of translations.
-        resolve: `RequestRouter.resolve`.
+        resolve: `RequestRouter.route`.
         glossaries: Glossaries of the server.
     """
     try:
-        checked, choice = read_request(request, resolve, glossaries)
+        checked, choice = await read_request(request, resolve, glossaries)
         with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
             hypotheses, explanation = await explainer.explain(
                 checked.texts[0],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from xuanzang.server.access.callers import Caller
 from xuanzang.server.access.writers import GlossaryWriters
@@ -12,17 +12,22 @@ from xuanzang.server.engine.terminology.terms import GlossaryEntry
 from xuanzang.server.rpc.errors import NotOfferedError
 from xuanzang.translation.v1 import translation_pb2 as pb
 
+RequirePair = Callable[[str, str], None]
+"""Function that refuses a pair of languages that no model translates."""
+
 
 class GlossaryRpcs:
     """What the RPCs of glossaries do, for callers who are known."""
 
-    def __init__(self, folder: GlossaryFolder, writers: GlossaryWriters) -> None:
+    def __init__(self, folder: GlossaryFolder, writers: GlossaryWriters, require_pair: RequirePair) -> None:
         """Make the RPCs.
 
         Args:
             folder: Glossaries that requests may name.
             writers: Callers who may store glossaries.
+            require_pair: `RequestRouter.require_pair`.
         """
+        self._require_pair = require_pair
         self._folder = folder
         self._store = GlossaryStore(folder)
         self._writers = writers
@@ -48,6 +53,7 @@ class GlossaryRpcs:
         """Store one."""
         with caller.charged(()):
             self._require_writer(caller)
+            self._require_pair(request.source_language_code, request.target_language_code)
             stored = await self._store.create(_draft(request), replace=request.replace)
         return pb.CreateGlossaryResponse(glossary=_message(stored))
 

@@ -16,6 +16,7 @@ from xuanzang.server.engine.explanation.explainer import Explainer
 from xuanzang.server.engine.explanation.types import ExplanationLimits
 from xuanzang.server.engine.scheduling.requests.request import CallArguments
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS
+from xuanzang.server.engine.types import kept_texts
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import RpcContext, TextsUsage
 from xuanzang.server.rpc.messages import requests, responses
@@ -39,14 +40,14 @@ class TranslationService:
     ) -> None:
         self._engine = engine
         self._explainer = explainer or Explainer(engine, ExplanationLimits())
-        self.glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters())
+        self.glossaries = GlossaryRpcs(engine.glossaries, writers or GlossaryWriters(), engine.router.require_pair)
         """The RPCs of glossaries, for faces, too."""
         self._max_stream_texts = max_stream_texts
 
     async def TranslateText(self, request: pb.TranslateTextRequest, rpc: RpcContext) -> pb.TranslateTextResponse:
         """Translate many texts and answer when all are done."""
         try:
-            checked = requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
+            checked = await requests.read_unary_request(request, self._resolve(rpc.caller), self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateText")
             with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
                 asked = _asked(checked, rpc, used)
@@ -79,7 +80,7 @@ class TranslationService:
         sent = 0
         try:
             texts, resolve = (request.content,), self._resolve(rpc.caller)
-            checked = requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
+            checked = await requests.read_settings(request.settings, texts, resolve, self._engine.glossaries)
             recorder = ProvenanceRecorder(checked, self._engine.runtime, method="TranslateTextProgressively")
             with rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
                 asked = _asked(checked, rpc, used)
@@ -132,7 +133,7 @@ class TranslationService:
 
     def _resolve(self, caller: Caller) -> requests.Resolve:
         """Return the choice of a model among those that a caller may use."""
-        return caller.limited(self._engine.router.resolve)
+        return caller.limited(self._engine.router.route)
 
     async def _read(
         self, incoming: AsyncIterator[pb.StreamTranslateTextRequest], stream: _Stream, group: asyncio.TaskGroup
@@ -159,7 +160,7 @@ class TranslationService:
     async def _translated(
         self, request: pb.StreamTranslateTextRequest, stream: _Stream
     ) -> pb.StreamTranslateTextResponse:
-        checked = requests.read_stream_request(request, self._resolve(stream.rpc.caller), self._engine.glossaries)
+        checked = await requests.read_stream_request(request, self._resolve(stream.rpc.caller), self._engine.glossaries)
         recorder = ProvenanceRecorder(checked, self._engine.runtime, method="StreamTranslateText")
         with stream.rpc.charged(checked.texts, forced_tokens=forced_tokens(checked.options)) as used:
             asked = _asked(checked, stream.rpc, used)
@@ -205,6 +206,7 @@ def _asked(checked: requests.TranslationRequest, rpc: RpcContext, used: TextsUsa
         target_language=checked.target_language,
         terms=checked.terms,
         content_format=checked.content_format,
+        kept_texts=kept_texts(checked.readings),
         hold_sentences=used.hold_sentences,
         observer=rpc.record,
     )

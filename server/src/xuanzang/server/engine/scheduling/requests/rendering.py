@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis, TokenDetails
 from xuanzang.server.engine.quality.assessment import SentenceAssessor
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.offsets import Span
+from xuanzang.server.engine.text.traditional import Kept, TraditionalWriter
 from xuanzang.server.engine.types import FinishReason, GlossaryMatch, Hypothesis, TokenDetail
 
 
@@ -23,6 +24,12 @@ class SentenceRenderer:
     """What became of the sentence's terms in a translation; None if it has none."""
     assessor: SentenceAssessor | None = None
     """Assessor of the hypotheses; None if their quality is not wanted."""
+    writer: TraditionalWriter | None = None
+    """Writer of what the model writes; None to leave it as it is."""
+    written: Mapping[str, str] = field(default_factory=dict)
+    """Texts of the caller that the model writes in another way, by that way."""
+    prefix: str = ""
+    """Text that every hypothesis begins with, as the model writes it; the caller's is in `written`."""
     opening: TargetHypothesis | None = None
     """Forced beginning of all hypotheses, found by an earlier search, whose score they lack."""
 
@@ -36,7 +43,7 @@ class SentenceRenderer:
         """
         whole = found if self.opening is None else _with_opening(sentence, found, self.opening)
         text = self.codec.decode(whole.target_ids)
-        return Hypothesis(
+        made = Hypothesis(
             text=text,
             score=whole.score,
             token_count=whole.token_count,
@@ -44,6 +51,30 @@ class SentenceRenderer:
             tokens=self._token_details(whole, whole.details) if whole.details and self.source_spans else (),
             matches=self.matches(text) if self.matches else (),
             quality=self.assessor.assess(sentence, whole, text) if self.assessor else None,
+        )
+        return self._written(made, self.writer) if self.writer else made
+
+    def _written(self, made: Hypothesis, writer: TraditionalWriter) -> Hypothesis:
+        """Return a hypothesis as it is written in the target language."""
+        placed = [(match.target_start, match.target) for match in made.matches if match.target_start >= 0]
+        if self.prefix and made.text.startswith(self.prefix) and all(start >= len(self.prefix) for start, _ in placed):
+            placed.append((0, self.prefix))
+        kept = sorted(Kept(start, start + len(text), self.written.get(text, text)) for start, text in placed)
+        text = writer.write(made.text, kept)
+        tokens = writer.write_tokens([token.text for token in made.tokens], text)
+        before = {each.start: len(writer.write(made.text[: each.start], kept[:i])) for i, each in enumerate(kept)}
+        return replace(
+            made,
+            text=text,
+            tokens=tuple(replace(token, text=part) for token, part in zip(made.tokens, tokens, strict=True)),
+            matches=tuple(
+                replace(
+                    match,
+                    target=self.written.get(match.target, match.target),
+                    target_start=before.get(match.target_start, match.target_start),
+                )
+                for match in made.matches
+            ),
         )
 
     def _token_details(self, hypothesis: TargetHypothesis, details: TokenDetails) -> tuple[TokenDetail, ...]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, Required, TypedDict, TypeVarTuple
@@ -22,6 +22,7 @@ from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.settings import UNLIMITED
 from xuanzang.server.engine.terminology.terms import NO_TERMS, Terms
 from xuanzang.server.engine.text.codec import TextCodec
+from xuanzang.server.engine.text.traditional import TraditionalWriter
 from xuanzang.server.engine.types import (
     ContentFormat,
     DecodingOptions,
@@ -153,6 +154,8 @@ class ContextArguments(TypedDict, total=False):
     target_language: str
     content_format: ContentFormat
     terms: Terms
+    kept_texts: Mapping[int, FinishReason]
+    writer: TraditionalWriter | None
     hold_sentences: HoldSentences
     observer: CallObserver | None
 
@@ -187,6 +190,10 @@ class CallContext:
     """How the texts are written; with markup nothing is emitted before the end."""
     terms: Terms = NO_TERMS
     """What translations keep."""
+    kept_texts: Mapping[int, FinishReason] = field(default_factory=dict)
+    """Texts that are answered as they are, by their index, and why."""
+    writer: TraditionalWriter | None = None
+    """Writer of what the model writes; None to leave it as it is."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation."""
     in_background: bool = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from babel import Locale
@@ -21,7 +20,6 @@ SupportedLanguages = types.SupportedLanguages.pb()
 SupportedLanguage = types.SupportedLanguage.pb()
 
 _UNDETERMINED = "und"
-_GOOGLE_CODES: Mapping[str, str] = MappingProxyType({"zh-Hans": "zh-CN", "zh-Hant": "zh-TW"})
 
 
 def translation_response(parent: str, answer: pb.TranslateTextResponse, glossary: str = "") -> Any:
@@ -48,7 +46,7 @@ def translation_response(parent: str, answer: pb.TranslateTextResponse, glossary
 def _translation(translation: pb.Translation, **fields: Any) -> Any:
     return Translation(
         translated_text=translation.hypotheses[0].text,
-        detected_language_code=_google_code(translation.detected_language_code),
+        detected_language_code=translation.detected_language_code,
         **fields,
     )
 
@@ -64,7 +62,7 @@ def detection_response(detection: pb.LanguageDetection) -> Any:
     """
     found = [
         DetectedLanguage(
-            language_code=_google_code(language.language_code),
+            language_code=language.language_code,
             confidence=language.confidence,
         )
         for language in detection.languages
@@ -96,7 +94,3 @@ def languages_response(models: Iterable[pb.Model], locale: Locale | None) -> Any
             for code in sorted(sources | targets)
         ]
     )
-
-
-def _google_code(code: str) -> str:
-    return _GOOGLE_CODES.get(code, code)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
-from xuanzang.server.rpc.faces.open_inference.parameters import LANGUAGES, read_parameters
+from xuanzang.server.rpc.faces.open_inference.parameters import OF_REQUESTS, read_parameters
 from xuanzang.server.rpc.faces.open_inference.tensors import BYTES, INPUT, OUTPUT, raw_contents, read_texts
 from xuanzang.server.rpc.messages.requests import MAX_ID_BYTES
 from xuanzang.translation.v1 import translation_pb2 as pb
@@ -36,13 +36,13 @@ def read_inference(request: v2.ModelInferRequest) -> pb.TranslateTextRequest:
     if any(tensor.parameters for tensor in request.outputs):
         raise _fault("outputs[0].parameters", "must be empty: there are neither classes nor shared memory")
     values = read_parameters(request.parameters)
-    languages = {name: values.pop(name) for name in LANGUAGES if name in values}
+    fields = {name: values.pop(name) for name in OF_REQUESTS if name in values}
     return pb.TranslateTextRequest(
         contents=read_texts(request),
         settings=pb.TranslationSettings(
             model=served_name(request.model_name, request.model_version),
             options=pb.DecodingOptions(**values),
-            **languages,
+            **fields,
         ),
     )
 

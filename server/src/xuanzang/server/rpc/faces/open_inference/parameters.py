@@ -12,7 +12,13 @@ from xuanzang.inference.v2 import inference_pb2 as v2
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.translation.v1 import translation_pb2 as pb
 
-LANGUAGES: Final = ("source_language_code", "target_language_code")
+OF_REQUESTS: Final[Mapping[str, int]] = MappingProxyType(
+    {
+        name: pb.TranslationSettings.DESCRIPTOR.fields_by_name[name].cpp_type
+        for name in ("source_language_code", "target_language_code", "pass_through_unserved")
+    }
+)
+"""Settings beside the options of the search that are parameters, with their types in protobuf."""
 # There is a tensor for the best translation alone.
 _WITHOUT_TENSOR = "num_hypotheses"
 _MAX_INT32 = 2**31 - 1
@@ -41,7 +47,7 @@ OPTIONS: Final[Mapping[str, int]] = MappingProxyType(
 )
 """Options of a search that are parameters, with their types in protobuf."""
 
-_NAMES = (*LANGUAGES, *OPTIONS)
+_NAMES = (*OF_REQUESTS, *OPTIONS)
 
 
 def read_parameters(parameters: Mapping[str, v2.InferParameter]) -> dict[str, Any]:
@@ -72,5 +78,5 @@ def _violation(name: str, value: Any) -> FieldViolation | None:
     if name not in _NAMES:
         shown = name[:_MAX_NAME_CHARACTERS]
         return FieldViolation(field=f"parameters.{shown}", description=f"is unknown; known: {', '.join(_NAMES)}")
-    what, fits = _KINDS[OPTIONS.get(name, FieldDescriptor.CPPTYPE_STRING)]
+    what, fits = _KINDS[OF_REQUESTS[name] if name in OF_REQUESTS else OPTIONS[name]]
     return None if fits(value) else FieldViolation(field=f"parameters.{name}", description=f"must be {what}")

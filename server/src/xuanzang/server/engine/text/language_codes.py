@@ -1,0 +1,89 @@
+"""BCP-47 codes of languages: which of those that are offered another one means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_NEAR = tuple(
+    frozenset(codes.split())
+    for codes in ("zh cmn yue wuu lzh", "no nb nn da", "id ms", "hr bs sr sh", "tl fil", "fa prs", "he iw")
+)
+"""Languages that no detector tells apart for sure, and several names of one."""
+
+_TRADITIONAL = frozenset({"hant", "hk", "mo", "tw"})
+
+
+def primary(code: str) -> str:
+    """Return the language of a code, in lower case, without script and region.
+
+    Args:
+        code: BCP-47 code, such as "zh-Hant-TW".
+    """
+    return code.partition("-")[0].lower()
+
+
+def near(code: str) -> frozenset[str]:
+    """Return the languages that a text in a language may be taken for, itself included.
+
+    Args:
+        code: BCP-47 code.
+    """
+    language = primary(code)
+    return next((group for group in _NEAR if language in group), frozenset({language}))
+
+
+def is_traditional(code: str) -> bool:
+    """Return whether a code asks for Chinese in traditional characters.
+
+    Args:
+        code: BCP-47 code, such as "zh-Hant" or "zh-TW".
+    """
+    language, *others = code.lower().split("-")
+    return language == "zh" and "hans" not in others and not _TRADITIONAL.isdisjoint(others)
+
+
+def matched_target(wanted: str, offered: Iterable[str]) -> str | None:
+    """Find the offered code that a wanted one means, but none in other characters: "zh-TW" is not "zh".
+
+    Args:
+        wanted: BCP-47 code.
+        offered: BCP-47 codes of what models write.
+
+    Returns:
+        The code as it is offered, or None.
+    """
+    return matched(wanted, filter(is_traditional, offered) if is_traditional(wanted) else offered)
+
+
+def matched(wanted: str, offered: Iterable[str]) -> str | None:
+    """Find the offered code that a wanted one means by the lookup of RFC 4647, section 3.4.
+
+    Args:
+        wanted: BCP-47 code: "zh-Hans-CN" finds "zh-Hans", else "zh".
+        offered: BCP-47 codes.
+
+    Returns:
+        The code as it is offered, or None.
+    """
+    if not wanted:
+        return None
+    codes = {code.lower(): code for code in offered}
+    subtags = wanted.lower().split("-")
+    ranges = ("-".join(subtags[:count]) for count in range(len(subtags), 0, -1))
+    return next((codes[each] for each in ranges if each in codes), None)
+
+
+def matched_language(language: str, script: str, offered: Iterable[str]) -> str | None:
+    """Find the offered code of a detected language.
+
+    Args:
+        language: Language without script and region.
+        script: Its script, such as "Hant"; empty if nothing tells.
+        offered: BCP-47 codes; one of that script is preferred, but others of the language will do.
+
+    Returns:
+        The code as it is offered, or None.
+    """
+    codes = list(offered)
+    found = matched(f"{language}-{script}" if script else language, codes)
+    return found or next((code for code in codes if primary(code) == language), None)
