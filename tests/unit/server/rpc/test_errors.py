@@ -21,7 +21,6 @@ UNSERVED = engine_errors.UnservedLanguageError([VIOLATION], detected=["fr", "de"
 
 EXPECTED = [
     (engine_errors.InvalidInputError([VIOLATION]), grpc.StatusCode.INVALID_ARGUMENT),
-    (UNSERVED, grpc.StatusCode.INVALID_ARGUMENT),
     (engine_errors.ModelNotFoundError("no model"), grpc.StatusCode.NOT_FOUND),
     (engine_errors.OverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
     (engine_errors.ModelOverloadedError("full", retry_after_seconds=1.25), grpc.StatusCode.RESOURCE_EXHAUSTED),
@@ -37,6 +36,7 @@ EXPECTED = [
     (engine_errors.GlossaryStateError("full"), grpc.StatusCode.FAILED_PRECONDITION),
     (NotAWriterError("not this one"), grpc.StatusCode.PERMISSION_DENIED),
     (BundleError(Path("models"), ["cannot be listed"]), grpc.StatusCode.FAILED_PRECONDITION),
+    (UNSERVED, grpc.StatusCode.INVALID_ARGUMENT),
 ]
 
 
@@ -60,15 +60,18 @@ def test_an_unexpected_error_is_internal_and_its_reason_is_only_logged(caplog: p
 
 
 def test_details_can_be_read_as_google_rpc_messages() -> None:
-    def detail(error: Exception, message: Any) -> Any:
+    def detail(error: Exception, message: Any, index: int = 0) -> Any:
         theirs = status_pb2.Status.FromString(errors.status_of(error).SerializeToString())
-        packed: AnyMessage = theirs.details[0]
+        packed: AnyMessage = theirs.details[index]
         assert packed.Unpack(message)
         return message
 
     bad_request = detail(EXPECTED[0][0], error_details_pb2.BadRequest())
     assert bad_request.field_violations[0].field == "contents[3]"
     assert bad_request.field_violations[0].description == VIOLATION.description
+    info = detail(UNSERVED, error_details_pb2.ErrorInfo(), index=1)
+    assert (info.reason, info.domain) == ("LANGUAGE_NOT_SERVED", "xuanzang")
+    assert info.metadata == {"detected_languages": "fr,de", "served_languages": "zh"}
     assert detail(EXPECTED[2][0], error_details_pb2.RetryInfo()).retry_delay.ToMilliseconds() == 1250
 
 
