@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from tests.integration.conftest import BUNDLED, StartServer
 
-from xuanzang.client import AsyncTranslationClient, InvalidRequestError, Translation
+from xuanzang.client import AsyncTranslationClient, Translation, UnservedLanguageError
+from xuanzang.server.engine.text.traditional import with_traditional
 
 CHINESE, ENGLISH = "今天天气很好。", "The weather is very nice today."
 TO_EN, TO_ZH = ("zh-en", "en"), ("en-zh", "zh")
@@ -27,7 +28,7 @@ def ways(*translations: Translation) -> list[tuple[str, str]]:
 
 async def test_both_directions_are_served_and_found_by_names_and_by_texts(client: AsyncTranslationClient) -> None:
     pairs = {model.name: (model.source_languages, model.target_languages) for model in await client.list_models()}
-    assert pairs == {"zh-en": (("zh",), ("en",)), "en-zh": (("en",), ("zh",))}
+    assert pairs == {"zh-en": (("zh",), ("en",)), "en-zh": (("en",), with_traditional(["zh"]))}
     one: Any = client.translate_one
     for text, way, source, target in ((CHINESE, TO_EN, "zh-CN", "en-GB"), (ENGLISH, TO_ZH, "en", "zh")):
         named = [await one(text, model=way[0]), await one(text, source_language=source, target_language=target)]
@@ -46,7 +47,7 @@ async def test_short_texts_and_pages_go_to_the_model_of_their_language(client: A
     page = '<div class="navigation-container"><a href="https://example.com/about/us">首页</a></div>'
     translation = await client.translate_one(page, content_format="html")
     assert (translation.model, translation.text.count("navigation-container")) == ("zh-en", 1)
-    with pytest.raises(InvalidRequestError, match=r"source_language_code: must be set.* en, zh"):
+    with pytest.raises(UnservedLanguageError, match=r"is in de; what is translated: en, zh"):
         await client.translate_one("Das Wetter ist heute sehr schön.")
 
 
@@ -58,14 +59,14 @@ async def test_a_file_may_have_lines_without_letters(client: AsyncTranslationCli
     assert [each.model for each in await client.translate(numbered)] == ["zh-en"] * 2
 
 
-async def test_without_detection_a_request_must_name_a_language_or_a_model(start_server: StartServer) -> None:
+async def test_without_detection_the_script_of_a_text_tells_its_language(start_server: StartServer) -> None:
     async with (
         start_server(models=BUNDLED, detection=False) as running,
         AsyncTranslationClient(running.address) as client,
     ):
-        with pytest.raises(InvalidRequestError, match="served pairs: en to zh, zh to en") as refusal:
-            await client.translate_one(CHINESE)
-        assert [fault.field for fault in refusal.value.violations] == ["source_language_code", "target_language_code"]
+        with pytest.raises(UnservedLanguageError, match="is in another language; what is translated: en, zh"):
+            await client.translate_one("Сегодня прекрасная погода.")
+        assert ways(await client.translate_one(CHINESE), await client.translate_one(ENGLISH)) == [TO_EN, TO_ZH]
         found = [
             await client.translate_one(CHINESE, target_language="en"),
             await client.translate_one(ENGLISH, model="en-zh"),

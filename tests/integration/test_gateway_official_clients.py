@@ -59,7 +59,7 @@ async def test_deepl_detects_the_language_of_each_text(gateway: RunningGateway, 
     found = await asyncio.to_thread(official(gateway).translate_text, texts, target_lang="EN-US")
     assert isinstance(found, list)
     assert [each.text for each in found[:3]] == [expected[0], texts[1], expected[1]]
-    assert [each.detected_source_lang for each in found] == ["ZH", "EN", "ZH", "ZH"]
+    assert [each.detected_source_lang for each in found] == ["ZH", "EN", "ZH", "EN"]
 
 
 async def test_deepl_lists_languages_that_it_accepts(gateway: RunningGateway) -> None:
