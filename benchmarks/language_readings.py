@@ -24,7 +24,9 @@ from xuanzang.server.engine.types import TextKind
 def main() -> None:
     """Count and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--texts", nargs="+", default=[], metavar=("LANGUAGE", "FILE"), help="en or zh, and files in it")
+    parser.add_argument(
+        "--texts", nargs="+", default=[], metavar=("LANGUAGE", "FILE"), help="en or zh, and files in it"
+    )
     parser.add_argument("--foreign", type=Path, help="sentences of other languages")
     flags = parser.parse_args()
     for file in flags.texts[1:]:
@@ -54,7 +56,7 @@ def told(path: Path) -> str:
     refused = [(language, each) for language, each in found if each.kind is TextKind.UNSERVED]
     right = sum(each.language == language for language, each in refused)
     named = sum(bool(each.language) for _, each in refused)
-    return f"{len(rows)} sentences: {len(refused)} refused, {named} of these with a language, {right} with the right one"
+    return f"{len(rows)} sentences: {len(refused)} refused, {named} of these by name, {right} by the right one"
 
 
 if __name__ == "__main__":
