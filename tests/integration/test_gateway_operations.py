@@ -82,9 +82,9 @@ async def test_bodies_are_limited_in_size_and_time(running: Any) -> None:
     async with running_gateway(running.address, max_body_bytes=1024, receive_timeout_seconds=0.2) as gateway:
         large = await gateway.post("/v1/translate", data=b"x" * 1025)
         assert (large.status, large.json["detail"]) == (413, "the body must have at most 1024 bytes")
-        chunked = b"POST /v1/translate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        chunked = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
         assert b" 413 " in await raw(gateway.port, chunked, b"401\r\n" + b"x" * 1025 + b"\r\n")
-        begun = b"POST /translate HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\nq="
+        begun = b"POST /translate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 10\r\n\r\nq="
         assert b" 408 " in await raw(gateway.port, begun)
         # A head that does not end, and none at all.
         assert await raw(gateway.port, b"GET /v1/models HTTP/1.1\r\nhost: ") == b""
@@ -94,7 +94,7 @@ async def test_bodies_are_limited_in_size_and_time(running: Any) -> None:
 
 async def test_an_endless_head_is_cut(running: Any) -> None:
     async with running_gateway(running.address) as gateway:
-        head = b"GET /v1/models HTTP/1.1\r\nhost: a\r\nx: "
+        head = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\nx: "
         try:
             answer = await raw(gateway.port, head, *[b"x" * 16_384] * 8)
         except ConnectionError:
@@ -155,7 +155,7 @@ async def test_a_body_that_is_not_awaited_does_not_hold_its_connection(
 ) -> None:
     async with running_gateway(unused_address, receive_timeout_seconds=0.5) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
-        head = f"POST /v1/translate HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{{"
+        head = f"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n{{"
         writer.write(head.encode())
         # To the end: the gateway closes the connection.
         answer = await reader.read()

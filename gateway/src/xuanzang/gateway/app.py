@@ -9,11 +9,13 @@ from functools import partial
 from http import HTTPStatus
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from xuanzang.client import (
     AsyncTranslationClient,
@@ -23,22 +25,23 @@ from xuanzang.client import (
     TranslationError,
 )
 from xuanzang.gateway.documents.kept import DocumentLimits, DocumentState, KeptDocuments
+from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
-from xuanzang.gateway.entry.endpoint import Entrance
-from xuanzang.gateway.entry.origins import listed_origins
+from xuanzang.gateway.entry.endpoint import Entrance, Kind
+from xuanzang.gateway.entry.origins import listed_origins, require_known_host
+from xuanzang.gateway.errors import RefusedError
 from xuanzang.gateway.faces.deepl import DeepL
 from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
 from xuanzang.gateway.faces.documents import Documents
 from xuanzang.gateway.faces.libretranslate import LibreTranslate
-from xuanzang.gateway.faces.own import Own
+from xuanzang.gateway.faces.own import Own, render
 from xuanzang.gateway.faces.page import page_routes
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _HEALTH_SECONDS = 2.0
-_FORM_BYTES = 64 * 1024
-"""Size of an upload beside its file."""
-_CONCURRENT_UPLOADS = 8
+_PROBES = ("/health", "/livez")
+"""Addresses that are answered whatever the header host says: Kubernetes sends the pod's IP address."""
 
 
 def open_client(settings: Settings) -> AsyncTranslationClient:
@@ -65,7 +68,7 @@ def open_client(settings: Settings) -> AsyncTranslationClient:
     )
 
 
-def application(settings: Settings, client: AsyncTranslationClient, metrics: Metrics | None = None) -> Starlette:
+def application(settings: Settings, client: AsyncTranslationClient, metrics: Metrics | None = None) -> ASGIApp:
     """Make the application.
 
     Args:
@@ -76,7 +79,7 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
     metrics = metrics or Metrics()
     callers = Callers(client, anonymous=settings.admits_anonymous)
     entrance = Entrance(settings=settings, callers=callers, metrics=metrics)
-    metrics.in_progress.set_function(lambda: entrance.in_progress)
+    metrics.in_progress.set_function(lambda: entrance.places[Kind.ORDINARY].taken)
     documents = _documents(settings, metrics)
 
     @asynccontextmanager
@@ -85,13 +88,15 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
         await documents.close()
         await client.close()
 
-    async def health(_: Request) -> Response:
-        return await _health(client)
-
-    routes = [Route("/health", health), Route("/livez", _live), *_translating(entrance, documents)]
+    routes = [Route("/health", Health(client)), Route("/livez", _live), *_translating(entrance, documents)]
     if settings.page:
         routes += page_routes()
-    return Starlette(routes=routes, middleware=_middleware(settings), lifespan=lifespan)
+    middleware = [
+        Middleware(WholeBodies),
+        Middleware(KnownHosts, hosts=settings.hosts),
+        *_cross_origin(settings),
+    ]
+    return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
 
 
 def _translating(entrance: Entrance, documents: KeptDocuments) -> Iterator[Route]:
@@ -99,19 +104,7 @@ def _translating(entrance: Entrance, documents: KeptDocuments) -> Iterator[Route
     yield from Own(entrance).routes
     yield from Documents(entrance).routes
     yield from LibreTranslate(entrance).routes
-    yield from _deepl(entrance, documents).routes
-
-
-def _deepl(entrance: Entrance, documents: KeptDocuments) -> DeepL:
-    settings = entrance.settings
-    uploading = settings.model_copy(
-        update={
-            "max_body_bytes": settings.max_document_bytes + _FORM_BYTES,
-            "max_concurrent_requests": _CONCURRENT_UPLOADS,
-        }
-    )
-    uploads = Entrance(settings=uploading, callers=entrance.callers, metrics=entrance.metrics)
-    return DeepL(entrance, uploads=uploads, documents=DeepLDocuments(documents, settings))
+    yield from DeepL(entrance, documents=DeepLDocuments(documents, entrance.settings)).routes
 
 
 def _documents(settings: Settings, metrics: Metrics) -> KeptDocuments:
@@ -128,7 +121,7 @@ def _documents(settings: Settings, metrics: Metrics) -> KeptDocuments:
     return kept
 
 
-def _middleware(settings: Settings) -> list[Middleware]:
+def _cross_origin(settings: Settings) -> list[Middleware]:
     origins = listed_origins(settings.cors_origins)
     if not origins:
         return []
@@ -150,12 +143,69 @@ async def _live(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-async def _health(client: AsyncTranslationClient) -> Response:
-    """Say whether the server answers; one that asks for a key does."""
-    try:
-        await client.list_models(timeout=_HEALTH_SECONDS)
-    except (ServerUnavailableError, DeadlineExceededError):
-        return JSONResponse({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
-    except TranslationError:
-        return JSONResponse({"status": "ok"})
-    return JSONResponse({"status": "ok"})
+class KnownHosts:
+    """ASGI application around another: what is addressed to other hosts is refused, but for probes."""
+
+    def __init__(self, app: ASGIApp, *, hosts: tuple[str, ...]) -> None:
+        """Stand around an application.
+
+        Args:
+            app: The application.
+            hosts: Hosts, as `Settings.hosts` returns them.
+        """
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it.
+
+        Args:
+            scope: ASGI's facts of the connection.
+            receive: ASGI's function.
+            send: ASGI's function.
+        """
+        if scope["type"] == "http" and scope["path"] not in _PROBES:
+            try:
+                require_known_host(Headers(scope=scope), self._hosts)
+            except RefusedError as error:
+                await render(error.fault)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+class Health:
+    """Says whether the server answers; one that asks for a key does. Many probes at once are one question."""
+
+    def __init__(self, client: AsyncTranslationClient) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client: Client of the server.
+        """
+        self._client = client
+        self._asking: asyncio.Task[bool] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a probe.
+
+        Args:
+            scope: ASGI's facts of the connection.
+            receive: ASGI's function.
+            send: ASGI's function.
+        """
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._answers())
+        if await asyncio.shield(self._asking):
+            response = JSONResponse({"status": "ok"})
+        else:
+            response = JSONResponse({"status": "unavailable"}, HTTPStatus.SERVICE_UNAVAILABLE)
+        await response(scope, receive, send)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._client.list_models(timeout=_HEALTH_SECONDS)
+        except (ServerUnavailableError, DeadlineExceededError):
+            return False
+        except TranslationError:
+            return True
+        return True

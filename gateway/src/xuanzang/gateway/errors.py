@@ -27,6 +27,8 @@ _STATUSES: Mapping[StatusCode, HTTPStatus] = MappingProxyType(
     }
 )
 _UNAVAILABLE_SECONDS = 1.0
+SHOWN_FAULTS = 10
+_SHOWN_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,14 @@ class Fault:
     """Languages of texts that are not served."""
     served_languages: tuple[str, ...] = ()
     """Languages that are served instead."""
+
+    def __post_init__(self) -> None:
+        """Keep the first of many violations, and the beginning of long names, which callers may have made up."""
+        shown = tuple(
+            FieldViolation(field=each.field[:_SHOWN_CHARACTERS], description=each.description)
+            for each in self.violations[:SHOWN_FAULTS]
+        )
+        object.__setattr__(self, "violations", shown)
 
     @property
     def headers(self) -> dict[str, str]:

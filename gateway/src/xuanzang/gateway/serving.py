@@ -4,20 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 
 import uvicorn
 
 from xuanzang.gateway.app import application, open_client
-from xuanzang.gateway.entry.protocol import bounded
+from xuanzang.gateway.entry.connections import ConnectionLimits, bounded
 from xuanzang.gateway.metrics import Metrics, serve_metrics
 from xuanzang.gateway.settings import Settings, split_address
 
 _LOGGER = logging.getLogger(__name__)
 _BACKLOG = 2048
+_ACCEPTED_AT_ONCE = 64
+"""Connections between two turns of others: asyncio takes the same number for this and for the kernel's backlog."""
+_OTHER_FILES = 256
+_LATE_SECONDS = 2.0
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, which the kernel ends if a drain does not."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin the drain.
+
+        Args:
+            sig: Number of the signal.
+            frame: Where it came.
+        """
+        # Without Python: whatever holds the interpreter up cannot hold this up.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, (self.config.timeout_graceful_shutdown or 0) + _LATE_SECONDS)
+        super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections.
+
+        Args:
+            sockets: Listening sockets.
+        """
+        await super().startup(sockets=sockets)
+        for listening in sockets or ():
+            listening.listen(_BACKLOG)
 
 
 def serve(settings: Settings) -> None:
@@ -39,11 +71,24 @@ def serve(settings: Settings) -> None:
 async def _serve(settings: Settings) -> None:
     metrics = Metrics()
     with listener(settings.address) as listening, _served(metrics, settings.metrics_address) as metrics_port:
-        server = uvicorn.Server(configuration(settings, metrics))
+        _allow_files(settings.max_connections)
+        server = GatewayServer(configuration(settings, metrics))
         facts = {"port": listening.getsockname()[1], "server": settings.server, "metrics_port": metrics_port}
         _LOGGER.info("listening", extra=facts)
         await server.serve(sockets=[listening])
     _LOGGER.info("stopped")
+
+
+def _allow_files(connections: int) -> None:
+    """Let the process open a file for each connection, as far as the system lets it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + _OTHER_FILES
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    if allowed < wanted:
+        _LOGGER.warning("few files may be open: lower --max-connections", extra={"files": allowed, "wanted": wanted})
 
 
 @contextmanager
@@ -89,17 +134,22 @@ def configuration(settings: Settings, metrics: Metrics | None = None) -> uvicorn
     Raises:
         ValueError: The server's address is invalid.
     """
+    limits = ConnectionLimits(
+        total=settings.max_connections,
+        of_address=max(1, int(settings.max_connections * settings.address_share)),
+        receive_seconds=settings.receive_timeout_seconds,
+        send_seconds=settings.send_timeout_seconds,
+    )
     return uvicorn.Config(
         application(settings, open_client(settings), metrics),
-        http=bounded(settings.receive_timeout_seconds),
+        http=bounded(limits),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=_BACKLOG,
-        limit_concurrency=settings.max_connections,
+        backlog=_ACCEPTED_AT_ONCE,
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=settings.drain_timeout_seconds,
         ssl_certfile=settings.tls_certificate,

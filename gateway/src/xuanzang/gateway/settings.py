@@ -19,6 +19,12 @@ PROGRAM = "xuanzang-gateway"
 
 _PREFIX = "XUANZANG_GATEWAY_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
+FORM_BYTES = 64 * 1024
+"""Size of an upload beside its file."""
+LOOPBACK_HOSTS = ("loopback",)
+"""Stands for all names and addresses of this machine that others do not reach."""
+_BODY_MEMORY_BYTES = 64 * 2**20
+_LARGEST_BODIES = 4
 _VALUES_BY_NAME = {"address": "HOST:PORT", "server": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
 _VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
 
@@ -45,6 +51,18 @@ def split_address(address: str) -> HostAndPort:
     if match is None or int(match["port"]) > 65535:
         raise ValueError("must be host:port, such as 127.0.0.1:8080 or [::]:8080")
     return HostAndPort(match["host"].strip("[]"), int(match["port"]))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine's own.
+
+    Args:
+        host: Name or IP address, without the brackets of IPv6.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 def _checked_address(address: str) -> str:
@@ -94,22 +112,52 @@ class Settings(BaseSettings):
         default="",
         description='Origins of pages that may call, such as "https://a.example,https://b.example"; "*": any.',
     )
+    allowed_hosts: str = Field(
+        default="",
+        description="Names by which callers address this gateway (header host), such as "
+        '"mt.example,*.lan"; "*": any; unset: localhost and loopback addresses if --address is one, else any.',
+    )
     page: bool = Field(default=True, description="Whether to serve the page for browsers at /.")
     max_body_bytes: int = Field(
         default=2**20, ge=1024, le=2**26, description="Maximum size of a request's body; larger ones are answered 413."
     )
     max_texts: int = Field(default=1024, ge=1, le=1024, description="Maximum number of texts in a request.")
     max_concurrent_requests: int = Field(
-        default=256, ge=1, le=100_000, description="Maximum requests in progress; further ones are answered 503."
+        default=512, ge=1, le=100_000, description="Maximum requests in progress; further ones are answered 503."
     )
     max_connections: int = Field(
-        default=1024, ge=1, le=100_000, description="Maximum connections; requests of further ones are answered 503."
+        default=1024,
+        ge=1,
+        le=100_000,
+        description="Maximum connections; further ones take the place of those that have no request in progress.",
+    )
+    address_share: float = Field(
+        default=0.75,
+        gt=0,
+        le=1,
+        description="What one network address may take of connections, requests in progress, uploads, explanations and "
+        "memory for bodies; 1 behind a proxy, whose address all callers have.",
+    )
+    caller_share: float = Field(
+        default=0.5,
+        gt=0,
+        le=1,
+        description="What one caller may take of them, but for connections: a key or, where none is asked for, an "
+        "address.",
+    )
+    max_body_memory_bytes: int | None = Field(
+        default=None,
+        ge=2**16,
+        description="Maximum size of all bodies in memory; unset: 64 MiB, or four of the largest.",
     )
     request_timeout_seconds: float = Field(
         default=60, gt=0, le=3600, description="Maximum seconds for a request's translation, retries included."
     )
     receive_timeout_seconds: float = Field(
         default=10, gt=0, le=3600, description="Maximum seconds for the head of a request to arrive, and for its body."
+    )
+    send_timeout_seconds: float = Field(
+        default=20, gt=0, le=3600, description="Maximum seconds in which a caller takes nothing of its answer."
     )
     keep_alive_seconds: int = Field(
         default=75, ge=1, le=3600, description="Seconds after which a connection without requests is closed."
@@ -159,6 +207,32 @@ class Settings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_memory(self) -> Self:
+        least = self._largest_body_bytes
+        for name, share in (("address", self.address_share), ("caller", self.caller_share)):
+            if self.body_memory_bytes * share < least:
+                raise ValueError(
+                    f"--max-body-memory-bytes {self.body_memory_bytes} with --{name}-share {share:g} leaves no room "
+                    f"for the largest body, {least} bytes"
+                )
+        return self
+
+    @property
+    def body_memory_bytes(self) -> int:
+        """Maximum size of all bodies in memory."""
+        if self.max_body_memory_bytes is not None:
+            return self.max_body_memory_bytes
+        return max(_BODY_MEMORY_BYTES, _LARGEST_BODIES * self._largest_body_bytes)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts by which callers may address the gateway; empty: any."""
+        if self.allowed_hosts:
+            hosts = tuple(host.strip().lower() for host in self.allowed_hosts.split(",") if host.strip())
+            return () if "*" in hosts else hosts
+        return LOOPBACK_HOSTS if self._is_loopback else ()
+
     @property
     def admits_anonymous(self) -> bool:
         """Whether requests without an API key are passed on."""
@@ -166,11 +240,11 @@ class Settings(BaseSettings):
 
     @property
     def _is_loopback(self) -> bool:
-        host = split_address(self.address).host
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host.lower() == "localhost"
+        return is_loopback(split_address(self.address).host)
+
+    @property
+    def _largest_body_bytes(self) -> int:
+        return max(self.max_body_bytes, self.max_document_bytes + FORM_BYTES)
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:

@@ -1,55 +1,165 @@
-"""Bodies of requests, within limits of size and time."""
+"""Bodies of requests and answers: within limits of size, time and memory, and never left in the connection."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
-from starlette.types import Receive
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from xuanzang.gateway.entry.places import Places
 from xuanzang.gateway.errors import Fault, RefusedError
+
+UNPROVED_BYTES = 64 * 1024
+"""Size to which a body is read before its caller's key is known to be valid."""
+_PIECE_BYTES = 64 * 1024
 
 
 class HungUpError(Exception):
     """The caller has closed the connection; nobody waits for an answer."""
 
 
-async def read_body(headers: Headers, receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BodyLimits:
+    """Limits of one body."""
+
+    size: int
+    """Maximum size in bytes."""
+    seconds: float
+    """Maximum time until it is whole."""
+    unproved: int = UNPROVED_BYTES
+    """Size to which it is read before the caller is approved."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Memory:
+    """Memory for the body of one request."""
+
+    places: Places
+    """A place for each byte."""
+    address: str
+    """Network address of the caller."""
+    caller: str
+    """Name of the caller."""
+    size: int = 0
+    """Bytes taken."""
+
+    def take(self, size: int) -> None:
+        """Take bytes.
+
+        Args:
+            size: Number of bytes.
+
+        Raises:
+            RefusedError: So many are not free.
+        """
+        self.places.take(self.address, self.caller, size)
+        self.size += size
+
+    def give_back(self) -> None:
+        """Give all bytes back."""
+        self.places.give_back(self.address, self.caller, self.size)
+        self.size = 0
+
+
+async def read_body(
+    headers: Headers, receive: Receive, *, limits: BodyLimits, memory: Memory, approve: Callable[[], Awaitable[None]]
+) -> bytes:
     """Read a body.
 
     Args:
         headers: Headers of the request.
         receive: ASGI's function.
-        max_bytes: Maximum size.
-        seconds: Maximum seconds until it is whole.
+        limits: Limits.
+        memory: Where its bytes are counted.
+        approve: Function that is called once if the body is large; it raises RefusedError for callers whose bodies are
+            not read.
 
     Raises:
-        RefusedError: The body is too large or too slow.
+        RefusedError: The body is too large or too slow, the caller is not approved, or there is no memory.
         HungUpError: The caller has gone.
     """
     length = headers.get("content-length", "0")
-    if length.isdecimal() and int(length) > max_bytes:
-        raise _too_large(max_bytes)
-    try:
-        async with asyncio.timeout(seconds):
-            return await _read(receive, max_bytes)
-    except TimeoutError as error:
-        message = f"the body did not arrive within {seconds:g} seconds"
-        raise RefusedError(Fault(status=HTTPStatus.REQUEST_TIMEOUT, message=message)) from error
-
-
-async def _read(receive: Receive, max_bytes: int) -> bytes:
+    declared = int(length) if length.isdecimal() and len(length) < 20 else 0
+    if declared > limits.size:
+        raise _too_large(limits.size)
+    awaits_approval = True
     body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise HungUpError
-        body += message.get("body", b"")
-        if len(body) > max_bytes:
-            raise _too_large(max_bytes)
-        if not message.get("more_body"):
-            return bytes(body)
+    if declared > limits.unproved:
+        await approve()
+        awaits_approval = False
+    try:
+        async with asyncio.timeout(limits.seconds):
+            is_whole = False
+            while not is_whole:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise HungUpError
+                piece = message.get("body", b"")
+                is_whole = not message.get("more_body")
+                if len(body) + len(piece) > limits.size:
+                    raise _too_large(limits.size)
+                if awaits_approval and len(body) + len(piece) > limits.unproved:
+                    await approve()
+                    awaits_approval = False
+                if piece:
+                    memory.take(len(piece))
+                    body += piece
+    except TimeoutError as error:
+        message_ = f"the body did not arrive within {limits.seconds:g} seconds"
+        raise RefusedError(Fault(status=HTTPStatus.REQUEST_TIMEOUT, message=message_)) from error
+    return bytes(body)
+
+
+class WholeBodies:
+    """ASGI application around another: no request's body is left in the connection, and no answer piles up in it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        """Stand around an application.
+
+        Args:
+            app: The application.
+        """
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass an exchange on.
+
+        Args:
+            scope: ASGI's facts of the connection.
+            receive: ASGI's function.
+            send: ASGI's function.
+        """
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        is_left = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+        async def receiving() -> Message:
+            nonlocal is_left
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body"):
+                is_left = False
+            return message
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and is_left:
+                # Otherwise the rest of the body, however slow, would hold the connection.
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+            if message["type"] != "http.response.body":
+                await send(message)
+                return
+            # Each piece waits until the caller has taken most of the one before.
+            body, more = message.get("body", b""), message.get("more_body", False)
+            for start in range(0, max(1, len(body)), _PIECE_BYTES):
+                end = start + _PIECE_BYTES
+                await send({**message, "body": body[start:end], "more_body": more or end < len(body)})
+
+        await self._app(scope, receiving, sending)
 
 
 def _too_large(max_bytes: int) -> RefusedError:

@@ -1,15 +1,20 @@
-"""Callers: the key of a request, and the client that calls the server with it."""
+"""Callers: the key of a request, who its holder is, and the client that calls the server with it."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import secrets
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
 
 from xuanzang.client import AsyncTranslationClient
+from xuanzang.gateway.entry.places import network_of
 from xuanzang.gateway.errors import Fault, RefusedError
 
 REQUEST_ID = "x-request-id"
@@ -18,6 +23,21 @@ REQUEST_ID = "x-request-id"
 _LOGGER = logging.getLogger(__name__)
 _VALID_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _SCHEMES = ("bearer", "deepl-auth-key")
+_PROVED_SECONDS = 5.0
+_MAX_PROVED = 1024
+_PROOF_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who sends a request."""
+
+    address: str
+    """Network address by which it is counted."""
+    name: str
+    """The same however the key is spelled: a digest of the key or, where none is asked for, the address."""
+    client: AsyncTranslationClient
+    """Client that calls the server with the caller's key."""
 
 
 def request_id_of(headers: Headers) -> str:
@@ -42,7 +62,7 @@ def key_in(headers: Headers) -> str | None:
     header = headers.get("authorization")
     if header is None:
         return None
-    scheme, _, key = header.partition(" ")
+    scheme, _, key = header.strip().partition(" ")
     if scheme.lower() not in _SCHEMES:
         message = "the header authorization must be Bearer KEY or DeepL-Auth-Key KEY"
         raise RefusedError(Fault(status=HTTPStatus.UNAUTHORIZED, message=message))
@@ -50,7 +70,7 @@ def key_in(headers: Headers) -> str | None:
 
 
 class Callers:
-    """Makes the clients of callers, all over the same connections."""
+    """Makes the clients of callers, all over the same connections. Belongs to one event loop."""
 
     def __init__(self, client: AsyncTranslationClient, *, anonymous: bool) -> None:
         """Connect callers with the server.
@@ -60,10 +80,21 @@ class Callers:
             anonymous: Whether callers without a key are passed on.
         """
         self.client = client
-        self._anonymous = anonymous
+        self.anonymous = anonymous
+        self._proved: OrderedDict[str, float] = OrderedDict()
 
-    def client_of(self, key: str | None, *, peer: str, request_id: str) -> AsyncTranslationClient:
-        """Return the client for one request.
+    def name_of(self, key: str | None, address: str) -> str:
+        """Return the name by which a caller is counted.
+
+        Args:
+            key: Its key, or None.
+            address: Its network address, as `network_of` returns it.
+        """
+        # Where no key is needed, a caller may make up as many as it likes.
+        return address if self.anonymous or not key else _digest(key)
+
+    def caller_of(self, key: str | None, *, peer: str, request_id: str) -> Caller:
+        """Return who sends a request.
 
         Args:
             key: API key of the caller, or None.
@@ -73,12 +104,37 @@ class Callers:
         Raises:
             RefusedError: A key is needed, or this one cannot be passed on.
         """
-        if not key and not self._anonymous:
+        address = network_of(peer)
+        if not key and not self.anonymous:
             raise RefusedError(Fault(status=HTTPStatus.UNAUTHORIZED, message="an API key is needed"))
         try:
-            return self.client.for_caller(api_key=key, client_id=peer or None, request_id=request_id)
+            client = self.client.for_caller(api_key=key, client_id=peer or None, request_id=request_id)
         except ValueError as error:
             # The reason is in the settings, or in the key, which it does not hold.
             _LOGGER.warning("a key is not passed on", extra={"reason": str(error), "request_id": request_id})
             message = "the API key is not valid, or the gateway must not send it to the server"
             raise RefusedError(Fault(status=HTTPStatus.FORBIDDEN, message=message)) from error
+        return Caller(address=address, name=self.name_of(key, address), client=client)
+
+    async def prove(self, caller: Caller, key: str | None) -> None:
+        """Ask the server whether it would answer a caller, at most every few seconds for each key.
+
+        Args:
+            caller: Caller.
+            key: Its key.
+
+        Raises:
+            TranslationError: It would not, or cannot be asked.
+        """
+        digest, now = _digest(key), time.monotonic()
+        if self._proved.get(digest, now) > now:
+            return
+        await caller.client.list_models(timeout=_PROOF_SECONDS)
+        self._proved[digest] = now + _PROVED_SECONDS
+        self._proved.move_to_end(digest)
+        if len(self._proved) > _MAX_PROVED:
+            self._proved.popitem(last=False)
+
+
+def _digest(key: str | None) -> str:
+    return hashlib.sha256((key or "").encode(errors="surrogatepass")).hexdigest()

@@ -7,8 +7,9 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import Enum
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
@@ -16,27 +17,19 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from xuanzang.client import AsyncTranslationClient, TranslationError
-from xuanzang.gateway.entry.bodies import HungUpError, read_body
-from xuanzang.gateway.entry.callers import REQUEST_ID, Callers, key_in, request_id_of
+from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, HungUpError, Memory, read_body
+from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
+from xuanzang.gateway.entry.places import Places, Shares, network_of
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
 
 _LOGGER = logging.getLogger(__name__)
-# Answers that may come before the body has: otherwise its rest, however slow, would hold the connection.
-_BODY_LEFT = frozenset(
-    {
-        HTTPStatus.FORBIDDEN,
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-    }
-)
-_OVERLOADED = Fault(
-    status=HTTPStatus.SERVICE_UNAVAILABLE, message="the gateway has too many requests in progress", retry_after=1.0
-)
+_CONCURRENT_UPLOADS = 8
+_CONCURRENT_EXPLANATIONS = 8
+"""At a time; the server makes fewer, and one of them can be an answer of many megabytes."""
 _FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway failed")
 
 
@@ -56,25 +49,49 @@ class Request:
     """Variable parts of the address, by name."""
     id: str
     """Id, by which caller and operator speak of it."""
-    peer: str
-    """Network address of the caller."""
-    client: AsyncTranslationClient
-    """Client that calls the server with the caller's key."""
+    caller: Caller
+    """Who sends it."""
+
+    @property
+    def client(self) -> AsyncTranslationClient:
+        """Client that calls the server with the caller's key."""
+        return self.caller.client
 
 
 Handler = Callable[[Request], Awaitable[Response]]
 """Function that answers a request; it raises RefusedError or TranslationError."""
 
 
-@dataclass(slots=True, kw_only=True)
+class Kind(Enum):
+    """Kinds of requests, each with places of its own: none can keep another waiting."""
+
+    ORDINARY = "requests in progress"
+    UPLOAD = "uploads"
+    EXPLANATION = "explanations"
+
+
 class Entrance:
     """What all endpoints share."""
 
-    settings: Settings
-    callers: Callers
-    metrics: Metrics = field(default_factory=Metrics)
-    in_progress: int = 0
-    """Requests in progress."""
+    def __init__(self, *, settings: Settings, callers: Callers, metrics: Metrics | None = None) -> None:
+        """Leave all places free.
+
+        Args:
+            settings: Settings.
+            callers: Makes the clients of callers.
+            metrics: Metrics; None: some that nobody asks for.
+        """
+        self.settings = settings
+        self.callers = callers
+        self.metrics = metrics or Metrics()
+        shares = Shares(address=settings.address_share, caller=settings.caller_share)
+        totals = {
+            Kind.ORDINARY: settings.max_concurrent_requests,
+            Kind.UPLOAD: _CONCURRENT_UPLOADS,
+            Kind.EXPLANATION: _CONCURRENT_EXPLANATIONS,
+        }
+        self.places = {kind: Places(kind.value, total=total, shares=shares) for kind, total in totals.items()}
+        self.memory = Places("bytes of bodies in memory", total=settings.body_memory_bytes, shares=shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +106,41 @@ class Face:
     """Parameter that may hold the API key; None: only the header does."""
     reads_parameters: bool = True
     """Whether bodies are forms or JSON objects of parameters; otherwise handlers read them."""
-    takes_documents: bool = False
-    """Whether bodies are documents, which have a limit of their own."""
 
 
 class Endpoint:
     """ASGI application for one address of an API."""
 
-    def __init__(self, handler: Handler, face: Face, entrance: Entrance) -> None:
+    def __init__(
+        self,
+        handler: Handler,
+        face: Face,
+        entrance: Entrance,
+        *,
+        kind: Kind = Kind.ORDINARY,
+        max_bytes: int | None = None,
+    ) -> None:
         """Put a handler behind the limits.
 
         Args:
             handler: Function that answers.
             face: Its API.
             entrance: What all endpoints share.
+            kind: Kind of its requests.
+            max_bytes: Maximum size of a body; None: that of the settings.
         """
         self._handler = handler
         self._face = face
         self._entrance = entrance
-        self._origins = listed_origins(entrance.settings.cors_origins)
+        self._places = entrance.places[kind]
+        settings = entrance.settings
+        self._origins = listed_origins(settings.cors_origins)
+        self._limits = BodyLimits(
+            size=settings.max_body_bytes if max_bytes is None else max_bytes,
+            seconds=settings.receive_timeout_seconds,
+            # Of a file nothing is read before.
+            unproved=0 if kind is Kind.UPLOAD else UNPROVED_BYTES,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request and log it.
@@ -132,20 +165,21 @@ class Endpoint:
             _LOGGER.info("request", extra=facts)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send, headers: Headers, request_id: str) -> int:
-        """Answer, and return the status."""
-        entrance = self._entrance
-        if entrance.in_progress >= entrance.settings.max_concurrent_requests:
-            return await _send(self._face.render(_OVERLOADED), scope, receive, send, request_id)
-        entrance.in_progress += 1
-        try:
-            response = await self._response(scope, receive, headers, request_id)
-            return await _send(response, scope, receive, send, request_id)
-        finally:
-            entrance.in_progress -= 1
+        """Answer, and return the status; what the request holds is held until the answer is sent."""
+        with ExitStack() as held:
+            response = await self._response(scope, receive, headers, request_id, held)
+            response.headers[REQUEST_ID] = request_id
+            await response(scope, receive, send)
+            return response.status_code
 
-    async def _response(self, scope: Scope, receive: Receive, headers: Headers, request_id: str) -> Response:
+    async def _response(
+        self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack
+    ) -> Response:
         try:
-            request = await self._read(scope, receive, headers, request_id)
+            request = await self._read(scope, receive, headers, request_id, held)
+            place = request.caller.address, request.caller.name, 1
+            self._places.take(*place)
+            held.callback(self._places.give_back, *place)
             return await _unless_hung_up(self._handler(request), receive)
         except RefusedError as error:
             return self._face.render(error.fault)
@@ -159,20 +193,33 @@ class Endpoint:
             _LOGGER.error("a handler failed", extra={**facts, "request_id": request_id})  # noqa: TRY400 - as above
             return self._face.render(_FAILED)
 
-    async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str) -> Request:
-        settings, face = self._entrance.settings, self._face
+    async def _read(
+        self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack
+    ) -> Request:
+        """Read a request: who sends it before its body, unless the body says so."""
+        face, callers = self._face, self._entrance.callers
         require_known_origin(headers, self._origins)
-        seconds = settings.receive_timeout_seconds
-        max_bytes = settings.max_document_bytes if face.takes_documents else settings.max_body_bytes
-        body = await read_body(headers, receive, max_bytes=max_bytes, seconds=seconds)
+        peer = scope["client"][0] if scope["client"] else ""
         query = scope["query_string"]
+        key, is_in_body = key_in(headers), False
+        if key is None and face.key_parameter:
+            key = (await read_parameters(query=query, headers=headers, body=b"")).text(face.key_parameter)
+            is_in_body = key is None
+        caller = None if is_in_body else callers.caller_of(key, peer=peer, request_id=request_id)
+
+        async def approve() -> None:
+            if caller is not None:
+                await callers.prove(caller, key)
+
+        address = network_of(peer)
+        memory = Memory(places=self._entrance.memory, address=address, caller=callers.name_of(key, address))
+        held.callback(memory.give_back)
+        body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
         read = body if face.reads_parameters else b""
         parameters = await read_parameters(query=query, headers=headers, body=read)
-        key = key_in(headers)
-        if key is None and face.key_parameter:
-            key = parameters.text(face.key_parameter)
-        peer = scope["client"][0] if scope["client"] else ""
-        client = self._entrance.callers.client_of(key, peer=peer, request_id=request_id)
+        if caller is None:
+            key = parameters.text(face.key_parameter) if face.key_parameter else None
+            caller = callers.caller_of(key, peer=peer, request_id=request_id)
         return Request(
             parameters=parameters,
             body=body,
@@ -180,8 +227,7 @@ class Endpoint:
             method=scope["method"],
             path=scope["path_params"],
             id=request_id,
-            peer=peer,
-            client=client,
+            caller=caller,
         )
 
 
@@ -200,11 +246,3 @@ async def _unless_hung_up(work: Awaitable[Response], receive: Receive) -> Respon
             working.cancel()
             with suppress(asyncio.CancelledError, TranslationError):
                 await working
-
-
-async def _send(response: Response, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
-    response.headers[REQUEST_ID] = request_id
-    if response.status_code in _BODY_LEFT:
-        response.headers["connection"] = "close"
-    await response(scope, receive, send)
-    return response.status_code

@@ -1,4 +1,4 @@
-"""Origins: which page of a browser a request comes from, and whether that page may call."""
+"""Hosts and origins: by which name the gateway is addressed, and which page of a browser calls it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 
 from xuanzang.gateway.errors import Fault, RefusedError
+from xuanzang.gateway.settings import is_loopback
 
 _OWN = ("same-origin", "none")
 
@@ -20,6 +21,38 @@ def listed_origins(setting: str) -> list[str]:
         setting: Origins with commas between them.
     """
     return [origin.strip() for origin in setting.split(",") if origin.strip()]
+
+
+def require_known_host(headers: Headers, hosts: Collection[str]) -> None:
+    """Refuse calls by a name that is not the gateway's.
+
+    A page may give its own name the address of this machine once it is loaded (DNS rebinding): to the browser the
+    gateway is then of the page's origin, and the page reads the answers.
+
+    Args:
+        headers: Headers of the request; browsers send the host of the address that the page has named.
+        hosts: Hosts, "*.example" for all below one, "loopback" for those of this machine; none: any host.
+
+    Raises:
+        RefusedError: The host is not one of them.
+    """
+    given = headers.get("host")
+    if not hosts or given is None:
+        return
+    try:
+        host = (urlsplit(f"//{given}").hostname or "").rstrip(".")
+    except ValueError:
+        host = ""
+    if any(_is_named(host, each) for each in hosts):
+        return
+    message = "the header host names another service: --allowed-hosts of the gateway lists its names"
+    raise RefusedError(Fault(status=HTTPStatus.MISDIRECTED_REQUEST, message=message))
+
+
+def _is_named(host: str, listed: str) -> bool:
+    if listed == "loopback":
+        return is_loopback(host) or host.endswith(".localhost")
+    return host.endswith(listed[1:]) if listed.startswith("*.") else host == listed.strip("[]")
 
 
 def require_known_origin(headers: Headers, listed: Collection[str]) -> None:

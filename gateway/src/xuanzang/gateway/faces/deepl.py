@@ -11,13 +11,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, TranslateOptions
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Handler, Request
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Handler, Kind, Request
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import Fault, bad_request
 from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
 from xuanzang.gateway.faces.deepl_glossaries import DeepLGlossaries
 from xuanzang.gateway.faces.texts import checked_texts, unserved
 from xuanzang.gateway.languages import base, name_of, targets_by_source
+from xuanzang.gateway.settings import FORM_BYTES
 from xuanzang.gateway.translation import Order, Translated, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
@@ -71,16 +72,14 @@ def render(fault: Fault) -> Response:
 class DeepL:
     """Handlers of the API."""
 
-    def __init__(self, entrance: Entrance, *, uploads: Entrance, documents: DeepLDocuments) -> None:
+    def __init__(self, entrance: Entrance, *, documents: DeepLDocuments) -> None:
         """Make the handlers.
 
         Args:
             entrance: What all endpoints share.
-            uploads: The same for uploads, which are larger and fewer.
             documents: Handlers of documents.
         """
         self._entrance = entrance
-        self._uploads = uploads
         self._documents = documents
         self._max_texts = entrance.settings.max_texts
 
@@ -102,9 +101,9 @@ class DeepL:
         ]
         refusal = Endpoint(self.refuse, face, self._entrance)
         uploading = Face(name="deepl", render=render, reads_parameters=False)
-        routes.append(
-            Route("/v2/document", Endpoint(self._documents.upload, uploading, self._uploads), methods=["POST"])
-        )
+        max_bytes = self._entrance.settings.max_document_bytes + FORM_BYTES
+        upload = Endpoint(self._documents.upload, uploading, self._entrance, kind=Kind.UPLOAD, max_bytes=max_bytes)
+        routes.append(Route("/v2/document", upload, methods=["POST"]))
         return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
 
     async def translate(self, request: Request) -> Response:

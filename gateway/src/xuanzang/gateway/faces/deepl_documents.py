@@ -45,7 +45,6 @@ class DeepLDocuments:
             settings: Settings.
         """
         self._kept = kept
-        self._by_address = settings.admits_anonymous
         size = settings.max_document_bytes
         self._limits = Limits(file_bytes=size, expanded_bytes=_EXPANSION * size, units=_MAX_TEXTS)
 
@@ -56,13 +55,10 @@ class DeepLDocuments:
 
     async def upload(self, request: Request) -> Response:
         """Answer /v2/document: take a file, and translate it later."""
-        # Where no key is needed, a caller may have as many as it likes.
-        owner = request.peer if self._by_address else request.headers.get("authorization", request.peer)
+        owner = request.caller.name
         self._kept.require_room(owner)
         upload = await read_upload(request.headers, request.body)
         options = _options(upload)
-        # A key or an address that is wrong is refused now.
-        await request.client.list_models()
 
         async def work() -> DocumentTranslation:
             return await request.client.translate_document(

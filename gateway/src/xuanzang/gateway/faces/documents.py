@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation, Limits
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Kind, Request
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.faces.own import render
 
@@ -49,8 +49,10 @@ class Documents:
     @property
     def routes(self) -> list[Route]:
         """Address of documents."""
-        face = Face(render=render, reads_parameters=False, takes_documents=True)
-        return [Route("/v1/documents", Endpoint(self.translate, face, self._entrance), methods=["POST"])]
+        face = Face(render=render, reads_parameters=False)
+        max_bytes = self._settings.max_document_bytes
+        endpoint = Endpoint(self.translate, face, self._entrance, kind=Kind.UPLOAD, max_bytes=max_bytes)
+        return [Route("/v1/documents", endpoint, methods=["POST"])]
 
     async def translate(self, request: Request) -> Response:
         """Answer /v1/documents."""

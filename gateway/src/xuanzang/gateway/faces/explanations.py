@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from xuanzang.gateway.faces.messages import Hypothesis, Language, Message
+from xuanzang.gateway.faces.messages import Hypothesis, Language, Message, Several
 
 Kind = Literal["cross", "encoder", "decoder"]
 Fate = Literal["kept", "pruned", "finished", "unspecified"]
@@ -27,7 +27,7 @@ class ExplainOptions(Message):
     repetition_penalty: float | None = None
     no_repeat_ngram_size: int | None = None
     target_prefix: str | None = None
-    suppressed_texts: list[str] | None = None
+    suppressed_texts: Several[str] | None = None
 
 
 class ExplainRequest(Message):
@@ -38,8 +38,8 @@ class ExplainRequest(Message):
     target_language: Language
     model: str | None = Field(default=None, description="Name of a model, or name/version.")
     options: ExplainOptions = Field(default_factory=ExplainOptions)
-    attention_kinds: list[Kind] = Field(default=["cross"], max_length=MAX_KINDS, description="Each at most once.")
-    attention_layers: list[Index] = Field(default=[], max_length=MAX_LAYERS, description="From 0; none: all.")
+    attention_kinds: Several[Kind] = Field(default=["cross"], max_length=MAX_KINDS, description="Each at most once.")
+    attention_layers: Several[Index] = Field(default=[], max_length=MAX_LAYERS, description="From 0; none: all.")
     attention_heads: bool = Field(default=False, description="Whether each head is returned, after the mean.")
     timeout_seconds: float | None = Field(default=None, gt=0, description="At most the gateway's own limit.")
 

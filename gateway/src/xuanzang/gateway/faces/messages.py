@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
 
 Language = Annotated[str, Field(min_length=1, max_length=64, description="BCP-47 code, such as zh.")]
+
+Element = TypeVar("Element")
+
+
+class _FirstFault(FailFast):
+    """pydantic's own cannot be a part of a union, because it has no hash."""
+
+    __hash__ = object.__hash__
+
+
+Several = Annotated[list[Element], _FirstFault()]
+"""A list of which only the first fault is looked for: there may be hundreds of thousands."""
+MAX_TERMS = 1000
 
 Pattern = Literal["url", "email", "code", "placeholder", "number", "tag"]
 
@@ -16,6 +29,20 @@ class Message(BaseModel):
     """Base of all messages: a field that does not exist is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_size(cls, given: object) -> object:
+        """Refuse an object of more members than there are fields, before each of them is a fault."""
+        if isinstance(given, dict) and len(given) > len(cls.model_fields):
+            raise ValueError(f"has {len(given)} members, and only {', '.join(cls.model_fields)} exist")
+        return given
+
+
+def _few_terms(given: object) -> object:
+    if isinstance(given, dict) and len(given) > MAX_TERMS:
+        raise ValueError(f"must have at most {MAX_TERMS} terms, has {len(given)}")
+    return given
 
 
 class Sampling(Message):
@@ -40,7 +67,7 @@ class Options(Message):
     repetition_penalty: float | None = None
     no_repeat_ngram_size: int | None = None
     target_prefix: str | None = None
-    suppressed_texts: list[str] | None = None
+    suppressed_texts: Several[str] | None = None
     sampling: Sampling | None = None
     return_alternatives: bool | None = None
     token_details: bool | None = None
@@ -53,9 +80,11 @@ class _Wish(Message):
     target_language: Language
     model: str | None = Field(default=None, description="Name of a model, or name/version.")
     content_format: Literal["text", "html", "xml"] | None = Field(default=None, description="Unset: text.")
-    glossary: dict[str, str | list[str]] | None = Field(default=None, description="Translations of terms to keep.")
+    glossary: Annotated[dict[str, str | Several[str]] | None, BeforeValidator(_few_terms)] = Field(
+        default=None, description="Translations of terms to keep."
+    )
     glossary_name: str | None = Field(default=None, description="A glossary of the server.")
-    protected_patterns: list[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
+    protected_patterns: Several[Pattern] | None = Field(default=None, description="Kinds of text to keep as they are.")
     return_quality: bool | None = Field(default=None, description="Whether to say how far to trust each hypothesis.")
     return_provenance: bool | None = Field(default=None, description="Whether to say how the translation was made.")
     pass_through_unserved: bool | None = Field(
@@ -69,7 +98,7 @@ class _Wish(Message):
 class TranslateRequest(_Wish):
     """Texts to translate."""
 
-    texts: list[str] = Field(min_length=1, description="Texts in one language or, without it, in several.")
+    texts: Several[str] = Field(min_length=1, description="Texts in one language or, without it, in several.")
 
 
 class StreamRequest(_Wish):
@@ -81,7 +110,7 @@ class StreamRequest(_Wish):
 class DetectRequest(Message):
     """Texts whose languages are asked for."""
 
-    texts: list[str] = Field(min_length=1)
+    texts: Several[str] = Field(min_length=1)
 
 
 class Token(Message):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -21,8 +22,8 @@ from xuanzang.client import (
     TranslateOptions,
     TranslationError,
 )
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
-from xuanzang.gateway.errors import Fault, RefusedError, fault_of
+from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Kind, Request
+from xuanzang.gateway.errors import SHOWN_FAULTS, Fault, RefusedError, fault_of
 from xuanzang.gateway.faces import messages
 from xuanzang.gateway.faces.answers import rendered
 from xuanzang.gateway.faces.explanations import ExplainRequest
@@ -85,13 +86,14 @@ class Own:
         calls = {
             ("POST", "/v1/translate"): self.translate,
             ("POST", "/v1/translate/stream"): self.stream,
-            ("POST", "/v1/explain"): self.explain,
             ("POST", "/v1/detect"): self.detect,
             ("GET", "/v1/models"): self.models,
             ("GET", "/v1/glossaries"): self.glossaries,
         }
+        explaining = Endpoint(self.explain, face, self._entrance, kind=Kind.EXPLANATION)
         return [
             Route("/openapi.json", self.openapi, methods=["GET"]),
+            Route("/v1/explain", explaining, methods=["POST"]),
             *(
                 Route(path, Endpoint(handler, face, self._entrance), methods=[method])
                 for (method, path), handler in calls.items()
@@ -137,9 +139,8 @@ class Own:
             timeout=self._seconds(asked.timeout_seconds),
             **asked.options.model_dump(exclude_none=True),
         )
-        # A million weights take a second, in which others are answered.
         source = asked.source_language or explanation.translation.detected_language
-        return await asyncio.to_thread(_explained, explanation, source)
+        return await _explained(explanation, source)
 
     async def detect(self, request: Request) -> Response:
         """Answer /v1/detect."""
@@ -180,16 +181,17 @@ def _read(kind: type[Asked], request: Request) -> Asked:
     except ValidationError as error:
         # Its messages name types and limits; the values stay out.
         violations = tuple(
-            FieldViolation(field=_path(fault["loc"]), description=fault["msg"])
-            for fault in error.errors(include_url=False, include_input=False, include_context=False)
+            FieldViolation(field=_path(fault["loc"]), description=fault["msg"].removeprefix("Value error, "))
+            for fault in error.errors(include_url=False, include_input=False, include_context=False)[:SHOWN_FAULTS]
         )
         status, message = HTTPStatus.BAD_REQUEST, "the request is not valid"
         raise RefusedError(Fault(status=status, message=message, violations=violations)) from error
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in location)
-    return path.removeprefix(".")
+    path = "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in location).removeprefix(".")
+    # As the gRPC service names it, because every fault is given the names of this API at last.
+    return path.replace("glossary", "glossary_entries", 1) if location[:1] == ("glossary",) else path
 
 
 def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> TranslateOptions:
@@ -200,8 +202,22 @@ def _options(asked: messages.TranslateRequest | messages.StreamRequest) -> Trans
     return cast("TranslateOptions", given)
 
 
-def _explained(explanation: Explanation, source: str) -> Response:
-    return JSONResponse(explanation.as_dict() | {"source_language": source})
+async def _explained(explanation: Explanation, source: str) -> Response:
+    """Return an explanation as JSON, made piece by piece: all of a million weights would keep others for a second."""
+    rest = replace(explanation, attention=(), search_steps=()).as_dict() | {"source_language": source}
+    lists: dict[str, list[str]] = {}
+    for name, parts in (("attention", explanation.attention), ("search_steps", explanation.search_steps)):
+        lists[name] = []
+        for part in parts:
+            lists[name].append(_json(part.as_dict()))
+            await asyncio.sleep(0)
+    members = (f"{_json(name)}:{_json(value)}" for name, value in rest.items() if name not in lists)
+    large = (f"{_json(name)}:[{','.join(parts)}]" for name, parts in lists.items())
+    return Response(f"{{{','.join((*members, *large))}}}", media_type="application/json")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _problem(fault: Fault) -> dict[str, Any]:

@@ -1,0 +1,260 @@
+"""HTTP/1.1 connections: how many there are, how long each may wait for its peer, how much of a request is no body."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from typing_extensions import override
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from xuanzang.gateway.entry.places import network_of
+
+MAX_HEAD_BYTES = 64 * 1024
+"""Size of a request's head; what frames a body, trailers included, may have as much, and the size of the body."""
+_READ_BYTES = 4096
+"""What is parsed at once, and with it how long one connection keeps the others waiting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """Limits of connections."""
+
+    total: int
+    """Connections."""
+    of_address: int
+    """Connections of one network address."""
+    receive_seconds: float
+    """Time for the head of a request to arrive, and again for its body."""
+    send_seconds: float
+    """Time in which a caller must take some of its answer."""
+
+
+class Connections:
+    """The open connections by network address. Newcomers take the place of those that nobody works for."""
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        """Hold none.
+
+        Args:
+            limits: Limits.
+        """
+        self._limits = limits
+        self._by_address: dict[str, dict[BoundedProtocol, None]] = {}
+        self._number = 0
+
+    def admit(self, newcomer: BoundedProtocol) -> bool:
+        """Take in a connection, at the cost of another one if there are too many.
+
+        Args:
+            newcomer: A new connection.
+
+        Returns:
+            Whether there is room: requests in progress are not ended for others.
+        """
+        crowd: dict[BoundedProtocol, None] = {}
+        if len(self._by_address.get(newcomer.address, ())) >= self._limits.of_address:
+            crowd = self._by_address[newcomer.address]
+        elif self._number >= self._limits.total:
+            crowd = max(self._by_address.values(), key=len)
+        if crowd:
+            spare = min((each for each in crowd if not each.is_at_work), key=lambda each: each.worth, default=None)
+            if spare is None:
+                return False
+            self.forget(spare)
+            spare.transport.abort()
+        self._by_address.setdefault(newcomer.address, {})[newcomer] = None
+        self._number += 1
+        return True
+
+    def forget(self, connection: BoundedProtocol) -> None:
+        """Hold a connection no longer.
+
+        Args:
+            connection: Any one.
+        """
+        of_address = self._by_address.get(connection.address, {})
+        if connection in of_address:
+            del of_address[connection]
+            self._number -= 1
+            if not of_address:
+                del self._by_address[connection.address]
+
+
+class _Turns(FlowControl):
+    """Reads nothing while requests that have arrived wait for their turn, however often the first asks for more."""
+
+    def __init__(self, transport: asyncio.Transport, waiting: Iterable[object]) -> None:
+        super().__init__(transport)
+        self._waiting = waiting
+
+    @override
+    def resume_reading(self) -> None:
+        if not self._waiting:
+            super().resume_reading()
+
+
+class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """Ends connections whose peer is too slow, reads nothing, or sends much that is no body. Drops trailers."""
+
+    limits: ClassVar[ConnectionLimits]
+    registry: ClassVar[Connections]
+
+    address = ""
+    """Network address of the peer."""
+    _since = 0.0
+    _answered = False
+    _receiving: asyncio.TimerHandle | None = None
+    _sending: asyncio.TimerHandle | None = None
+    _in_head = True
+    _body_bytes = 0
+    _other_bytes = 0
+    """Bytes of the request that have arrived and are no body."""
+
+    @property
+    def worth(self) -> tuple[int, float]:
+        """Rank among those that newcomers replace, the least first: never answered, idle, not reading its answer."""
+        is_answering = self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
+        return (2 if is_answering else int(self._answered), self._since)
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a request has arrived whole and is not answered yet, and the peer takes what is sent."""
+        cycle = self.cycle
+        return cycle is not None and not (cycle.response_complete or cycle.more_body or self.flow.write_paused)
+
+    @override
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.flow = _Turns(transport, self.pipeline)
+        self.address = network_of(self.client[0] if self.client else "")
+        self._since = self.loop.time()
+        if self.registry.admit(self):
+            self._await_peer()
+        else:
+            transport.abort()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.registry.forget(self)
+        self._receiving = _cancel(self._receiving)
+        self._sending = _cancel(self._sending)
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    @override
+    def get_buffer(self, sizehint: int) -> bytearray:
+        self._buffer = bytearray(_READ_BYTES)
+        return self._buffer
+
+    @override
+    def buffer_updated(self, nbytes: int) -> None:
+        # Also of what comes between requests and begins none, such as empty lines.
+        if self._receiving is None and (self.cycle is None or self.cycle.response_complete):
+            self._await_peer()
+        self._other_bytes += nbytes
+        self.data_received(bytes(self._buffer[:nbytes]))
+        if self._other_bytes > MAX_HEAD_BYTES + self._body_bytes and not self.transport.is_closing():
+            self._refuse()
+
+    @override
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head = True
+        self._body_bytes = 0
+        if self._receiving is None:
+            self._await_peer()
+
+    @override
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:
+            super().on_header(name, value)
+
+    @override
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._await_peer()
+        super().on_headers_complete()
+
+    @override
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        self._other_bytes -= len(body)
+        super().on_body(body)
+
+    @override
+    def on_message_complete(self) -> None:
+        self._other_bytes = 0
+        self._receiving = _cancel(self._receiving)
+        super().on_message_complete()
+
+    @override
+    def on_response_complete(self) -> None:
+        self._answered = True
+        self._since = self.loop.time()
+        if self._sending is None and self.transport.get_write_buffer_size():
+            self._sending = self.loop.call_later(self.limits.send_seconds, self._end_unread)
+        super().on_response_complete()
+
+    @override
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        _cancel(self._sending)
+        self._sending = self.loop.call_later(self.limits.send_seconds, self.transport.abort)
+
+    @override
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._sending = _cancel(self._sending)
+
+    def _await_peer(self) -> None:
+        """Give the peer time for the next part of its request."""
+        _cancel(self._receiving)
+        self._receiving = self.loop.call_later(self.limits.receive_seconds, self._end_late)
+
+    def _end_late(self) -> None:
+        """End the connection, unless the request is being read and will be answered that it is late."""
+        self._receiving = None
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_started:
+            self._receiving = self.loop.call_later(self.limits.receive_seconds, self.transport.abort)
+        else:
+            self.transport.abort()
+
+    def _end_unread(self) -> None:
+        """End a connection whose last answer is not taken."""
+        self._sending = None
+        if (self.cycle is None or self.cycle.response_complete) and self.transport.get_write_buffer_size():
+            self.transport.abort()
+
+    def _refuse(self) -> None:
+        """Answer a head that is too large; where an answer is owed or begun, just end the connection."""
+        if self._in_head and (self.cycle is None or self.cycle.response_complete):
+            status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            text = f"the head of a request must have at most {MAX_HEAD_BYTES} bytes\n"
+            self.transport.write(
+                f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+                f"content-length: {len(text)}\r\n\r\n{text}".encode()
+            )
+            self.transport.close()
+        else:
+            self.transport.abort()
+
+
+def bounded(limits: ConnectionLimits) -> type[BoundedProtocol]:
+    """Return the protocol of the connections of one listener.
+
+    Args:
+        limits: Limits.
+    """
+    return type("BoundedProtocol", (BoundedProtocol,), {"limits": limits, "registry": Connections(limits)})
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """Cancel a timer, if there is one; return that there is none."""
+    if timer is not None:
+        timer.cancel()
+    return None
