@@ -82,7 +82,9 @@ async def test_bodies_are_limited_in_size_and_time(running: Any) -> None:
     async with running_gateway(running.address, max_body_bytes=1024, receive_timeout_seconds=0.2) as gateway:
         large = await gateway.post("/v1/translate", data=b"x" * 1025)
         assert (large.status, large.json["detail"]) == (413, "the body must have at most 1024 bytes")
-        chunked = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        chunked = (
+            b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         assert b" 413 " in await raw(gateway.port, chunked, b"401\r\n" + b"x" * 1025 + b"\r\n")
         begun = b"POST /translate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 10\r\n\r\nq="
         assert b" 408 " in await raw(gateway.port, begun)

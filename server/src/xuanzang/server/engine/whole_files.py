@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 _MODE = 0o644
+_PREFIX, _SUFFIX = ".xuanzang-", ".tmp"
+_LEFT_SECONDS = 60.0
+"""Age from which on a file is no longer being written by anybody."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -19,7 +24,7 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: It cannot be written; the file is as it was.
     """
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=path.parent)
+    handle, temporary = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -29,3 +34,19 @@ def write_whole(path: Path, content: bytes) -> None:
         Path(temporary).replace(path)
     finally:
         Path(temporary).unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what writers that were killed have left behind, as far as it can be removed.
+
+    Args:
+        folder: Folder of files that `write_whole` writes.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    for path in folder.iterdir():
+        if path.name.startswith(_PREFIX) and path.suffix == _SUFFIX:
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > _LEFT_SECONDS:
+                    path.unlink()

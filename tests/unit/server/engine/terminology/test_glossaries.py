@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -64,3 +68,74 @@ async def test_a_server_without_the_folder_has_no_glossaries(tmp_path: Path) -> 
     folder = GlossaryFolder(tmp_path / "none")
     await folder.reload_if_changed()
     assert folder.glossaries == []
+
+
+async def test_a_link_that_leads_nowhere_costs_no_other_glossary(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path)
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    (tmp_path / "link.tsv").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "endless.tsv").symlink_to(tmp_path / "endless.tsv")
+    for _ in range(2):
+        await folder.reload_if_changed()
+        assert [each.name for each in folder.glossaries] == ["tech"]
+
+
+async def test_a_glossary_whose_link_loses_its_file_stays(tmp_path: Path) -> None:
+    folder = GlossaryFolder(tmp_path / "glossaries")
+    folder.path.mkdir()
+    target = write(tmp_path, "target", HEAD + "源\tspring\n")
+    (folder.path / "tech.tsv").symlink_to(target)
+    await folder.reload_if_changed()
+    target.unlink()
+    await folder.reload_if_changed()
+    assert folder.find("tech").entry_count == 1
+    (folder.path / "tech.tsv").unlink()
+    await folder.reload_if_changed()
+    assert folder.glossaries == []
+
+
+async def test_a_folder_that_cannot_be_looked_into_loses_no_glossary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = GlossaryFolder(tmp_path)
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    await folder.reload_if_changed()
+
+    def fail(_: Path) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "iterdir", fail)
+        await folder.reload_if_changed()
+    assert folder.find("tech").entry_count == 1
+
+
+async def test_the_event_loop_asks_the_disk_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "tech", HEAD + "源\tspring\n")
+    asking = set()
+    stat = Path.stat
+
+    def record(path: Path, **options: bool) -> object:
+        asking.add(threading.current_thread())
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", record)
+    await GlossaryFolder(tmp_path).reload_if_changed()
+    assert asking
+    assert threading.main_thread() not in asking
+
+
+async def test_what_a_killed_writer_leaves_behind_is_removed(tmp_path: Path) -> None:
+    killed = (
+        "import os, sys; from pathlib import Path; from xuanzang.server.engine import whole_files;"
+        "os.fsync = lambda _: os._exit(9); whole_files.write_whole(Path(sys.argv[1]), b'half')"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", killed, str(tmp_path / "tech.tsv"))
+    assert await process.wait() == 9
+    (left,) = tmp_path.iterdir()
+    folder = GlossaryFolder(tmp_path)
+    await folder.reload_if_changed()
+    assert left.exists()
+    os.utime(left, (0, 0))
+    await folder.reload_if_changed()
+    assert list(tmp_path.iterdir()) == []

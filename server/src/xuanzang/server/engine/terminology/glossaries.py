@@ -12,6 +12,7 @@ from pathlib import Path
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex
+from xuanzang.server.engine.whole_files import remove_leftovers
 
 FOLDER = "glossaries"
 MAX_SOURCE_CHARACTERS = 100
@@ -26,6 +27,10 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _HEADER = re.compile(r"#\s*(source_language|target_language|version):\s*(\S{1,64})\s*")
 _MAX_FAULTS = 3
 _LOOK_SECONDS = 1.0
+
+_State = tuple[int, int, int]
+_UNREADABLE: _State = (0, 0, 0)
+"""State of a link that leads nowhere, and the like: it is tried once, and what there is of its name stays."""
 
 
 class GlossaryError(Exception):
@@ -62,7 +67,7 @@ class GlossaryFolder:
     def __init__(self, folder: Path) -> None:
         self.path = folder
         self._reading = asyncio.Lock()
-        self._seen: dict[Path, tuple[int, int, int]] = {}
+        self._seen: dict[Path, _State] = {}
         self._glossaries: dict[str, Glossary] = {}
 
     @property
@@ -96,7 +101,7 @@ class GlossaryFolder:
             await self._reload_if_changed()
 
     async def _reload_if_changed(self) -> None:
-        states = self._look()
+        states = await asyncio.to_thread(_look, self.path, self._seen)
         changed = [path for path, state in states.items() if self._seen.get(path) != state]
         gone = {path.stem for path in self._seen} - {path.stem for path in states}
         self._seen = states
@@ -110,14 +115,28 @@ class GlossaryFolder:
             else:
                 _LOGGER.info("glossary loaded", extra={"glossary": path.stem})
 
-    def _look(self) -> dict[Path, tuple[int, int, int]]:
-        try:
-            paths = sorted(path for path in self.path.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
-            found = [(path, path.stat()) for path in paths]
-        except OSError:
-            # Most servers have no such folder.
-            return {}
-        return {path: (status.st_ino, status.st_size, status.st_mtime_ns) for path, status in found}
+
+def _look(folder: Path, seen: dict[Path, _State]) -> dict[Path, _State]:
+    """Return the files of a folder; those that were seen before, if it cannot be looked into now."""
+    try:
+        remove_leftovers(folder)
+        paths = sorted(path for path in folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
+    except (FileNotFoundError, NotADirectoryError):
+        # Most servers have no such folder.
+        return {}
+    except OSError:
+        return seen
+    return {path: state for path in paths if (state := _state(path)) is not None}
+
+
+def _state(path: Path) -> _State | None:
+    """Return what tells a file from an earlier one; None if it has just been deleted."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        is_deleted = isinstance(error, FileNotFoundError) and not path.is_symlink()
+        return None if is_deleted else _UNREADABLE
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def read_glossary(path: Path) -> Glossary:
