@@ -79,7 +79,10 @@ def latencies(client: TranslationClient, port: int, texts: Sequence[str], rounds
 async def load(port: int, path: str) -> float:
     """Make calls on several connections at once and return the seconds."""
     body = json.dumps(BODIES[path](" ")).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: localhost\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
 
     free = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS)]
     calls = iter(range(CALLS))

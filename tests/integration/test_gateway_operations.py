@@ -6,15 +6,12 @@ import asyncio
 import json
 import signal
 import socket
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import deepl
 import pytest
-from gateways import RunningGateway, running_gateway
+from gateways import RunningGateway, gateway_process, running_gateway, started_gateway
 from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.test_access import keys
 
@@ -194,7 +191,7 @@ async def test_a_stopped_gateway_answers_what_it_has_accepted_and_logs_no_text(r
     ],
 )
 async def test_wrong_settings_are_explained(flags: list[str], message: str) -> None:
-    process = await started(*flags)
+    process = await started_gateway(*flags)
     _, errors = await process.communicate()
     assert process.returncode == 2
     assert message in errors.decode()
@@ -228,21 +225,3 @@ async def test_metrics_count_requests_by_api_and_status_and_are_documented(runni
 def unused_address() -> str:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         return f"127.0.0.1:{listening.getsockname()[1]}"
-
-
-async def started(*flags: str) -> asyncio.subprocess.Process:
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(sys.executable, "-m", "xuanzang.gateway", *flags, stderr=pipe)
-
-
-@asynccontextmanager
-async def gateway_process(*flags: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, RunningGateway]]:
-    process = await started("--address=127.0.0.1:0", *flags)
-    try:
-        assert process.stderr is not None
-        listening = json.loads(await process.stderr.readline())
-        yield process, RunningGateway(port=listening["port"], metrics_port=listening["metrics_port"])
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()

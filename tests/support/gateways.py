@@ -1,9 +1,10 @@
-"""Gateways for tests: in a thread with an event loop of its own, on a free port."""
+"""Gateways for tests, on a free port: in a thread with an event loop of its own, or as a process."""
 
 from __future__ import annotations
 
 import asyncio
 import json as json_module
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -109,6 +110,30 @@ async def running_gateway(server: str, **settings: Any) -> AsyncIterator[Running
         finally:
             stop[0].should_exit = True
             await asyncio.to_thread(thread.join)
+
+
+async def started_gateway(*flags: str) -> asyncio.subprocess.Process:
+    """Start a gateway process."""
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(sys.executable, "-m", "xuanzang.gateway", *flags, stderr=pipe)
+
+
+@asynccontextmanager
+async def gateway_process(*flags: str) -> AsyncIterator[tuple[asyncio.subprocess.Process, RunningGateway]]:
+    """Run a gateway process; its log is read up to the line that it listens.
+
+    Args:
+        flags: Flags, but for the address.
+    """
+    process = await started_gateway("--address=127.0.0.1:0", *flags)
+    try:
+        assert process.stderr is not None
+        listening = json_module.loads(await process.stderr.readline())
+        yield process, RunningGateway(port=listening["port"], metrics_port=listening["metrics_port"])
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
 
 
 class _Server(uvicorn.Server):

@@ -17,10 +17,12 @@ class Replica:
     Args:
         models: Models directory.
         port: Port; 0 for any free one.
+        flags: Further flags.
     """
 
-    def __init__(self, models: Path, port: int = 0) -> None:
+    def __init__(self, models: Path, port: int = 0, *flags: str) -> None:
         self._models = models
+        self._flags = flags
         self.process = self._start(port)
         self.address = f"127.0.0.1:{self._until('listening')['port']}"
 
@@ -40,7 +42,7 @@ class Replica:
             self.process.stderr.close()
 
     def _start(self, port: int) -> subprocess.Popen[str]:
-        flags = (f"--models={self._models}", "--workers=1", f"--address=127.0.0.1:{port}")
+        flags = (f"--models={self._models}", "--workers=1", f"--address=127.0.0.1:{port}", *self._flags)
         return subprocess.Popen(
             [sys.executable, "-m", "xuanzang.server", *flags, "--metrics-address=127.0.0.1:0"],
             stderr=subprocess.PIPE,

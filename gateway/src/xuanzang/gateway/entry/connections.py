@@ -217,9 +217,12 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._receiving = self.loop.call_later(self.limits.receive_seconds, self._end_late)
 
     def _end_late(self) -> None:
-        """End the connection, unless the request is being read and will be answered that it is late."""
+        """End the connection, unless it is not the peer who is late."""
         self._receiving = None
-        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_started:
+        if self.flow.read_paused:
+            self._await_peer()
+        elif self.cycle is not None and self.cycle.more_body and not self.cycle.response_started:
+            # Who reads the body will answer that it is late.
             self._receiving = self.loop.call_later(self.limits.receive_seconds, self.transport.abort)
         else:
             self.transport.abort()

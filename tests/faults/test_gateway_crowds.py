@@ -1,0 +1,339 @@
+"""Callers that take what they can get of a gateway: the others must not be refused for it, and probes never."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import select
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gateways import RunningGateway, gateway_process
+from replicas import Replica
+from tests.integration.test_access import keys
+
+ASK = b'{"texts": ["\xe6\x88\x91\xe6\x9c\x89"], "source_language": "zh", "target_language": "en"}'
+OTHER = "127.0.0.2"
+"""Another loopback address, by which another caller is told apart."""
+HEAD = b"POST /v1/translate HTTP/1.1\r\nhost: localhost\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n"
+DRIPPING = b"content-length: 1000\r\n\r\n{"
+PROBE = b"GET /livez HTTP/1.1\r\nhost: 10.0.0.1\r\nconnection: close\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def key(keys_file: Path) -> str:
+    return keys(keys_file, "add", "holder")
+
+
+@pytest.fixture(scope="module")
+def keys_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("access") / "keys.json"
+
+
+@pytest.fixture(scope="module")
+def server(tiny_bundle_repository: Path, keys_file: Path, key: str) -> Iterator[str]:
+    """Yield the address of a server that answers callers without a key, and checks keys."""
+    assert key
+    replica = Replica(tiny_bundle_repository, 0, f"--keys-file={keys_file}")
+    replica.ready()
+    yield replica.address
+    replica.end()
+
+
+async def exchange(port: int, *pieces: bytes, source: str = "127.0.0.1") -> bytes:
+    """Send bytes and return what is answered until the connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+    answer = b""
+    try:
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        async with asyncio.timeout(30):
+            while piece := await reader.read(65536):
+                answer += piece
+    except ConnectionError:
+        # It was closed while there was more to send.
+        pass
+    finally:
+        writer.close()
+    return answer
+
+
+async def status(port: int, *pieces: bytes, source: str = "127.0.0.1") -> int:
+    """Send bytes and return the status of the first answer; 0 if there is none."""
+    answer = await exchange(port, *pieces, source=source)
+    return int(answer.split(b" ", 2)[1]) if answer else 0
+
+
+def asking(*headers: bytes, body: bytes = ASK) -> bytes:
+    lines = (*headers, b"connection: close", b"content-length: %d" % len(body), b"", body)
+    return HEAD + b"\r\n".join(lines)
+
+
+@asynccontextmanager
+async def crowd(port: int, number: int, first: bytes) -> AsyncIterator[list[asyncio.StreamWriter]]:
+    """Open connections that send some bytes and then nothing."""
+    opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(number)]
+    writers = [writer for _, writer in opened]
+    for writer in writers:
+        writer.write(first)
+    try:
+        yield writers
+    finally:
+        for writer in writers:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"GET /livez HTTP/1.1\r\nx: ", HEAD + DRIPPING, b"POST /nowhere HTTP/1.1\r\nhost: localhost\r\n" + DRIPPING],
+    ids=["idle", "half-open", "dripping", "dripping to nowhere"],
+)
+async def test_waiting_connections_leave_room_for_all_others(server: str, first: bytes) -> None:
+    flags = (f"--server={server}", "--max-connections=40", "--receive-timeout-seconds=30")
+    async with gateway_process(*flags) as (_, gateway), crowd(gateway.port, 200, first):
+        for source in ("127.0.0.1", OTHER):
+            assert [await status(gateway.port, PROBE, source=source) for _ in range(3)] == [200] * 3
+            assert [await status(gateway.port, asking(), source=source) for _ in range(3)] == [200] * 3
+
+
+async def test_a_busy_caller_leaves_places_for_others_and_probes(server: str) -> None:
+    flags = (f"--server={server}", "--max-concurrent-requests=16", "--max-connections=64")
+    long = json.dumps(
+        {
+            "text": "我有一只猫。" * 300,
+            "source_language": "zh",
+            "target_language": "en",
+            "options": {"beam_size": 16, "min_target_length": 60, "max_target_length": 60},
+        }
+    ).encode()
+    stream = b"POST /v1/translate/stream HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(long) + long
+    async with gateway_process(*flags) as (_, gateway), crowd(gateway.port, 60, stream):
+        while await status(gateway.port, asking()) != 429:
+            pass
+        assert await status(gateway.port, PROBE) == 200
+        assert await status(gateway.port, asking(), source=OTHER) == 200
+
+
+@pytest.mark.parametrize("path", [b"/v1/translate", b"/nowhere", b"/livez", b"/page/nothing", b"/v1/models"])
+async def test_a_body_that_does_not_come_is_not_awaited_for_ever(server: str, path: bytes) -> None:
+    async with gateway_process(f"--server={server}", "--receive-timeout-seconds=0.5") as (_, gateway):
+        head = b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\n"
+        assert await status(gateway.port, head) in (200, 404, 405, 408)
+
+
+async def test_what_begins_no_request_does_not_keep_a_connection(server: str) -> None:
+    async with gateway_process(f"--server={server}", "--receive-timeout-seconds=0.5") as (_, gateway):
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(PROBE.replace(b"connection: close\r\n", b""))
+        assert b" 200 " in await reader.readuntil(b"}")
+        writer.write(b"\r\n")
+        async with asyncio.timeout(30):
+            assert not await reader.read()
+        writer.close()
+
+
+async def test_trailers_are_no_headers(server: str, key: str) -> None:
+    async with gateway_process(f"--server={server}", "--no-anonymous") as (_, gateway):
+        body = b"transfer-encoding: chunked\r\nconnection: close\r\n\r\n%x\r\n%s\r\n0\r\n" % (len(ASK), ASK)
+        trailer = b"authorization: Bearer %s\r\n" % key.encode()
+        assert await status(gateway.port, HEAD + trailer + body + b"\r\n") == 200
+        assert await status(gateway.port, HEAD + body + trailer + b"\r\n") == 401
+
+
+@pytest.mark.parametrize("line", [b"x: " + b"y" * 8000 + b"\r\n", b"y" * 8000], ids=["lines", "one line"])
+@pytest.mark.parametrize(
+    "begin", [CHUNKED + b"\r\n0\r\n", CHUNKED + b"\r\n5;", b"GET /livez HTTP/1.1\r\n"], ids=["trailers", "size", "head"]
+)
+async def test_what_is_no_body_has_an_end(server: str, begin: bytes, line: bytes) -> None:
+    async with gateway_process(f"--server={server}") as (process, gateway):
+        before = _memory(process.pid)
+        # More than the buffers of the kernel hold.
+        assert b" 200 " not in await exchange(gateway.port, begin, *[line] * 4000)
+        assert _memory(process.pid) < before + 30
+        assert await status(gateway.port, PROBE) == 200
+
+
+async def test_chunks_that_are_nearly_all_frame_have_an_end(server: str) -> None:
+    async with gateway_process(f"--server={server}") as (_, gateway):
+        assert await status(gateway.port, CHUNKED + b"\r\n", b"1\r\n \r\n" * 100_000) != 200
+        few = b"".join(b"1\r\n%c\r\n" % byte for byte in ASK)
+        assert await status(gateway.port, CHUNKED + b"connection: close\r\n\r\n" + few + b"0\r\n\r\n") == 200
+
+
+async def test_a_head_over_the_limit_is_refused_however_it_arrives(server: str) -> None:
+    async with gateway_process(f"--server={server}") as (_, gateway):
+        head = b"GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        fields = [b"x-%d: " % number + b"y" * 1000 + b"\r\n" for number in range(72)]
+        assert await status(gateway.port, head, *fields[:60], b"\r\n") == 200
+        assert await status(gateway.port, head + b"".join(fields) + b"\r\n") == 431
+
+
+async def test_requests_that_are_sent_at_once_are_answered_in_turn(server: str) -> None:
+    number = 3000
+    one = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    async with gateway_process(f"--server={server}") as (process, gateway):
+        before = _memory(process.pid)
+        models = one.replace(b"/livez", b"/v1/models")
+        answer = await exchange(gateway.port, (one * number) + models + PROBE)
+        assert answer.count(b"HTTP/1.1 200 ") == number + 2
+        assert answer.index(b'"models"') > answer.rindex(b'"ok"', 0, answer.index(b'"models"'))
+        assert _memory(process.pid) < before + 30
+
+
+async def test_answers_that_are_not_taken_end_their_connections(server: str) -> None:
+    async with gateway_process(f"--server={server}", "--send-timeout-seconds=1") as (_, gateway):
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            unread.connect(("127.0.0.1", gateway.port))
+            unread.setblocking(False)
+            with suppress(BlockingIOError):
+                while unread.send(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100):
+                    pass
+            reset = select.poll()
+            reset.register(unread, 0)
+            assert await asyncio.to_thread(reset.poll, 30_000)
+
+
+async def test_a_wrong_key_is_refused_before_a_large_body_comes(server: str, key: str) -> None:
+    async with gateway_process(f"--server={server}", "--no-anonymous") as (_, gateway):
+        for path in (b"/v1/translate", b"/v1/documents", b"/v2/document"):
+            begin = b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\n"
+            for length in (b"content-length: 900000\r\n\r\n", b"transfer-encoding: chunked\r\n\r\n40000\r\n"):
+                for wrong in (b"", b"authorization: Bearer wrong\r\n"):
+                    answer = await status(gateway.port, begin + wrong + length, b" " * 100_000)
+                    assert answer in (401, 403), (path, length, wrong)
+        right = b"authorization: Bearer " + key.encode()
+        assert await status(gateway.port, asking(right, body=ASK + b" " * 900_000)) == 200
+
+
+async def test_bodies_on_their_way_have_a_share_of_memory(server: str) -> None:
+    flags = ("--max-body-bytes=100000", "--max-document-bytes=1024", "--max-body-memory-bytes=400000")
+    part = HEAD + b"content-length: 90000\r\n\r\n" + b" " * 80_000
+    async with (
+        gateway_process(f"--server={server}", *flags, "--receive-timeout-seconds=30") as (_, gateway),
+        crowd(gateway.port, 2, part) as writers,
+    ):
+        large = asking(body=ASK + b" " * 90_000)
+        while await status(gateway.port, large) != 429:
+            pass
+        assert await status(gateway.port, large, source=OTHER) == 200
+        for writer in writers:
+            writer.transport.abort()
+        while await status(gateway.port, large) != 200:
+            pass
+
+
+async def test_the_caller_is_the_key_however_it_is_spelled(server: str, key: str) -> None:
+    flags = (f"--server={server}", "--no-anonymous", "--max-caller-documents=1", "--max-documents=9")
+    form = (
+        b'--b\r\ncontent-disposition: form-data; name="target_lang"\r\n\r\nEN\r\n'
+        b'--b\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\n\xe7\x8c\xab\r\n--b--\r\n'
+    )
+    spellings = [b"Bearer ", b"bearer ", b"BEARER    ", b"DeepL-Auth-Key ", b"deepl-auth-key \t"]
+    async with gateway_process(*flags) as (_, gateway):
+        head = b"POST /v2/document HTTP/1.1\r\nhost: localhost\r\ncontent-type: multipart/form-data; boundary=b\r\n"
+        rest = b"\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(form) + form
+        found = [
+            await status(gateway.port, head + b"authorization: " + spelling + key.encode() + rest)
+            for spelling in spellings
+        ]
+    assert found == [200] + [429] * (len(spellings) - 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "served", "refused"),
+    [
+        ((), ("localhost:8080", "127.0.0.1", "127.9.9.9:1", "[::1]:8080", "LOCALHOST."), ("evil.example", "10.0.0.1")),
+        (("--allowed-hosts=mt.example,*.lan",), ("mt.example:80", "a.lan"), ("localhost", "xmt.example", "lan")),
+        (("--allowed-hosts=*",), ("evil.example", "10.0.0.1"), ()),
+    ],
+)
+async def test_names_of_other_hosts_are_refused_but_for_probes(
+    server: str, flags: tuple[str, ...], served: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    async with gateway_process(f"--server={server}", *flags) as (_, gateway):
+        for path in ("/v1/models", "/", "/v2/glossaries", "/nowhere"):
+            for host in refused:
+                assert (await _addressed(gateway, path, host)) == 421
+            for host in served:
+                assert (await _addressed(gateway, path, host)) in (200, 404)
+        for host in (*served, *refused):
+            assert (await _addressed(gateway, "/livez", host)) == 200
+            assert (await _addressed(gateway, "/health", host)) == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"texts": [' + b"1," * 300_000 + b"1]}",
+        b'{"texts": ["a"], "target_language": "en", ' + b'"options": {"x": ' * 5 + b"[1]" + b"}" * 5 + b"}",
+        json.dumps({f"field{number}": 1 for number in range(50_000)}).encode(),
+        json.dumps({"texts": ["a"], "glossary": {str(number): number for number in range(50_000)}}).encode(),
+        json.dumps({"x" * 500_000: 1}).encode(),
+    ],
+    ids=["elements", "nesting", "fields", "terms", "name"],
+)
+@pytest.mark.parametrize("path", [b"/v1/translate", b"/v1/explain", b"/translate", b"/v2/translate"])
+async def test_wrong_json_gets_a_short_answer(server: str, body: bytes, path: bytes) -> None:
+    async with gateway_process(f"--server={server}") as (_, gateway):
+        request = asking(b"content-type: application/json", body=body).replace(b"/v1/translate", path, 1)
+        answer = await exchange(gateway.port, request)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert len(answer) < 6000
+    assert len(json.loads(answer.partition(b"\r\n\r\n")[2]).get("violations", ())) <= 10
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"",
+        HEAD + b"x: ",
+        HEAD + DRIPPING,
+        CHUNKED + b"\r\n0\r\nx: ",
+        b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 500,
+    ],
+    ids=["idle", "half-open", "dripping", "trailers", "unread"],
+)
+async def test_a_gateway_under_attack_ends_when_it_is_told_to(server: str, first: bytes) -> None:
+    flags = (f"--server={server}", "--receive-timeout-seconds=60", "--drain-timeout-seconds=1")
+    async with gateway_process(*flags) as (process, gateway), crowd(gateway.port, 50, first):
+        assert await status(gateway.port, PROBE) == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        log = await process.stderr.read()
+        assert await process.wait() == 0
+    assert json.loads(log.splitlines()[-1])["event"] == "stopped"
+
+
+async def test_a_drain_that_does_not_end_is_ended_by_the_kernel(server: str) -> None:
+    hanging = (
+        "import time; from xuanzang.gateway import __main__; from xuanzang.gateway.documents.kept import KeptDocuments;"
+        "KeptDocuments.close = lambda _: time.sleep(3600); raise SystemExit(__main__.main())"
+    )
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", hanging, f"--server={server}", "--address=127.0.0.1:0", "--drain-timeout-seconds=1"),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    port = json.loads(await process.stderr.readline())["port"]
+    assert await status(port, PROBE) == 200
+    process.send_signal(signal.SIGTERM)
+    assert await process.wait() == -signal.SIGALRM
+
+
+async def _addressed(gateway: RunningGateway, path: str, host: str) -> int:
+    return await status(gateway.port, f"GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n".encode())
+
+
+def _memory(pid: int) -> int:
+    """Return the resident memory of a process in MB."""
+    lines: Any = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
