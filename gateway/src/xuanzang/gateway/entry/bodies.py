@@ -10,6 +10,7 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from xuanzang.gateway.entry.connections import DISCARDED_BYTES
 from xuanzang.gateway.entry.places import Places
 from xuanzang.gateway.errors import Fault, RefusedError
 
@@ -82,8 +83,7 @@ async def read_body(
         RefusedError: The body is too large or too slow, the caller is not approved, or there is no memory.
         HungUpError: The caller has gone.
     """
-    length = headers.get("content-length", "0")
-    declared = int(length) if length.isdecimal() and len(length) < 20 else 0
+    declared = declared_size(headers)
     if declared > limits.size:
         raise _too_large(limits.size)
     awaits_approval = True
@@ -114,8 +114,18 @@ async def read_body(
     return bytes(body)
 
 
+def declared_size(headers: Headers) -> int:
+    """Return the size of a body that its head tells, or 0.
+
+    Args:
+        headers: Headers of the request.
+    """
+    length = headers.get("content-length", "0")
+    return int(length) if length.isdecimal() and len(length) < 20 else 0
+
+
 class WholeBodies:
-    """ASGI application around another: no request's body is left in the connection, and no answer piles up in it."""
+    """ASGI application around another: large bodies that nobody wants end their connections, no answer piles up."""
 
     def __init__(self, app: ASGIApp) -> None:
         """Stand around an application.
@@ -137,7 +147,7 @@ class WholeBodies:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        is_left = "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+        is_left = "expect" in headers or declared_size(headers) > DISCARDED_BYTES
 
         async def receiving() -> Message:
             nonlocal is_left
@@ -148,7 +158,6 @@ class WholeBodies:
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and is_left:
-                # Otherwise the rest of the body, however slow, would hold the connection.
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
             if message["type"] != "http.response.body":
                 await send(message)

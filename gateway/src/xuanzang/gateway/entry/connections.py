@@ -16,6 +16,8 @@ from xuanzang.gateway.entry.places import network_of
 
 MAX_HEAD_BYTES = 64 * 1024
 """Size of a request's head; what frames a body, trailers included, may have as much, and the size of the body."""
+DISCARDED_BYTES = 2**20
+"""What is still taken of a body after the answer, which a caller who is sending would not see if the end came first."""
 _READ_BYTES = 4096
 """What is parsed at once, and with it how long one connection keeps the others waiting."""
 
@@ -112,6 +114,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     _sending: asyncio.TimerHandle | None = None
     _in_head = True
     _body_bytes = 0
+    _discarded_bytes = 0
     _other_bytes = 0
     """Bytes of the request that have arrived and are no body."""
 
@@ -158,7 +161,11 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
             self._await_peer()
         self._other_bytes += nbytes
         self.data_received(bytes(self._buffer[:nbytes]))
-        if self._other_bytes > MAX_HEAD_BYTES + self._body_bytes and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._discarded_bytes > DISCARDED_BYTES:
+            self.transport.abort()
+        elif self._other_bytes > MAX_HEAD_BYTES + self._body_bytes:
             self._refuse()
 
     @override
@@ -166,6 +173,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().on_message_begin()
         self._in_head = True
         self._body_bytes = 0
+        self._discarded_bytes = 0
         if self._receiving is None:
             self._await_peer()
 
@@ -184,6 +192,8 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         self._other_bytes -= len(body)
+        if self.cycle.response_complete:
+            self._discarded_bytes += len(body)
         super().on_body(body)
 
     @override
