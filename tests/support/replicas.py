@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,16 @@ class Replica:
     def __init__(self, models: Path, port: int = 0, *flags: str) -> None:
         self._models = models
         self._flags = flags
+        self._reading: threading.Thread | None = None
         self.process = self._start(port)
         self.address = f"127.0.0.1:{self._until('listening')['port']}"
 
     def ready(self) -> None:
-        """Wait until the models are warm."""
+        """Wait until the models are warm; what is logged from then on is read and forgotten."""
         self._until("serving")
+        assert self.process.stderr is not None
+        self._reading = threading.Thread(target=self.process.stderr.read, daemon=True)
+        self._reading.start()
 
     def send(self, number: signal.Signals) -> None:
         """Send the process a signal."""
@@ -38,6 +43,8 @@ class Replica:
         """Kill the process."""
         self.process.kill()
         self.process.wait()
+        if self._reading is not None:
+            self._reading.join()
         if self.process.stderr is not None:
             self.process.stderr.close()
 
