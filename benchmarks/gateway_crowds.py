@@ -23,7 +23,7 @@ from typing import Any
 
 MODELS = Path(__file__).parents[2] / "server" / "models"
 ASK = json.dumps({"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}).encode()
-LONG = {"text": "我有一只猫。" * 400, "source_language": "zh", "target_language": "en", "options": {"beam_size": 8}}
+SEVERAL = {"text": "我有一只猫。" * 4, "source_language": "zh", "target_language": "en"}
 CALLER = "127.0.0.2"
 ATTACKER = "127.0.0.1"
 DRAIN_SECONDS = 3
@@ -83,14 +83,16 @@ def attacks(port: int) -> dict[str, Callable[[], Awaitable[None]]]:
     """Return each attack under its name."""
     chunked = HEAD % b"/v1/translate" + b"transfer-encoding: chunked\r\n\r\n"
     begun = HEAD + b"content-length: 100000\r\n\r\n{"
-    stream = post(b"/v1/translate/stream", json.dumps(LONG).encode())
+    stream = post(b"/v1/translate/stream", json.dumps(SEVERAL).encode())
+    description = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
     wrong = post(b"/v1/translate", b'{"texts": [' + b"1," * 490_000 + b"1]}")
     livez = b"GET /livez HTTP/1.1\r\nhost: localhost\r\n\r\n"
     return {
         "5,000 idle": lambda: hold(port, 5000, b""),
         "5,000 idle after a request": lambda: hold(port, 5000, livez),
         "1,000 half-open": lambda: hold(port, 1000, b"GET /livez HTTP/1.1\r\nx: ", drip=b"y"),
-        "300 unread streams": lambda: hold(port, 300, stream, reads=False),
+        "300 unread streams": lambda: hold(port, 300, stream * 4, reads=False),
+        "300 unread large answers": lambda: hold(port, 300, description * 200, reads=False),
         "1,000 dripping bodies": lambda: hold(port, 1000, begun % b"/v1/translate", drip=b" "),
         "1,000 dripping bodies to nowhere": lambda: hold(port, 1000, begun % b"/nowhere", drip=b" "),
         "trailers": lambda: repeat(port, 4, chunked + b"0\r\n", b"x: " + b"y" * 60_000 + b"\r\n"),

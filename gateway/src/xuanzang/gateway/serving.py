@@ -151,7 +151,8 @@ def configuration(settings: Settings, metrics: Metrics | None = None) -> uvicorn
         server_header=False,
         backlog=_ACCEPTED_AT_ONCE,
         timeout_keep_alive=settings.keep_alive_seconds,
-        timeout_graceful_shutdown=settings.drain_timeout_seconds,
+        # The last second is for what is cancelled.
+        timeout_graceful_shutdown=max(settings.drain_timeout_seconds - 1, min(settings.drain_timeout_seconds, 1)),
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
     )

@@ -146,7 +146,6 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         self.registry.forget(self)
         self._receiving = _cancel(self._receiving)
         self._sending = _cancel(self._sending)
-        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     @override
@@ -206,8 +205,7 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def on_response_complete(self) -> None:
         self._answered = True
         self._since = self.loop.time()
-        if self._sending is None and self.transport.get_write_buffer_size():
-            self._sending = self.loop.call_later(self.limits.send_seconds, self._end_unread)
+        self._await_reader()
         super().on_response_complete()
 
     @override
@@ -220,11 +218,17 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         super().resume_writing()
         self._sending = _cancel(self._sending)
+        self._await_reader()
 
     def _await_peer(self) -> None:
         """Give the peer time for the next part of its request."""
         _cancel(self._receiving)
         self._receiving = self.loop.call_later(self.limits.receive_seconds, self._end_late)
+
+    def _await_reader(self) -> None:
+        """Give the peer time for the rest of an answer that has been written."""
+        if self._sending is None and self.transport.get_write_buffer_size():
+            self._sending = self.loop.call_later(self.limits.send_seconds, self._end_unread)
 
     def _end_late(self) -> None:
         """End the connection, unless it is not the peer who is late."""
