@@ -1,4 +1,6 @@
-"""Measure what a caller and a probe suffer from crowds at a gateway: python tests/benchmark/gateway_crowds.py
+"""Crowds at a gateway: what a caller and a probe suffer from them.
+
+    python -m benchmarks.gateway_crowds --seconds 5 --only unread
 
 For each attack a gateway is started before one server. A caller at 127.0.0.2 translates one sentence after the other, a
 probe asks for /livez from the attacker's address: calm at first, then beside the attack, which comes from 127.0.0.1.
@@ -21,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-MODELS = Path(__file__).parents[2] / "server" / "models"
+MODELS = Path(__file__).parents[1] / "server" / "models"
 ASK = json.dumps({"texts": ["我有一只猫。"], "source_language": "zh", "target_language": "en"}).encode()
 SEVERAL = {"text": "我有一只猫。" * 4, "source_language": "zh", "target_language": "en"}
 CALLER = "127.0.0.2"
