@@ -77,7 +77,7 @@ class Own:
         """
         self._entrance = entrance
         self._settings = entrance.settings
-        self._document = document()
+        self._document = _json(document())
 
     @property
     def routes(self) -> list[Route]:
@@ -168,7 +168,7 @@ class Own:
 
     async def openapi(self, _: object) -> Response:
         """Answer /openapi.json."""
-        return JSONResponse(self._document)
+        return Response(self._document, media_type="application/json")
 
     def _seconds(self, asked: float | None) -> float:
         limit = self._settings.request_timeout_seconds
