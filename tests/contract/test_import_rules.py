@@ -25,7 +25,7 @@ BREAKING = {
     "The client needs only grpcio and protobuf": ("xuanzang.client._values.results", "numpy"),
     "The client needs the libraries of documents only in their formats": (
         "xuanzang.client.documents.opening",
-        "markdown_it",
+        "pyromark",
     ),
     "Documents' floors: calls for a job, a job on a document, a document of a format": (
         "xuanzang.client.documents.encoding",

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from html import escape, unescape
 from typing import Any
 
-from xuanzang.client.documents.opening import open_document
+from xuanzang.client.documents.opening import DocumentFile
 
 Translate = Callable[[str], str]
 
 
 def read(suffix: str, content: str | bytes, **settings: Any) -> Any:
     raw = content.encode() if isinstance(content, str) else content
-    return open_document(raw, suffix=suffix, **settings).document
+    return DocumentFile.of(raw, suffix=suffix, **settings).document()
 
 
 def texts(suffix: str, content: str | bytes, **settings: Any) -> list[str]:

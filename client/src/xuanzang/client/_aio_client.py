@@ -32,9 +32,9 @@ from xuanzang.client._values.results import DetectedLanguage, ProgressiveTransla
 from xuanzang.client._values.usage import OnUsage
 from xuanzang.client.documents.calls import aio_translate
 from xuanzang.client.documents.document import Limits
-from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, document_options
+from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, TranslatedTexts, document_options
 from xuanzang.client.documents.memory import TranslationMemory
-from xuanzang.client.documents.opening import open_document
+from xuanzang.client.documents.opening import DocumentFile, DocumentTexts
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _TEXTS_IN_FLIGHT = 128
@@ -252,12 +252,46 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        opened = await asyncio.to_thread(
-            open_document, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
+        file = await asyncio.to_thread(
+            DocumentFile.of, source, suffix=suffix, encoding=encoding, columns=columns, limits=limits
         )
-        options = document_options(opened, options)
+        found = await self.translate_document_texts(
+            await asyncio.to_thread(file.texts), memory=memory, on_progress=on_progress, timeout=timeout, **options
+        )
+        content = await asyncio.to_thread(file.written, found.translations)
+        return DocumentTranslation(content=content, summary=found.summary)
+
+    async def translate_document_texts(
+        self,
+        texts: DocumentTexts,
+        *,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> TranslatedTexts:
+        """Translate the texts of a document that was read elsewhere, such as in another process.
+
+        `DocumentFile` reads them, and writes the file with the translations.
+
+        Args:
+            texts: Texts.
+            memory: Memory in which texts are looked up first, and which keeps their translations.
+            on_progress: Receiver of the number of texts done and of all texts.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Returns:
+            The translations, and what was done.
+
+        Raises:
+            TranslationError: The server could not be reached, failed, or refused more than single texts.
+            ValueError: The memory is damaged, or `timeout` is out of range.
+        """
+        options = document_options(texts, options)
         models = await self.list_models(timeout=timeout) if memory else []
-        job = await asyncio.to_thread(Job, opened, models, options, memory=memory, on_progress=on_progress)
+        make = partial(Job, texts, models, options, memory=memory, on_progress=on_progress)
+        job = await asyncio.to_thread(make) if memory else make()
         stream = AsyncStream(
             job.pending,
             StreamState(requests.translation_settings(**options), ordered=False),

@@ -29,9 +29,9 @@ from xuanzang.client._values.results import DetectedLanguage, ProgressiveTransla
 from xuanzang.client._values.usage import OnUsage
 from xuanzang.client.documents.calls import translate
 from xuanzang.client.documents.document import Limits
-from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, document_options
+from xuanzang.client.documents.job import DocumentTranslation, Job, OnProgress, TranslatedTexts, document_options
 from xuanzang.client.documents.memory import TranslationMemory
-from xuanzang.client.documents.opening import open_document
+from xuanzang.client.documents.opening import DocumentFile, DocumentTexts
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 _TEXTS_IN_FLIGHT = 128
@@ -249,10 +249,42 @@ class TranslationClient(GlossaryCalls):
             TranslationError: The server could not be reached, failed, or refused more than single texts.
             ValueError: The memory is damaged, or `timeout` is out of range.
         """
-        opened = open_document(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
-        options = document_options(opened, options)
+        file = DocumentFile.of(source, suffix=suffix, encoding=encoding, columns=columns, limits=limits)
+        found = self.translate_document_texts(
+            file.texts(), memory=memory, on_progress=on_progress, timeout=timeout, **options
+        )
+        return DocumentTranslation(content=file.written(found.translations), summary=found.summary)
+
+    def translate_document_texts(
+        self,
+        texts: DocumentTexts,
+        *,
+        memory: TranslationMemory | None = None,
+        on_progress: OnProgress | None = None,
+        timeout: float | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> TranslatedTexts:
+        """Translate the texts of a document that was read elsewhere, such as in another process.
+
+        `DocumentFile` reads them, and writes the file with the translations.
+
+        Args:
+            texts: Texts.
+            memory: Memory in which texts are looked up first, and which keeps their translations.
+            on_progress: Receiver of the number of texts done and of all texts.
+            timeout: Time limit in seconds of each wait for an answer; None: the client's.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Returns:
+            The translations, and what was done.
+
+        Raises:
+            TranslationError: The server could not be reached, failed, or refused more than single texts.
+            ValueError: The memory is damaged, or `timeout` is out of range.
+        """
+        options = document_options(texts, options)
         models = self.list_models(timeout=timeout) if memory else []
-        job = Job(opened, models, options, memory=memory, on_progress=on_progress)
+        job = Job(texts, models, options, memory=memory, on_progress=on_progress)
         stream = BlockingStream(
             job.pending,
             StreamState(requests.translation_settings(**options), ordered=False),

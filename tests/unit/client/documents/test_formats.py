@@ -17,7 +17,7 @@ def test_markdown_is_translated_by_block_with_tags_for_inline_markup() -> None:
         'Head <g id="1">em</g>',
         'First line second <code id="1">code</code> line with <g id="2">a link</g> and <img id="3">. Hard break',
         *("after it * &amp; so", "quote one two lazy", "item a more", '2 * 3 [nolink] <g id="1">strong</g>text'),
-        *("first", "a b", "b a", "b a", '<g id="1">b</g> a', "html text", "Set ext"),
+        *("first", "a b", "b a", "b a", "x | y", '<g id="1">b</g> a', "html text", "Set ext"),
     ]
 
 

@@ -10,7 +10,7 @@ import pytest
 from document_texts import read, translated, word
 
 from xuanzang.client.documents import SUFFIXES, DocumentError, Limits
-from xuanzang.client.documents.opening import open_document
+from xuanzang.client.documents.opening import DocumentFile
 
 BOMB = '<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
 
@@ -45,10 +45,11 @@ def test_what_is_not_of_its_format_is_refused(suffix: str, content: bytes, messa
 def test_an_encoding_must_exist_and_restore_the_bytes() -> None:
     with pytest.raises(DocumentError, match="unknown encoding 'klingon'"):
         read(".txt", b"a", encoding="klingon")
-    with pytest.raises(DocumentError, match="unknown encoding 'hex'"):
-        read(".txt", b"61", encoding="hex")
-    with pytest.raises(DocumentError, match="the bytes cannot be restored from utf-7"):
-        read(".txt", b"+AGE-", encoding="utf-7")
+    for name in ("hex", "utf-7", "punycode", "idna", "raw_unicode_escape", "klingon" * 10_000):
+        with pytest.raises(DocumentError, match=r"unknown encoding '\w{,40}.*'; known: utf-8, .{150,250}$"):
+            read(".txt", b"61", encoding=name)
+    with pytest.raises(DocumentError, match="the bytes cannot be restored from cp932"):
+        read(".txt", b"\x87\x90", encoding="cp932")
     with pytest.raises(DocumentError, match=r"ascii has no U\+00E9"):
         translated(".txt", b"a", lambda _: "\xe9", encoding="ascii")
 
@@ -81,7 +82,7 @@ def test_a_document_over_a_limit_is_refused(limits: Limits, message: str, tmp_pa
     path = tmp_path / "x.docx"
     path.write_bytes(word("<w:p><w:r><w:t>word</w:t></w:r></w:p>" * 2, other="\0" * 10_000))
     with pytest.raises(DocumentError, match=f"x.docx: {message}"):
-        open_document(path, limits=limits)
+        DocumentFile.of(path, limits=limits).texts()
 
 
 def test_a_parquet_file_is_decompressed_no_further_than_to_the_limit(parquet: Callable[..., bytes]) -> None:
@@ -105,8 +106,8 @@ def test_an_encrypted_or_ambiguous_archive_is_refused() -> None:
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if "formats.markdown" in name]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "markdown_it", None)
-    with pytest.raises(DocumentError, match=r"\.md needs markdown_it, of the client's extra `documents`"):
+    monkeypatch.setitem(sys.modules, "pyromark", None)
+    with pytest.raises(DocumentError, match=r"\.md needs pyromark, of the client's extra `documents`"):
         read(".md", b"a")
 
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from xuanzang.client._errors import TranslationError
 from xuanzang.client._values.results import StreamedTranslation, Translation
-from xuanzang.client.documents.job import DocumentTranslation, Job, needs_retry, refusal
+from xuanzang.client.documents.job import Job, TranslatedTexts, needs_retry, refusal
 
 
 class _Stream(Protocol):
@@ -24,17 +24,17 @@ class _AsyncStream(Protocol):
     def aclose(self) -> Awaitable[object]: ...
 
 
-def translate(job: Job, stream: _Stream, again: Callable[[str], Translation]) -> DocumentTranslation:
-    """Translate a document; what was translated is kept, whatever ends it.
+def translate(job: Job, stream: _Stream, again: Callable[[str], Translation]) -> TranslatedTexts:
+    """Translate the texts of a document; what was translated is kept, whatever ends it.
 
     Args:
-        job: Document, and what is to be asked.
+        job: What is to be asked.
         stream: Answers for the job's texts.
         again: Function that asks for a text once more.
 
     Raises:
         TranslationError: The server could not be reached, failed, or refused more than single texts.
-        ValueError: The translation memory is damaged, or the file's encoding lacks a character.
+        ValueError: The translation memory is damaged.
     """
     try:
         with closing(stream):
@@ -48,18 +48,19 @@ def translate(job: Job, stream: _Stream, again: Callable[[str], Translation]) ->
 
 async def aio_translate(
     job: Job, stream: _AsyncStream, again: Callable[[str], Awaitable[Translation]]
-) -> DocumentTranslation:
-    """Translate a document; see `translate`. Another thread waits for the disk."""
+) -> TranslatedTexts:
+    """Translate the texts of a document; see `translate`. Another thread waits for the disk."""
     if not job.pending:
-        return await asyncio.to_thread(job.finish)
+        return job.finish()
     try:
         async with aclosing(stream):
             async for item in stream:
                 if job.record(item.source, await _aio_answer(item, again)):
                     await asyncio.to_thread(job.save)
     finally:
-        await asyncio.to_thread(job.save)
-    return await asyncio.to_thread(job.finish)
+        if job.has_unsaved:
+            await asyncio.to_thread(job.save)
+    return job.finish()
 
 
 def _answer(item: StreamedTranslation, again: Callable[[str], Translation]) -> Translation | TranslationError:

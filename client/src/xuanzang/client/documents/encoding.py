@@ -16,9 +16,24 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-
-# As browsers read them (WHATWG Encoding): what is called so is in fact often the larger set.
-_LARGER = {"gb2312": "gb18030", "gbk": "gb18030", "iso-8859-1": "cp1252", "latin-1": "cp1252", "us-ascii": "cp1252"}
+_WINDOWS = (874, *range(1250, 1259))
+_ISO_8859 = [part for part in range(1, 17) if part != 12]  # noqa: PLR2004 - there is none
+# Codecs that take time linear in the file; not all do. What is called so is in fact often the larger set, as browsers
+# read it (WHATWG Encoding).
+_CODECS = {
+    **{name: name for name in ("utf-8", "gb18030", "big5", "shift-jis", "euc-jp", "euc-kr", "koi8-r", "koi8-u", "ascii")},
+    **{"utf8": "utf-8", "utf-16": "utf-16-le", "utf-16le": "utf-16-le", "utf-16be": "utf-16-be"},
+    **{"gb2312": "gb18030", "gbk": "gb18030", "big5-hkscs": "big5hkscs", "sjis": "shift-jis", "x-sjis": "shift-jis"},
+    **{name: name for name in ("cp932", "cp949", "cp950")},
+    **{f"iso-8859-{part}": f"iso8859-{part}" for part in _ISO_8859},
+    **{name: "cp1252" for name in ("iso-8859-1", "latin-1", "latin1", "us-ascii")},
+    **{f"{prefix}{page}": f"cp{page}" for page in _WINDOWS for prefix in ("windows-", "cp")},
+}
+_LISTED = (
+    "utf-8, utf-16le, utf-16be, gb18030, gbk, gb2312, big5, big5-hkscs, shift_jis, euc-jp, euc-kr, cp932, cp949, cp950, "
+    "iso-8859-1 to iso-8859-16, windows-1250 to windows-1258, windows-874, koi8-r, koi8-u, ascii"
+)
+_SHOWN_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +58,11 @@ class EncodedText:
         Raises:
             DocumentError: The encoding is unknown, the bytes are not in it, or would not come back as they were.
         """
-        mark, codec = next((each for each in _MARKS if raw.startswith(each[0])), (b"", _codec(encoding)))
+        marked = next((each for each in _MARKS if raw.startswith(each[0])), None)
+        mark, codec = marked or (b"", _codec(encoding or "utf-8"))
         body = raw[len(mark) :]
         try:
             text = body.decode(codec)
-        except LookupError as error:
-            raise DocumentError(f"unknown encoding {codec!r}") from error
         except UnicodeDecodeError as error:
             at = len(mark) + error.start
             raise DocumentError(f"not {codec}: {error.reason} at byte {at}; name its encoding (--encoding)") from error
@@ -73,6 +87,9 @@ class EncodedText:
             raise DocumentError(f"{self.codec} has no {lacking}: convert the file to UTF-8") from error
 
 
-def _codec(encoding: str | None) -> str:
-    name = (encoding or "utf-8").lower().replace("_", "-")
-    return _LARGER.get(name, name)
+def _codec(name: str) -> str:
+    """Return Python's name of an encoding of the list."""
+    codec = _CODECS.get(name.lower().replace("_", "-"))
+    if codec is None:
+        raise DocumentError(f"unknown encoding {name[:_SHOWN_CHARACTERS]!r}; known: {_LISTED}")
+    return codec

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,10 @@ from xuanzang.client._values.offers import Model
 from xuanzang.client._values.options import TranslateOptions
 from xuanzang.client._values.results import FinishReason, StreamedTranslation, Translation
 from xuanzang.client._values.usage import Usage
-from xuanzang.client.documents.document import DocumentError
 from xuanzang.client.documents.formats.blocks import tag_fault
 from xuanzang.client.documents.keys import answered_by, key_function
 from xuanzang.client.documents.memory import TranslationMemory
-from xuanzang.client.documents.opening import OpenDocument
+from xuanzang.client.documents.opening import DocumentTexts
 from xuanzang.client.documents.placeholders import changed_placeholders
 
 _SAVE_AFTER = 64  # translations
@@ -80,16 +78,26 @@ class DocumentTranslation:
             output.buffer.write(self.content)
 
 
-def document_options(opened: OpenDocument, options: TranslateOptions) -> TranslateOptions:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslatedTexts:
+    """Translations of the texts of a document."""
+
+    translations: Mapping[str, str]
+    """Translations by text, without those of texts that stay as they are."""
+    summary: DocumentSummary
+    """What was done."""
+
+
+def document_options(texts: DocumentTexts, options: TranslateOptions) -> TranslateOptions:
     """Return the options of the texts of a document; those of texts that are HTML, which have no details of tokens."""
-    return {**options, "content_format": "html", "token_details": None} if opened.document.is_html else options
+    return {**options, "content_format": "html", "token_details": None} if texts.is_html else options
 
 
 class Job:
     """The translation of one document.
 
     Args:
-        opened: The document.
+        texts: Texts of the document.
         models: Models of the server; needed with a memory only.
         options: Options of the translation.
         memory: Memory to look in and to add to; None: none.
@@ -101,31 +109,27 @@ class Job:
 
     def __init__(
         self,
-        opened: OpenDocument,
+        texts: DocumentTexts,
         models: Sequence[Model],
         options: Mapping[str, object],
         *,
         memory: TranslationMemory | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        self._opened = opened
+        self._texts = texts
         self._models, self._options = models, options
         self._memory = memory
         self._key = key_function(models, options) if memory else None
         self._on_progress = on_progress
-        self._places: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
-        for unit in opened.document.units():
-            self._places.setdefault(unit.text, unit.where)
-            self._counts[unit.text] = self._counts.get(unit.text, 0) + 1
         self._translations = self._remembered()
         self._remembered_texts = len(self._translations)
         self._unsaved: dict[bytes, str] = {}
         self._refusals: list[Refusal] = []
         self._sentences = 0
         self._passed_through = 0
-        self._done = sum(self._counts[text] for text in self._translations)
-        self.pending = [text for text in self._places if text not in self._translations]
+        self._total = sum(texts.counts.values())
+        self._done = sum(self._texts.counts[text] for text in self._translations)
+        self.pending = [text for text in self._texts.places if text not in self._translations]
         """Texts to ask for, each once, in the order of the document."""
         self._report()
 
@@ -143,10 +147,10 @@ class Job:
         Returns:
             Whether `save` is to be called.
         """
-        self._done += self._counts[text]
+        self._done += self._texts.counts[text]
         fault = result.message if isinstance(result, TranslationError) else self._fault(text, result)
         if fault is not None:
-            self._refusals.append(Refusal(where=self._places[text], message=fault))
+            self._refusals.append(Refusal(where=self._texts.places[text], message=fault))
         elif isinstance(result, Translation):
             self._translations[text] = result.text
             self._passed_through += result.hypotheses[0].finish_reason is FinishReason.UNSERVED_LANGUAGE
@@ -154,6 +158,11 @@ class Job:
                 self._unsaved[self._key(text)] = result.text
         self._report()
         return len(self._unsaved) >= _SAVE_AFTER
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether the memory lacks translations."""
+        return bool(self._unsaved)
 
     def save(self) -> None:
         """Add to the memory what it lacks.
@@ -165,14 +174,10 @@ class Job:
             self._memory.add(self._unsaved)
             self._unsaved = {}
 
-    def finish(self) -> DocumentTranslation:
-        """Return the translated document.
-
-        Raises:
-            DocumentError: The file's encoding lacks a character of a translation.
-        """
+    def finish(self) -> TranslatedTexts:
+        """Return the translations."""
         summary = DocumentSummary(
-            units=sum(self._counts.values()),
+            units=self._total,
             asked=len(self.pending),
             remembered=self._remembered_texts,
             characters=sum(map(len, self.pending)),
@@ -180,13 +185,12 @@ class Job:
             refusals=tuple(self._refusals),
             passed_through=self._passed_through,
         )
-        with _named(self._opened.name):
-            return DocumentTranslation(content=self._opened.document.render(self._translations), summary=summary)
+        return TranslatedTexts(translations=self._translations, summary=summary)
 
     def _remembered(self) -> dict[str, str]:
         if not (self._memory and self._key):
             return {}
-        keys = {self._key(text): text for text in self._places}
+        keys = {self._key(text): text for text in self._texts.places}
         return {keys[key]: translation for key, translation in self._memory.find(list(keys)).items()}
 
     def _may_be_kept(self, translation: Translation) -> bool:
@@ -196,22 +200,13 @@ class Job:
     def _fault(self, text: str, translation: Translation) -> str | None:
         if not translation.text.strip():
             return "the translation is empty"
-        document = self._opened.document
-        if document.is_html:
+        if self._texts.is_html:
             return tag_fault(text, translation.text)
-        return changed_placeholders(text, translation.text) if document.guarded else None
+        return changed_placeholders(text, translation.text) if self._texts.guarded else None
 
     def _report(self) -> None:
         if self._on_progress:
-            self._on_progress(self._done, sum(self._counts.values()))
-
-
-@contextmanager
-def _named(name: str) -> Iterator[None]:
-    try:
-        yield
-    except DocumentError as error:
-        raise DocumentError(f"{name}: {error}") from error
+            self._on_progress(self._done, self._total)
 
 
 def needs_retry(item: StreamedTranslation) -> bool:

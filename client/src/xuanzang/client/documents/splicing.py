@@ -48,15 +48,15 @@ def one_line(translation: str) -> str:
 
 def parted(value: str) -> tuple[str, str, str]:
     """Return the white space before a text, the text, and the white space after it."""
-    text = value.strip()
-    start = value.index(text)
-    return value[:start], text, value[start + len(text) :]
+    start, end = stripped_span(value, 0, len(value))
+    return value[:start], value[start:end], value[end:]
 
 
 def stripped_span(source: str, start: int, end: int) -> tuple[int, int]:
     """Return a span without the white space at both its ends."""
-    content = source[start:end]
-    return start + len(content) - len(content.lstrip()), end - len(content) + len(content.rstrip())
+    content = source[start:end].lstrip()
+    start = end - len(content)
+    return start, start + len(content.rstrip())
 
 
 def replacement(start: int, end: int, text: str, write: Callable[[str], str]) -> Iterator[Edit]:

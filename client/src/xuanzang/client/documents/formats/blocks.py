@@ -113,9 +113,9 @@ def _stripped(source: str, pieces: Sequence[Piece]) -> list[Piece]:
         block[0] = replace(first, start=start, text=first.text.lstrip())
     if block and block[-1].kind is Kind.TEXT:
         last = block[-1]
-        end = stripped_span(source, last.start, last.end)[1]
-        while source.endswith(_TRAILING_SPACES, last.start, end):
-            end = stripped_span(source, last.start, source.rindex("&", last.start, end))[1]
+        end = last.end
+        while end > last.start and (source[end - 1].isspace() or source.endswith(_TRAILING_SPACES, last.start, end)):
+            end = end - 1 if source[end - 1].isspace() else source.rindex("&", last.start, end)
         block[-1] = replace(last, end=end, text=last.text.rstrip())
     return block
 

@@ -12,8 +12,10 @@ from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, tr
 
 _CHARSET = re.compile(rb"charset=([\w.-]{1,40})")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_LINE = re.compile(r'[ \t]*(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*)?("(?:[^"\\]|\\.)*")[ \t]*')
+_LINE = re.compile(r'[ \t]*(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*)?("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t]*')
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
+_MAX_FORMS = 16
+"""Forms of a plural; languages have at most six."""
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _WRITTEN = {"\\": "\\\\", '"': '\\"'} | {character: f"\\{name}" for name, character in _NAMED.items()}
 
@@ -34,11 +36,15 @@ class _String:
 
     start: int
     end: int
-    value: str
+    parts: list[str]
 
-    def extend(self, end: int, value: str) -> None:
+    def extend(self, end: int, part: str) -> None:
         self.end = end
-        self.value += value
+        self.parts.append(part)
+
+    @property
+    def value(self) -> str:
+        return "".join(self.parts)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,7 +69,7 @@ def _entries(text: str) -> Iterator[_Entry]:
                 if _begins(match[1], entry):
                     yield entry
                     entry = _Entry()
-                last = entry.strings[match[1]] = _String(start=start, end=end, value=_unescaped(match[3]))
+                last = entry.strings[match[1]] = _String(start=start, end=end, parts=[_unescaped(match[3])])
             elif last is None:
                 raise DocumentError(f"line {number}: a string without a keyword")
             else:
@@ -78,15 +84,17 @@ def _begins(keyword: str, entry: _Entry) -> bool:
 
 
 def _edits(entry: _Entry, line_end: str) -> Iterator[Edit]:
-    msgid = entry.strings.get("msgid")
-    if msgid is None or not msgid.value:  # the header
+    values = {name: string.value for name, string in entry.strings.items()}
+    if not values.get("msgid"):  # the header
         return
-    plural = entry.strings.get("msgid_plural", msgid)
     targets = {name: string for name, string in entry.strings.items() if name.startswith("msgstr")}
+    if len(targets) > _MAX_FORMS:
+        raise DocumentError(f"an entry has more than {_MAX_FORMS} forms of its plural")
+    plural = values.get("msgid_plural", values["msgid"])
     for name, target in targets.items():
-        singular = name in ("msgstr", "msgstr[0]") and (len(targets) > 1 or plural is msgid)
-        value = (msgid if singular else plural).value
-        if not target.value and translatable(value):
+        singular = name in ("msgstr", "msgstr[0]") and (len(targets) > 1 or "msgid_plural" not in values)
+        value = values["msgid"] if singular else plural
+        if not values[name] and translatable(value):
             write = _writer(value, line_end)
             yield Edit(start=target.start, end=target.end, texts=(value.strip(),), render=write, fills=True)
 

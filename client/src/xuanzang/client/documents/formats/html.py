@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
 from xuanzang.client.documents.formats.blocks import Kind, Piece, block_edits, markup_text
-from xuanzang.client.documents.formats.html_tokens import Token, TokenKind, html_tokens
+from xuanzang.client.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, translatable
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 _UNTRANSLATED = frozenset(
     ("script", "style", "code", "pre", "kbd", "samp", "var", "textarea", "template", "svg", "math")
-)
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
 )
 _INLINE = frozenset(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark q ruby rb rp rt s samp small "  # noqa: SIM905
@@ -25,8 +22,7 @@ _INLINE = frozenset(
 )
 """Elements that sentences go through; all others end a block."""
 _CLOSED_BY_THE_NEXT = frozenset(("p", "option", "dt", "dd"))
-_ANY_TAG = re.compile(r"<[^>]*>")
-_ATTRIBUTE = re.compile(r"""[\s"'](alt|title|placeholder|aria-label)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+_READ_ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
@@ -72,6 +68,7 @@ class _Blocks:
         """Untranslated elements that are open: the outermost, and those of its name inside."""
         self._code: Token | None = None
         """Start of the outermost one, if sentences go through it."""
+        self._code_text: list[str] = []
 
     def take(self, token: Token) -> None:
         """Go on with a token."""
@@ -92,22 +89,24 @@ class _Blocks:
         self._flush()
 
     def _start(self, token: Token) -> None:
-        classes = (token.attributes.get("class") or "").split()
-        marked = token.attributes.get("translate") == "no" or "notranslate" in classes
-        is_code = token.name not in _VOID and (token.name in _UNTRANSLATED or marked)
+        attributes = {name: attribute.value for name, attribute in token.attributes().items()}
+        marked = attributes.get("translate") == "no" or "notranslate" in attributes.get("class", "").split()
+        is_code = token.name not in VOID and (token.name in _UNTRANSLATED or marked)
         if is_code:
             self._enter(token.name)
         if token.name not in _INLINE:
             self._flush()
-            self.edits += _attribute_edits(token.raw, token.start)
+            self.edits += _attribute_edits(token, token.start)
         elif is_code:
-            self._code = token
+            self._code, self._code_text = token, []
         else:
-            self._add(Kind.LONE if token.name in _VOID else Kind.OPEN, token)
+            self._add(Kind.LONE if token.name in VOID else Kind.OPEN, token)
 
     def _skip(self, token: Token) -> bool:
         """Go on with an untranslated element; return whether the token is of it."""
         outermost = self._skipped[0]
+        if token.kind is TokenKind.TEXT:
+            self._code_text.append(token.raw)
         if token.name == outermost and token.kind is TokenKind.START:
             if outermost in _CLOSED_BY_THE_NEXT:
                 self._skipped.clear()
@@ -128,13 +127,13 @@ class _Blocks:
         if self._code:
             raw = self._text[self._code.start : end]
             whole = Token(kind=TokenKind.TEXT, start=self._code.start, raw=raw)
-            edits = tuple(_attribute_edits(self._code.raw, 0))
-            self._add(Kind.CODE, whole, text=flowing(html.unescape(_ANY_TAG.sub("", raw))), edits=edits)
+            edits = tuple(_attribute_edits(self._code, 0))
+            self._add(Kind.CODE, whole, text=flowing(html.unescape("".join(self._code_text))), edits=edits)
             self._code = None
 
     def _add(self, kind: Kind, token: Token, *, text: str = "", edits: tuple[Edit, ...] | None = None) -> None:
         if edits is None:
-            edits = tuple(_attribute_edits(token.raw, 0)) if token.kind is TokenKind.START else ()
+            edits = tuple(_attribute_edits(token, 0)) if token.kind is TokenKind.START else ()
         span = {"start": token.start, "end": token.end}
         self._pieces.append(Piece(kind=kind, raw=token.raw, text=text, name=token.name, edits=edits, **span))
 
@@ -143,12 +142,12 @@ class _Blocks:
         self.edits += block_edits(self._text, pieces, markup_text)
 
 
-def _attribute_edits(tag: str, at: int) -> Iterator[Edit]:
-    for match in _ATTRIBUTE.finditer(tag):
-        start, end = match.span(2 if match[2] is not None else 3)
-        text = html.unescape(tag[start:end]).strip()
-        if translatable(text):
-            yield Edit(start=at + start, end=at + end, texts=(markup_text(text),), render=_attribute)
+def _attribute_edits(tag: Token, at: int) -> Iterator[Edit]:
+    for name, attribute in tag.attributes().items():
+        text = attribute.value.strip()
+        if name in _READ_ATTRIBUTES and attribute.is_quoted and translatable(text):
+            place = {"start": at + attribute.start, "end": at + attribute.end}
+            yield Edit(texts=(markup_text(text),), render=_attribute, **place)
 
 
 def _attribute(found: tuple[str, ...]) -> str:

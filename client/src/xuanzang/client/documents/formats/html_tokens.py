@@ -1,12 +1,30 @@
-"""Tags and texts of HTML with their places, found by the parser of the standard library."""
+"""Tags and texts of HTML with their places, found as browsers do, in time that is linear in the text."""
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
-from html.parser import HTMLParser
+
+VOID = frozenset(
+    ("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr")
+)
+"""Elements without content."""
+
+_ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
+# What ends nowhere goes on to the end of the text, so that no end is looked for twice.
+_MARKUP = re.compile(
+    rf"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?:{_ATTRIBUTE})*+[\s/]*+>"
+    r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
+    re.DOTALL,
+)
+_BEGINNING = re.compile(r"<[A-Za-z!?/]")
+_NAMED_VALUE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?+""")
+_WITHOUT_TAGS = ("script", "style", "textarea", "title")
+"""Elements whose content ends at their end tag, whatever it looks like."""
+_CLOSING = {name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in _WITHOUT_TAGS}
 
 
 class TokenKind(Enum):
@@ -20,6 +38,20 @@ class TokenKind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Attribute:
+    """An attribute with a value."""
+
+    value: str
+    """What it says."""
+    start: int
+    """Index of the first character of its value in the tag."""
+    end: int
+    """Index after the last one."""
+    is_quoted: bool
+    """Whether it is between quotation marks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """A tag, or a text between tags."""
 
@@ -30,66 +62,47 @@ class Token:
     """Its characters."""
     name: str = ""
     """Name of a tag, in lower case."""
-    attributes: Mapping[str, str | None] = field(default_factory=dict)
-    """Attributes of a start tag."""
 
     @property
     def end(self) -> int:
         """Index after its last character."""
         return self.start + len(self.raw)
 
-
-class _Places(HTMLParser):
-    """Records where each tag and each stretch of text begins."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self.found: list[tuple[int, TokenKind, str, Mapping[str, str | None]]] = []
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self.feed(text)
-        self.close()
-
-    def _add(self, kind: TokenKind, name: str = "", attrs: list[tuple[str, str | None]] | None = None) -> None:
-        line, column = self.getpos()
-        if kind is not TokenKind.TEXT or not self.found or self.found[-1][1] is not TokenKind.TEXT:
-            self.found.append((self._lines[line - 1] + column, kind, name, dict(attrs or ())))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(TokenKind.START, tag, attrs)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        # Browsers read <p/> as <p>; <svg/> is empty.
-        self._add(TokenKind.OTHER if tag in ("svg", "math") else TokenKind.START, tag, attrs)
-
-    def handle_endtag(self, tag: str) -> None:
-        self._add(TokenKind.END, tag)
-
-    def handle_data(self, data: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.TEXT)
-
-    def handle_entityref(self, name: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.TEXT)
-
-    def handle_charref(self, name: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.TEXT)
-
-    def handle_comment(self, data: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.OTHER)
-
-    def handle_decl(self, decl: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.OTHER)
-
-    def handle_pi(self, data: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.OTHER)
-
-    def unknown_decl(self, data: str) -> None:  # noqa: ARG002
-        self._add(TokenKind.OTHER)
+    def attributes(self) -> Mapping[str, Attribute]:
+        """Return the attributes of a start tag by their names in lower case; of several with one name the first."""
+        found: dict[str, Attribute] = {}
+        for match in _NAMED_VALUE.finditer(self.raw, 1 + len(self.name)):
+            group = match.lastindex or 1
+            start, end = match.span(group) if group > 1 else (match.end(), match.end())
+            value, is_quoted = html.unescape(self.raw[start:end]), group in (2, 3)
+            found.setdefault(match[1].lower(), Attribute(value=value, start=start, end=end, is_quoted=is_quoted))
+        return found
 
 
 def html_tokens(text: str) -> Iterator[Token]:
-    """Yield the tokens of HTML, a page or a part of one."""
-    places = _Places(text).found
-    starts = [*(start for start, *_ in places), len(text)]
-    for (start, kind, name, attributes), following in zip(places, starts[1:], strict=True):
-        if following > start:
-            yield Token(kind=kind, start=start, raw=text[start:following], name=name, attributes=attributes)
+    """Yield the tokens of HTML, a page or a part of one; joined they are the text."""
+    at = 0
+    while (begin := _BEGINNING.search(text, at)) and (found := _MARKUP.match(text, begin.start())):
+        if found.start() > at:
+            yield Token(kind=TokenKind.TEXT, start=at, raw=text[at : found.start()])
+        name = (found["name"] or "").lower()
+        kind = _kind(found, name)
+        yield Token(kind=kind, start=found.start(), raw=found[0], name=name)
+        at = found.end()
+        if kind is TokenKind.START and name in _WITHOUT_TAGS and not found[0].endswith("/>"):
+            closing = _CLOSING[name].search(text, at)
+            end = closing.start() if closing else len(text)
+            if end > at:
+                yield Token(kind=TokenKind.TEXT, start=at, raw=text[at:end])
+            at = end
+    if at < len(text):
+        yield Token(kind=TokenKind.TEXT, start=at, raw=text[at:])
+
+
+def _kind(found: re.Match[str], name: str) -> TokenKind:
+    if not name:
+        return TokenKind.OTHER
+    if found["end"]:
+        return TokenKind.END
+    # Browsers read <p/> as <p>; <svg/> is empty.
+    return TokenKind.OTHER if name in ("svg", "math") and found[0].endswith("/>") else TokenKind.START

@@ -10,7 +10,7 @@ from xuanzang.client.documents.document import Document, DocumentError, ReadSett
 from xuanzang.client.documents.encoding import EncodedText
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, replacement
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?|[\[\]{},]')
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"(\s*+:)?+|[\[\]{},]')
 _LINES = (".jsonl", ".ndjson")
 
 
@@ -32,15 +32,18 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
 
 def _check(text: str, limit: int, where: str) -> None:
     """Check that a text is one JSON value; only then do its quotation marks tell its strings."""
+    too_deep = DocumentError(f"{where}values are nested more than {limit} deep")
+    try:
+        json.loads(text, parse_int=str, parse_float=str)
+    except ValueError as error:
+        raise DocumentError(f"{where}not JSON: {error}") from error
+    except RecursionError:
+        raise too_deep from None
     depth = 0
     for token in _TOKEN.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(token[0], 0)
         if depth > limit:
-            raise DocumentError(f"{where}values are nested more than {limit} deep")
-    try:
-        json.loads(text)
-    except ValueError as error:
-        raise DocumentError(f"{where}not JSON: {error}") from error
+            raise too_deep
 
 
 def _edits(text: str, settings: ReadSettings, offset: int) -> Iterator[Edit]:

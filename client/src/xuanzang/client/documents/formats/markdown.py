@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
+from typing import Any
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
+from pyromark import Options, events_with_range, reference_definitions
 
 from xuanzang.client.documents.document import Document, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
 from xuanzang.client.documents.formats.blocks import Kind, Piece, block_edits
 from xuanzang.client.documents.formats.html import html_edits
-from xuanzang.client.documents.formats.markdown_inline import PlacedInline
+from xuanzang.client.documents.formats.html_tokens import VOID
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing
 
+_OPTIONS = Options.ENABLE_TABLES | Options.ENABLE_STRIKETHROUGH
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-_LINE_END = re.compile(r"\r\n?|\n")
-_SPECIAL = re.compile(r"[\\`*\[\]<>|]|(?<!\w)_|_(?!\w)|~(?=~)|&(?=#?\w+;)")
-_TAGGED = ("em", "strong", "s")
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 _BLOCK_START = re.compile(r"^(?:(?=[#+=-])|(\d+)(?=[.)]))")
+_HTML_TAGS: Mapping[str, str] = {"Emphasis": "em", "Strong": "strong", "Strikethrough": "s"}
+_ADDRESSES = ("Autolink", "Email")
+_LEFT = ("CodeBlock", "HtmlBlock")
+"""Blocks without words of their own."""
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*+)[^>]*+>")
+# The lines of a quotation begin with marks, and a line that goes on within a paragraph begins with no others.
+_LINE_BREAK = re.compile(r"(?:\r\n?|\n)(?:[ \t]*+>)*+[ \t]*+")
 
 
 def read(raw: bytes, settings: ReadSettings) -> Document:
@@ -32,84 +38,185 @@ def read(raw: bytes, settings: ReadSettings) -> Document:
     return SplicedDocument(source, list(_Reader(source.text, settings.limits.depth).edits()), is_html=True)
 
 
+class _Places:
+    """Indices of characters by those of bytes; cheap for neighbours."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self._byte = self._character = 0
+
+    def __call__(self, byte: int) -> int:
+        first, last = sorted((self._byte, byte))
+        size = len(self._content[first:last].decode())
+        self._character += size if byte > self._byte else -size
+        self._byte = byte
+        return self._character
+
+
 class _Reader:
-    """The blocks of a Markdown text with their places in it.
+    """Walk over the events of a Markdown text that collects the pieces of its blocks.
 
     Args:
         text: The text.
-        depth: Limit of blocks and inline elements inside one another; markdown-it takes deeper ones as text.
+        depth: Limit of untranslated elements inside one another in HTML.
     """
 
     def __init__(self, text: str, depth: int) -> None:
         self._text = text
         self._depth = depth
-        self._inline = PlacedInline()
-        self._parser = MarkdownIt("commonmark", {"maxNesting": depth}).enable(["table", "strikethrough"])
-        self._parser.core.ruler.disable(["inline", "text_join"])
-        self._inline.ruler.enableOnly(self._parser.get_active_rules()["inline"])
-        self._inline.ruler2.enableOnly(["balance_pairs", "strikethrough", "emphasis"])
-        self._parser.inline = self._inline
-        self._lines = [0, *(match.end() for match in _LINE_END.finditer(text)), len(text)]
-        self._cell_end = 0
-        """Where the last cell of a table ended."""
+        front = _FRONT_MATTER.match(text)
+        self._offset = front.end() if front else 0
+        self._body = text[self._offset :]
+        self._known = {label.casefold() for label in reference_definitions(self._body, options=_OPTIONS)}
 
     def edits(self) -> Iterator[Edit]:
         """Yield the edits of all blocks in their order."""
-        env: dict[str, object] = {}
-        front = _FRONT_MATTER.match(self._text)
-        # As many empty lines in place of the front matter: the lines keep their numbers.
-        blanked = "\n" * len(_LINE_END.findall(front[0])) + self._text[front.end() :] if front else self._text
-        before = ""
-        for token in self._parser.parse(blanked, env):
-            if token.type == "inline" and token.content and token.map:
-                yield from self._block(token, env, kind=before)
-            elif token.type == "html_block" and token.map and token.level == 0:
-                start, end = self._lines[token.map[0]], self._lines[token.map[1]]
-                for edit in html_edits(self._text[start:end], depth=self._depth):
-                    yield replace(edit, start=edit.start + start, end=edit.end + start)
-            before = token.type
+        block = _Block(self._body)
+        within = 0
+        """Blocks that are open."""
+        for event, place in events_with_range(self._body, options=_OPTIONS):
+            kind, name, value = _parts(event)
+            if block.take(kind, name, value, place):
+                continue
+            yield from self._block(block.flush())
+            if kind == "Start" and name == "HtmlBlock" and within == 0:
+                start, end = block.places(place["start"]), block.places(place["end"])
+                for edit in html_edits(self._body[start:end], depth=self._depth):
+                    yield _moved(edit, self._offset + start)
+            elif name not in _LEFT:
+                within += (kind == "Start") - (kind == "End")
+        yield from self._block(block.flush())
 
-    def _block(self, token: Token, env: dict[str, object], *, kind: str) -> Iterator[Edit]:
-        content = token.content
-        starts = self._cell_starts(token) if kind in ("th_open", "td_open") else self._starts(token, kind)
-        if starts is None:
-            return
-        for pieces in self._inline.blocks(content, self._parser, env):
-            with_tags = [_as_tag(piece) for piece in pieces]
-            both = (block_edits(content, each, _written, write_first=_written_first) for each in (pieces, with_tags))
-            for edit, safe in zip(*both, strict=True):
-                first, last = content.count("\n", 0, edit.start), content.count("\n", 0, edit.end)
-                render = partial(self._rendered, content[edit.start : edit.end], (edit, safe), env)
-                yield replace(edit, start=starts[first] + edit.start, end=starts[last] + edit.end, render=render)
+    def _block(self, pieces: Sequence[Piece]) -> Iterator[Edit]:
+        with_tags = [_as_tag(piece) for piece in pieces]
+        both = (block_edits(self._body, each, _written, write_first=_written_first) for each in (pieces, with_tags))
+        starts = [piece.start for piece in pieces]
+        for edit, safe in zip(*both, strict=True):
+            first, last = (bisect_left(starts, place) for place in (edit.start, edit.end))
+            marks = _marks(pieces[first:last])
+            yield replace(_moved(edit, self._offset), render=partial(self._rendered, marks, edit, safe))
 
-    def _rendered(self, source: str, edits: tuple[Edit, Edit], env: dict[str, object], found: tuple[str, ...]) -> str:
+    def _rendered(self, marks: Counter[tuple[Kind, str]], edit: Edit, safe: Edit, found: tuple[str, ...]) -> str:
         """Write a translation; with HTML tags if the marks around its words would not count as such any more."""
-        written = edits[0].render(found)
-        return written if self._marks(written, env) == self._marks(source, env) else edits[1].render(found)
+        written = edit.render(found)
+        # Behind a word the translation begins no other block.
+        line = _Block(f"a {written}")
+        for event, place in events_with_range(line.text, options=_OPTIONS, broken_link_callback=self._link):
+            line.take(*_parts(event), place)
+        return written if _marks(line.flush()) == marks else safe.render(found)
 
-    def _marks(self, content: str, env: dict[str, object]) -> Counter[tuple[Kind, str]]:
-        pieces = chain.from_iterable(self._inline.blocks(content, self._parser, env))
-        return Counter((piece.kind, piece.name) for piece in pieces if piece.kind is not Kind.TEXT)
+    def _link(self, link: Any) -> tuple[str, str] | None:
+        return ("", "") if link["reference"].casefold() in self._known else None
 
-    def _starts(self, token: Token, kind: str) -> list[int]:
-        """Return for each line of a block what to add to an index of its content for the index in the file."""
-        starts, before = [], 0
-        for number, line in enumerate(token.content.split("\n"), start=token.map[0] if token.map else 0):
-            begin, end = self._lines[number], self._lines[number + 1]
-            # Marks of quotations and lists stand before the text, and #s of headings on both sides.
-            at = (str.find if kind == "heading_open" else str.rfind)(self._text, line.strip(), begin, end)
-            starts.append(at - (len(line) - len(line.lstrip())) - before)
-            before += len(line) + 1
-        return starts
 
-    def _cell_starts(self, token: Token) -> list[int] | None:
-        """Return the same for the next cell of a row; None if it has an escaped bar, which its content lacks."""
-        line = token.map[0] if token.map else 0
-        at = self._text.find(token.content, max(self._cell_end, self._lines[line]), self._lines[line + 1])
-        if at < 0:
-            return None
-        self._cell_end = at + len(token.content)
-        return [at]
+class _Block:
+    """Collects the pieces of one block after the other.
+
+    Args:
+        text: Markdown.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._content = text.encode()
+        self.places = _Places(self._content)
+        """Function from indices of bytes to those of characters."""
+        self._pieces: list[Piece] = []
+        self._words: list[str] = []
+        """Words of the stretch of text under way, which the last piece stands for."""
+        self._end = 0
+        """Byte after what was taken."""
+        self._skipped = 0
+        """Elements that are open from the outermost on whose content is not translated."""
+
+    def take(self, kind: str, name: str, value: Any, place: Mapping[str, int]) -> bool:
+        """Go on with an event; return whether it is of the block."""
+        start, end = place["start"], place["end"]
+        if self._skipped:
+            self._skipped += (kind == "Start") - (kind == "End")
+        elif kind in ("Text", "SoftBreak"):
+            self._text("\n" if kind == "SoftBreak" else value, start, end)
+            return True
+        elif kind == "HardBreak":
+            return False
+        elif kind == "Code":
+            self._add(Kind.CODE, start, end, text=value)
+        elif kind == "InlineHtml":
+            self._html(value, start, end)
+        elif kind == "Start" and name in _LEFT:
+            self._skipped = 1
+            return False
+        elif kind == "Start" and name == "Image":
+            self._skipped = 1
+            self._add(Kind.LONE, start, end)
+        elif kind == "Start" and name == "Link" and value["Link"]["link_type"] in _ADDRESSES:
+            self._skipped = 1
+            self._add(Kind.CODE, start, end, text=self._content[start + 1 : end - 1].decode())
+        elif name == "Link" or name in _HTML_TAGS:
+            self._border(name, start, end, is_start=kind == "Start")
+        else:
+            return False
+        return True
+
+    def flush(self) -> list[Piece]:
+        """Return the pieces since the last time."""
+        self._join()
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _text(self, words: str, start: int, end: int) -> None:
+        if start > self._end and self._content[start - 1 : start] == b"\\":
+            start -= 1  # an escaped character
+        if not self._words:
+            self._add(Kind.TEXT, start, start)
+        self._words.append(words)
+        self._end = end
+
+    def _join(self) -> None:
+        """End the stretch of text under way."""
+        if self._words:
+            text, end = flowing("".join(self._words)), self.places(self._end)
+            self._pieces[-1] = replace(self._pieces[-1], end=end, text=text)
+            self._words = []
+
+    def _border(self, name: str, start: int, end: int, *, is_start: bool) -> None:
+        """Add the beginning or end of emphasis or a link."""
+        kind = Kind.OPEN if is_start else Kind.CLOSE
+        if name == "Link":
+            label_end = self._content.find(b"]", max(self._end, start + 1))
+            self._add(kind, *((start, start + 1) if is_start else (label_end, end)), name=name)
+            return
+        is_double = name == "Strong" or (name == "Strikethrough" and self._content[start : start + 2] == b"~~")
+        width = 2 if is_double else 1
+        self._add(kind, *((start, start + width) if is_start else (end - width, end)), name=name)
+
+    def _html(self, raw: str, start: int, end: int) -> None:
+        tag = _TAG.fullmatch(raw)
+        if tag and tag[2].lower() not in VOID:
+            self._add(Kind.CLOSE if tag[1] else Kind.OPEN, start, end, name=tag[2].lower())
+        else:
+            self._add(Kind.LONE, start, end)
+
+    def _add(self, kind: Kind, start: int, end: int, *, text: str = "", name: str = "") -> None:
+        self._join()
+        self._end = end
+        raw = _LINE_BREAK.sub(" ", self._content[start:end].decode())
+        place = {"start": self.places(start), "end": self.places(end)}
+        self._pieces.append(Piece(kind=kind, raw=raw, text=text, name=name, **place))
+
+
+def _parts(event: Any) -> tuple[str, str, Any]:
+    """Return the kind of an event, the name of what begins or ends, and the event's value."""
+    [(kind, value)] = event.items() if isinstance(event, dict) else [(event, None)]
+    return kind, value if isinstance(value, str) else next(iter(value), "") if value else "", value
+
+
+def _moved(edit: Edit, offset: int) -> Edit:
+    return replace(edit, start=edit.start + offset, end=edit.end + offset)
+
+
+def _marks(pieces: Sequence[Piece]) -> Counter[tuple[Kind, str]]:
+    return Counter((piece.kind, piece.name) for piece in pieces if piece.kind is not Kind.TEXT)
 
 
 def _written(translation: str) -> str:
@@ -122,6 +229,7 @@ def _written_first(translation: str) -> str:
 
 
 def _as_tag(piece: Piece) -> Piece:
-    if piece.name not in _TAGGED:
+    tag = _HTML_TAGS.get(piece.name)
+    if tag is None:
         return piece
-    return replace(piece, raw=f"<{piece.name}>" if piece.kind is Kind.OPEN else f"</{piece.name}>")
+    return replace(piece, raw=f"<{tag}>" if piece.kind is Kind.OPEN else f"</{tag}>")

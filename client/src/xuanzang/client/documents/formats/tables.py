@@ -11,6 +11,9 @@ from xuanzang.client.documents.encoding import EncodedText
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, replacement
 
 _QUOTED = r'"[^"]*(?:""[^"]*)*"'
+_SHOWN = 50
+"""Columns that a message lists."""
+_SHOWN_CHARACTERS = 100
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
@@ -47,11 +50,16 @@ def chosen_columns(header: Sequence[str], columns: Sequence[str] | None) -> list
         DocumentError: None is named, or one does not exist.
     """
     if not columns:
-        raise DocumentError(f"name the columns to translate (--column) of: {', '.join(header)}")
+        raise DocumentError(f"name the columns to translate (--column) of: {_listed(header)}")
     for column in columns:
         if column not in header:
-            raise DocumentError(f"no column {column!r}; it has: {', '.join(header)}")
+            raise DocumentError(f"no column {column!r}; it has: {_listed(header)}")
     return [index for index, name in enumerate(header) if name in columns]
+
+
+def _listed(header: Sequence[str]) -> str:
+    names = [name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…" for name in header[:_SHOWN]]
+    return ", ".join(names) + (f" and {len(header) - _SHOWN} more" if len(header) > _SHOWN else "")
 
 
 def _delimiter(text: str) -> str:

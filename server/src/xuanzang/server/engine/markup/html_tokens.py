@@ -1,15 +1,12 @@
-"""Tokens of HTML, found by the parser of the standard library."""
+"""Tokens of HTML, found as browsers do."""
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
-from itertools import accumulate, pairwise
-from typing import NamedTuple
 
-from typing_extensions import override
-
-from xuanzang.server.engine.markup.tokens import MarkupError, MarkupToken, TokenKind, text_tokens
+from xuanzang.server.engine.markup.tokens import MarkupToken, TokenKind, text_tokens
 
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
 # Elements that a line break comes before or after, in the style sheet of browsers, or that hold such elements only.
@@ -21,88 +18,53 @@ _BLOCKS = frozenset(
 )
 
 
-class _Tag(NamedTuple):
-    kind: TokenKind
-    name: str = ""
-    attributes: tuple[tuple[str, str | None], ...] = ()
-
-
-class _Positions(HTMLParser):
-    """Records where each tag and each stretch of text begins."""
-
-    def __init__(self, content: str) -> None:
-        # Text is read from the content; the parser then looks for nothing but tags.
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[int, _Tag]] = []
-        self._lines = [0, *accumulate(len(line) + 1 for line in content.split("\n"))]
-        self.feed(content)
-        self.close()
-
-    def _add(self, kind: TokenKind, name: str = "", attrs: list[tuple[str, str | None]] | None = None) -> None:
-        line, column = self.getpos()
-        self.found.append((self._lines[line - 1] + column, _Tag(kind, name, tuple(attrs or ()))))
-
-    @override
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(TokenKind.EMPTY if tag in _VOID else TokenKind.OPEN, tag, attrs)
-
-    @override
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._add(TokenKind.EMPTY, tag, attrs)
-
-    @override
-    def handle_endtag(self, tag: str) -> None:
-        self._add(TokenKind.CLOSE, tag)
-
-    @override
-    def handle_data(self, data: str) -> None:
-        self._add(TokenKind.TEXT)
-
-    @override
-    def handle_comment(self, data: str) -> None:
-        self._add(TokenKind.OTHER)
-
-    @override
-    def handle_decl(self, decl: str) -> None:
-        self._add(TokenKind.OTHER)
-
-    @override
-    def handle_pi(self, data: str) -> None:
-        self._add(TokenKind.OTHER)
-
-    @override
-    def unknown_decl(self, data: str) -> None:
-        self._add(TokenKind.OTHER)
+_ATTRIBUTE = r"""[\s/]*+[^\s/>][^\s/>=]*+(?:\s*+=\s*+(?:"[^"]*+"|'[^']*+'|[^\s>]*+))?+"""
+# What ends nowhere goes on to the end of the content, so that no end is looked for twice.
+_MARKUP = re.compile(
+    rf"<(?P<end>/?)(?P<name>[A-Za-z][^\s/>]*+)(?:{_ATTRIBUTE})*+[\s/]*+>"
+    r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
+    re.DOTALL,
+)
+_BEGINNING = re.compile(r"<[A-Za-z!?/]")
+_NAMED_VALUE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?+""")
+# Elements whose content ends at their end tag, whatever it looks like.
+_CLOSING = {
+    name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE) for name in ("script", "style", "textarea", "title")
+}
 
 
 def html_tokens(content: str) -> Iterator[MarkupToken]:
-    """Find the tags and the text of HTML, a page or a part of one.
+    """Find the tags and the text of HTML, a page or a part of one, in time that is linear in it.
 
     Args:
         content: HTML; browsers read any text as HTML, and so does this.
 
     Yields:
         Tokens, which joined are the content.
-
-    Raises:
-        MarkupError: A marked section cannot be read.
     """
-    # The parser looks for the end of each tag; where there is none, for each anew, which would be quadratic.
-    end = content.rfind(">") + 1
-    try:
-        found = _Positions(content[:end]).found
-    except AssertionError as error:  # the standard library's, of "<![" with anything but a name
-        raise MarkupError("has a marked section that cannot be read") from error
-    if end < len(content):
-        found.append((end, _Tag(TokenKind.TEXT)))
-    if found and found[0][0] > 0:
-        found.insert(0, (0, _Tag(TokenKind.OTHER)))
-    for (start, tag), (following, _) in pairwise([*found, (len(content), _Tag(TokenKind.TEXT))]):
-        yield from _tokens(tag, content[start:following])
+    place = 0
+    while (begin := _BEGINNING.search(content, place)) and (found := _MARKUP.match(content, begin.start())):
+        yield from text_tokens(content[place : found.start()])
+        token = _tag(found)
+        yield token
+        place = found.end()
+        if token.kind is TokenKind.OPEN and token.name in _CLOSING:
+            closing = _CLOSING[token.name].search(content, place)
+            end = closing.start() if closing else len(content)
+            yield from text_tokens(content[place:end])
+            place = end
+    yield from text_tokens(content[place:])
 
 
-def _tokens(tag: _Tag, raw: str) -> Iterator[MarkupToken]:
-    if tag.kind is TokenKind.TEXT:
-        yield from text_tokens(raw)
-    elif raw:
-        yield MarkupToken(tag.kind, raw, tag.name, dict(tag.attributes), is_block=tag.name in _BLOCKS)
+def _tag(found: re.Match[str]) -> MarkupToken:
+    raw, name = found[0], (found["name"] or "").lower()
+    if not name:
+        return MarkupToken(TokenKind.OTHER, raw)
+    if found["end"]:
+        return MarkupToken(TokenKind.CLOSE, raw, name, is_block=name in _BLOCKS)
+    attributes: dict[str, str | None] = {}
+    for match in _NAMED_VALUE.finditer(raw, 1 + len(name)):
+        value = html.unescape(match[match.lastindex]) if match.lastindex and match.lastindex > 1 else None
+        attributes.setdefault(match[1].lower(), value)
+    kind = TokenKind.EMPTY if name in _VOID or raw.endswith("/>") else TokenKind.OPEN
+    return MarkupToken(kind, raw, name, attributes, is_block=name in _BLOCKS)

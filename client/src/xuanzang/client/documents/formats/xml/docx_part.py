@@ -15,7 +15,7 @@ from xuanzang.client.documents.splicing import Edit, flowing, parted, translatab
 
 # Between two texts of one stretch of words: whatever else comes is a reason to translate them apart.
 _TRANSPARENT = ("r", "t", "hyperlink", "proofErr", "bookmarkStart", "bookmarkEnd", "lastRenderedPageBreak")
-_INVISIBLE = re.compile(r'<w:(?:lang|noProof|rtl|cs)\b[^>]*>|\s+w:(?:hint|rsid\w*)="[^"]*"|<w:rFonts\s*/>')
+_INVISIBLE = re.compile(r'<w:(?:lang|noProof|rtl|cs)\b[^>]*>|(?<!\s)\s++w:(?:hint|rsid\w*)="[^"]*"|<w:rFonts\s*/>')
 _KEPT = re.compile(r"<w:bookmark(?:Start|End)\b[^>]*>")
 _SPACE = '<w:t xml:space="preserve">'
 

@@ -15,7 +15,7 @@ _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*?encoding\s*=\s*["']([\w.-]{1,40})["'
 _TOKEN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<[^<>\"']*(?:\"[^\"]*\"[^<>\"']*|'[^']*'[^<>\"']*)*>|[^<]+", re.DOTALL
 )
-_ATTRIBUTE = re.compile(r"""([^\s=<>"']+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+_ATTRIBUTE = re.compile(r"""([^\s=<>"']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE = re.compile(r"&(?:#x([0-9a-fA-F]+)|#([0-9]+)|(lt|gt|amp|quot|apos));")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
@@ -99,7 +99,7 @@ def escaped(text: str) -> str:
 
 def _character(reference: re.Match[str]) -> str:
     hexadecimal, decimal, name = reference.groups()
-    return _NAMED[name] if name else chr(int(hexadecimal, 16) if hexadecimal else int(decimal))
+    return _NAMED[name] if name else chr(int(hexadecimal, 16) if hexadecimal else int(decimal.lstrip("0")))
 
 
 def _check(text: str, limit: int) -> None:

@@ -1,0 +1,317 @@
+"""Atoms of which hostile texts are made, and how the time for a text grows with its length."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from html import escape
+
+from document_texts import word
+
+from xuanzang.client.documents import Limits
+from xuanzang.client.documents.opening import DocumentFile
+
+_SINGLE = "a0 \t\n\r\u200f\u0301猫é\u2028‹›«[](){}<>|\\/`*_~#+-=!?.,:;'\"&@%$^\x00\ufeff🐈"
+_TAGS = (
+    "<a ",
+    "<a",
+    "<a>",
+    "</a>",
+    "</a ",
+    "<a/>",
+    "<a b='",
+    '<a b="',
+    "<a b=c ",
+    "<a b='c'>",
+    "<a b ",
+    "<p <",
+    "<p>",
+    "</p>",
+    "<p>a",
+    "<b>a</b>",
+    "<b>a",
+    "a</b>",
+    "<b><i></b></i>",
+    "<br>",
+    "<br>a",
+    "<!--",
+    "-->",
+    "<!-->",
+    "<!-- a -->",
+    "<!",
+    "<!A",
+    "<![CDATA[",
+    "]]>",
+    "<![CDATA[a]]>",
+    "<![CDATA[>",
+    "<?",
+    "<?a?>",
+    "?>",
+    "<?a ",
+    "</",
+    "</ ",
+    "<>",
+    "< ",
+    "<<",
+    "<script>",
+    "</script>",
+    "</script",
+    "<script>a</script>",
+    "<title>a",
+    "</title ",
+    "<style",
+    "<code>",
+    "</code>",
+    "<code>a</code>",
+    "<code><",
+    "<pre>",
+    "<svg/>",
+    "<svg>",
+    "<td>a",
+    "<img alt='a'>",
+    "<img alt=' ",
+    " alt='",
+    ' title="a"',
+    "<p translate=no>a",
+    "<i class='notranslate'>a</i>",
+    "<div>\n",
+    "<div\n",
+    "<g id='1'>a</g>",
+    '<x id="1"/>',
+)
+_REFERENCES = ("&a", "&a;", "&amp;", "&amp;a", "&#", "&#1", "&#x", "&#65;", "&nbsp;", "&nbsp; ", "&lsaquo;", "&#00", "&&", "AT&T ")
+_CUES = (
+    "0:0",
+    "0:0:",
+    "0:0-->\n",
+    "0:0-->",
+    "-->",
+    "-->\n",
+    "0:0 --> 0:1\na\n",
+    "0:0 --> 0:1\na\n\n",
+    "0:0 --> 0:1\n\n",
+    "0:0-->0\n<i>a",
+    "1\n",
+    "\n\n",
+    "\r\n",
+    "\r\n\r\n",
+    " \n",
+    "- a\n",
+    "\n-",
+    "{\\a}",
+    "{\\",
+    "a\n",
+    "a b\n",
+    "ab ",
+)
+_MARKDOWN = (
+    "# ",
+    "# a\n",
+    "#\n",
+    "> ",
+    "> a\n",
+    ">>",
+    "- ",
+    "-",
+    "- a\n",
+    "  - a\n",
+    "1. ",
+    "1.",
+    "1) a\n",
+    "a|",
+    "a|\n",
+    "a|\n-|\n",
+    "|a|\n|-|\n|b|\n",
+    "|a\\|",
+    "\\\\",
+    "\\[",
+    "\\\n",
+    "  \n",
+    "a  \n",
+    "[a]",
+    "[a](",
+    "[a](b",
+    "[a](b)",
+    "[a](<b",
+    "[a][",
+    "[a][b]",
+    "[a]: ",
+    "[a]: b\n",
+    "[a]: b 'c\n",
+    "[[",
+    "](",
+    "![",
+    "![a](b)",
+    "[^a]",
+    "[](",
+    "*a ",
+    "*a",
+    "a*",
+    "*a*",
+    "**a",
+    "**a**",
+    "***",
+    "*a_",
+    "_a_",
+    "a_b",
+    "~~",
+    "~~a~~",
+    "~a",
+    "`a`",
+    "``a`",
+    "`a",
+    "```\n",
+    "~~~\na\n",
+    "    a\n",
+    "---\n",
+    "===\n",
+    "a\n===\n",
+    "a\n---\n",
+    "<http://a>",
+    "<a@b.c>",
+    "http://a ",
+    "+++\n",
+)
+_OTHERS = (
+    'msgid "a"\nmsgstr ""\n',
+    'msgid ""\n"a"\nmsgstr ""\n',
+    'msgstr[0] ""\n',
+    'msgid "',
+    'msgid "a"\n',
+    '"a"\n',
+    '"a\\"',
+    '"a',
+    '""',
+    '","',
+    '"",',
+    '"a",',
+    '"\\',
+    "\\x0",
+    "\\0",
+    "\\u0061",
+    "#~ ",
+    "[0,",
+    "{}",
+    '{"a":',
+    '{"a":"b"},',
+    "[]",
+    ",,",
+    ";",
+    "a,b\n",
+    '"a\nb",c\n',
+    "a@",
+    "a@b.",
+    "a@b.c ",
+    "www.",
+    "%s",
+    "%(",
+    "%1$",
+    "{a}",
+    "{{",
+    "${a",
+    "%0",
+    "{a",
+    "a.a.",
+    "a. ",
+    "A. a",
+    'a." ',
+    '"a." ',
+    "。",
+    "。”",
+    "猫\n",
+    "猫 ",
+    "猫，",
+    "a,1",
+    "1,1",
+    "1.",
+    "...",
+    "a\u0301\u0316",
+    "\u0316\u0301",
+    "\u0301\u0327\u0316",
+    "ﬁ",
+    "각",
+    "\u1100\u1161",
+    "\u202e\u202c",
+    "\u200d",
+    "👨\u200d",
+    "①",
+    "a_a",
+    "aB",
+    "--a",
+    "a()",
+    "don't ",
+    "don’t",
+)
+ATOMS = tuple(dict.fromkeys((*_SINGLE, *_TAGS, *_REFERENCES, *_CUES, *_MARKDOWN, *_OTHERS)))
+"""Pieces that mean something to some parser, alone or repeated."""
+
+_HEAD = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
+_XLIFF = "<xliff><file><body><trans-unit><source>{}</source></trans-unit></body></file></xliff>"
+_RUN = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
+def _xml(text: str) -> str:
+    return escape("".join(character for character in text if character >= " " or character in "\t\n\r"))
+
+
+DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
+    "txt": (".txt", str),
+    "md": (".md", str),
+    "md paragraph": (".md", "a {}".format),
+    "html": (".html", str),
+    "html paragraph": (".html", "<p>a {} b</p>".format),
+    "html tag": (".html", "<p title='{}'>a".format),
+    "html code": (".html", "<p>a<code>{}".format),
+    "srt": (".srt", str),
+    "srt cue": (".srt", "1\n0:0:1,0 --> 0:0:2,0\n{}\n\n".format),
+    "vtt": (".vtt", "WEBVTT\n\n0:1.0 --> 0:2.0\n{}".format),
+    "po": (".po", str),
+    "po string": (".po", lambda text: f'{_HEAD}msgid "{_quoted(text)}"\nmsgstr ""\n'),
+    "po lines": (".po", lambda text: _HEAD + 'msgid ""\n' + f'"{_quoted(text[:9])}"\n' * (len(text) // 9) + 'msgstr ""\n'),
+    "json": (".json", str),
+    "json string": (".json", json.dumps),
+    "json list": (".json", lambda text: json.dumps([text[:9]] * (len(text) // 9))),
+    "jsonl": (".jsonl", lambda text: f"{json.dumps(text[:9])}\n" * (len(text) // 9)),
+    "csv": (".csv", "text\n{}".format),
+    "csv field": (".csv", lambda text: 'text\n"' + text.replace('"', '""') + '"\n'),
+    "csv header": (".csv", "text,{}\na\n".format),
+    "xliff": (".xliff", _XLIFF.format),
+    "xliff text": (".xliff", lambda text: _XLIFF.format(_xml(text))),
+    "xliff attribute": (".xliff", lambda text: _XLIFF.format(f'a<g id="{_xml(text)}">b</g>')),
+    "xliff name": (".xliff", lambda text: _XLIFF.format(f"a<g{'a' * len(text)}/>")),
+    "docx": (".docx", lambda text: word(_RUN.format(text))),
+    "docx text": (".docx", lambda text: word(_RUN.format(_xml(text)))),
+    "docx runs": (".docx", lambda text: word(_RUN.format(_xml(text[:9])) * (len(text) // 9))),
+    "docx looks": (".docx", lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>")),
+}
+"""How a text becomes a document: the suffix, and the function."""
+
+
+def repeated(atom: str, size: int) -> str:
+    """Return an atom, repeated to a number of characters."""
+    return atom * (size // len(atom) + 1)
+
+
+def translate_document(suffix: str, raw: bytes) -> None:
+    """Read a document and write it with other texts, or find that it is none."""
+    columns = ("text",) if suffix == ".csv" else None
+    try:
+        document = DocumentFile.of(raw, suffix=suffix, columns=columns, limits=Limits()).document()
+        document.render({unit.text: f"{unit.text}x" for unit in document.units()})
+    except ValueError:
+        pass
+
+
+def seconds(work: Callable[[], object], *, times: int = 1) -> float:
+    """Return the CPU time of some work: the least of several times."""
+    best = float("inf")
+    for _ in range(times):
+        began = time.process_time()
+        work()
+        best = min(best, time.process_time() - began)
+    return best
