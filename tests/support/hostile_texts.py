@@ -80,7 +80,22 @@ _TAGS = (
     "<g id='1'>a</g>",
     '<x id="1"/>',
 )
-_REFERENCES = ("&a", "&a;", "&amp;", "&amp;a", "&#", "&#1", "&#x", "&#65;", "&nbsp;", "&nbsp; ", "&lsaquo;", "&#00", "&&", "AT&T ")
+_REFERENCES = (
+    "&a",
+    "&a;",
+    "&amp;",
+    "&amp;a",
+    "&#",
+    "&#1",
+    "&#x",
+    "&#65;",
+    "&nbsp;",
+    "&nbsp; ",
+    "&lsaquo;",
+    "&#00",
+    "&&",
+    "AT&T ",
+)
 _CUES = (
     "0:0",
     "0:0:",
@@ -249,6 +264,11 @@ ATOMS = tuple(dict.fromkeys((*_SINGLE, *_TAGS, *_REFERENCES, *_CUES, *_MARKDOWN,
 _HEAD = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 _XLIFF = "<xliff><file><body><trans-unit><source>{}</source></trans-unit></body></file></xliff>"
 _RUN = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+_LOOKS = "<w:p><w:r><w:rPr>{}</w:rPr><w:t>a</w:t></w:r></w:p>"
+
+
+def _lines(text: str) -> str:
+    return f'"{_quoted(text[:9])}"\n' * (len(text) // 9)
 
 
 def _quoted(text: str) -> str:
@@ -272,7 +292,10 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "vtt": (".vtt", "WEBVTT\n\n0:1.0 --> 0:2.0\n{}".format),
     "po": (".po", str),
     "po string": (".po", lambda text: f'{_HEAD}msgid "{_quoted(text)}"\nmsgstr ""\n'),
-    "po lines": (".po", lambda text: _HEAD + 'msgid ""\n' + f'"{_quoted(text[:9])}"\n' * (len(text) // 9) + 'msgstr ""\n'),
+    "po lines": (
+        ".po",
+        lambda text: _HEAD + 'msgid ""\n' + f'"{_quoted(text[:9])}"\n' * (len(text) // 9) + 'msgstr ""\n',
+    ),
     "json": (".json", str),
     "json string": (".json", json.dumps),
     "json list": (".json", lambda text: json.dumps([text[:9]] * (len(text) // 9))),
@@ -287,7 +310,10 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "docx": (".docx", lambda text: word(_RUN.format(text))),
     "docx text": (".docx", lambda text: word(_RUN.format(_xml(text)))),
     "docx runs": (".docx", lambda text: word(_RUN.format(_xml(text[:9])) * (len(text) // 9))),
-    "docx looks": (".docx", lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>")),
+    "docx looks": (
+        ".docx",
+        lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>"),
+    ),
 }
 """How a text becomes a document: the suffix, and the function."""
 

@@ -25,6 +25,7 @@ from xuanzang.client import (
     TranslationError,
 )
 from xuanzang.gateway.documents.kept import DocumentLimits, DocumentState, KeptDocuments
+from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
 from xuanzang.gateway.entry.endpoint import Entrance, Kind
@@ -80,15 +81,16 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
     callers = Callers(client, anonymous=settings.admits_anonymous)
     entrance = Entrance(settings=settings, callers=callers, metrics=metrics)
     metrics.in_progress.set_function(lambda: entrance.places[Kind.ORDINARY].taken)
-    documents = _documents(settings, metrics)
+    documents, translator = _documents(settings, metrics), DocumentTranslator(settings)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await documents.close()
+        await translator.close()
         await client.close()
 
-    routes = [Route("/health", Health(client)), Route("/livez", _live), *_translating(entrance, documents)]
+    routes = [Route("/health", Health(client)), Route("/livez", _live), *_translating(entrance, documents, translator)]
     if settings.page:
         routes += page_routes()
     middleware = [
@@ -99,12 +101,12 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
     return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
 
 
-def _translating(entrance: Entrance, documents: KeptDocuments) -> Iterator[Route]:
+def _translating(entrance: Entrance, documents: KeptDocuments, translator: DocumentTranslator) -> Iterator[Route]:
     """Yield the routes of the APIs."""
     yield from Own(entrance).routes
-    yield from Documents(entrance).routes
+    yield from Documents(entrance, translator).routes
     yield from LibreTranslate(entrance).routes
-    yield from DeepL(entrance, documents=DeepLDocuments(documents, entrance.settings)).routes
+    yield from DeepL(entrance, documents=DeepLDocuments(documents, translator)).routes
 
 
 def _documents(settings: Settings, metrics: Metrics) -> KeptDocuments:

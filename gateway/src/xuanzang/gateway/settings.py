@@ -185,6 +185,15 @@ class Settings(BaseSettings):
     max_running_documents: int = Field(
         default=4, ge=1, le=1000, description="Maximum documents in translation at a time; others wait."
     )
+    max_document_processes: int = Field(
+        default=2, ge=1, le=256, description="Maximum processes that read and write documents."
+    )
+    document_cpu_seconds: float = Field(
+        default=5, ge=0.1, le=3600, description="Maximum CPU seconds to read a document, and again to write it."
+    )
+    document_memory_bytes: int = Field(
+        default=2**30, ge=2**28, le=2**40, description="Maximum memory of a process that reads and writes documents."
+    )
     document_timeout_seconds: float = Field(
         default=600, gt=0, le=86_400, description="Maximum seconds to translate a document, and again to fetch it."
     )

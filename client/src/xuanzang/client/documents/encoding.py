@@ -17,21 +17,31 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _WINDOWS = (874, *range(1250, 1259))
-_ISO_8859 = [part for part in range(1, 17) if part != 12]  # noqa: PLR2004 - there is none
+_ISO_8859 = [part for part in range(1, 17) if part != 12]
 # Codecs that take time linear in the file; not all do. What is called so is in fact often the larger set, as browsers
 # read it (WHATWG Encoding).
 _CODECS = {
-    **{name: name for name in ("utf-8", "gb18030", "big5", "shift-jis", "euc-jp", "euc-kr", "koi8-r", "koi8-u", "ascii")},
-    **{"utf8": "utf-8", "utf-16": "utf-16-le", "utf-16le": "utf-16-le", "utf-16be": "utf-16-be"},
-    **{"gb2312": "gb18030", "gbk": "gb18030", "big5-hkscs": "big5hkscs", "sjis": "shift-jis", "x-sjis": "shift-jis"},
+    **{
+        name: name
+        for name in ("utf-8", "gb18030", "big5", "shift-jis", "euc-jp", "euc-kr", "koi8-r", "koi8-u", "ascii")
+    },
+    "utf8": "utf-8",
+    "utf-16": "utf-16-le",
+    "utf-16le": "utf-16-le",
+    "utf-16be": "utf-16-be",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "big5-hkscs": "big5hkscs",
+    "sjis": "shift-jis",
+    "x-sjis": "shift-jis",
     **{name: name for name in ("cp932", "cp949", "cp950")},
     **{f"iso-8859-{part}": f"iso8859-{part}" for part in _ISO_8859},
-    **{name: "cp1252" for name in ("iso-8859-1", "latin-1", "latin1", "us-ascii")},
+    **dict.fromkeys(("iso-8859-1", "latin-1", "latin1", "us-ascii"), "cp1252"),
     **{f"{prefix}{page}": f"cp{page}" for page in _WINDOWS for prefix in ("windows-", "cp")},
 }
 _LISTED = (
-    "utf-8, utf-16le, utf-16be, gb18030, gbk, gb2312, big5, big5-hkscs, shift_jis, euc-jp, euc-kr, cp932, cp949, cp950, "
-    "iso-8859-1 to iso-8859-16, windows-1250 to windows-1258, windows-874, koi8-r, koi8-u, ascii"
+    "utf-8, utf-16le, utf-16be, gb18030, gbk, gb2312, big5, big5-hkscs, shift_jis, euc-jp, euc-kr, cp932, cp949, "
+    "cp950, iso-8859-1 to iso-8859-16, windows-1250 to windows-1258, windows-874, koi8-r, koi8-u, ascii"
 )
 _SHOWN_CHARACTERS = 40
 

@@ -14,6 +14,8 @@ from http import HTTPStatus
 
 from xuanzang.client import TranslationError
 from xuanzang.client.documents import DocumentError, DocumentTranslation
+from xuanzang.gateway.documents.processes import DocumentCostError
+from xuanzang.gateway.documents.turns import Turns
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 
 _LOGGER = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class KeptDocuments:
         """
         self._limits = limits
         self._kept: dict[str, KeptDocument] = {}
-        self._running = asyncio.Semaphore(limits.running)
+        self._running = Turns(limits.running)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -139,12 +141,14 @@ class KeptDocuments:
         return found if found and hmac.compare_digest(found.key.encode(), key.encode(errors="replace")) else None
 
     def drop(self, document: KeptDocument) -> None:
-        """Forget a document.
+        """Forget a document, and end its translation.
 
         Args:
             document: One that `find` has returned.
         """
         self._kept.pop(document.id, None)
+        if task := self._tasks.pop(document.id, None):
+            task.cancel()
         if timer := self._timers.pop(document.id, None):
             timer.cancel()
 
@@ -159,7 +163,7 @@ class KeptDocuments:
 
     async def _translate(self, document: KeptDocument, work: Work) -> None:
         try:
-            async with asyncio.timeout(self._limits.seconds), self._running:
+            async with asyncio.timeout(self._limits.seconds), self._running.of(document.owner):
                 document.state = DocumentState.TRANSLATING
                 document.translation = await work()
             document.state = DocumentState.DONE
@@ -169,13 +173,16 @@ class KeptDocuments:
         finally:
             document.settled.set()
             self._tasks.pop(document.id, None)
-            loop = asyncio.get_running_loop()
-            self._timers[document.id] = loop.call_later(self._limits.seconds, self.drop, document)
+            if document.id in self._kept:
+                loop = asyncio.get_running_loop()
+                self._timers[document.id] = loop.call_later(self._limits.seconds, self.drop, document)
 
 
 def _reason(error: Exception) -> str:
     """Return why a translation failed, without texts of the document."""
     match error:
+        case DocumentCostError():
+            return str(error)
         case DocumentError():
             return "the file is not what its suffix says, is over a limit, or needs an argument"
         case TranslationError():

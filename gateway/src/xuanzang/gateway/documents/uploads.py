@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
 _MAX_FIELDS = 64
 _MAX_FIELD_BYTES = 64 * 1024
+_CHUNK_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,9 @@ async def _upload(form: FormData, file_field: str) -> Upload:
 
 async def _form(headers: Headers, body: bytes) -> FormData:
     async def chunks() -> AsyncGenerator[bytes, None]:
-        yield body
+        for start in range(0, len(body), _CHUNK_BYTES):
+            yield body[start : start + _CHUNK_BYTES]
+            await asyncio.sleep(0)  # a body may be made of beginnings of boundaries, which are slow to read
 
     try:
         parser = MultiPartParser(headers, chunks(), max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES)

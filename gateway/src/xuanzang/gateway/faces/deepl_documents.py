@@ -10,12 +10,12 @@ from types import MappingProxyType
 from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import TranslateOptions
-from xuanzang.client.documents import DocumentTranslation, Limits
+from xuanzang.client.documents import DocumentTranslation
 from xuanzang.gateway.documents.kept import DocumentState, KeptDocument, KeptDocuments
+from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
 from xuanzang.gateway.entry.endpoint import Handler, Request
 from xuanzang.gateway.errors import bad_request
-from xuanzang.gateway.settings import Settings
 
 _READ = frozenset({"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang"})
 _FORMALITIES = ("default", "prefer_less", "prefer_more")
@@ -29,24 +29,20 @@ _STATES: Mapping[DocumentState, str] = MappingProxyType(
 )
 # Clients ask again after five seconds: a little patience here spares them that for small files.
 _PATIENCE_SECONDS = 2.0
-_EXPANSION = 8
-"""Maximum size of a decompressed file, by that of a compressed one."""
-_MAX_TEXTS = 100_000
 
 
 class DeepLDocuments:
     """Handlers of the documents."""
 
-    def __init__(self, kept: KeptDocuments, settings: Settings) -> None:
+    def __init__(self, kept: KeptDocuments, translator: DocumentTranslator) -> None:
         """Make the handlers.
 
         Args:
             kept: Documents of all callers.
-            settings: Settings.
+            translator: Translator of documents.
         """
         self._kept = kept
-        size = settings.max_document_bytes
-        self._limits = Limits(file_bytes=size, expanded_bytes=_EXPANSION * size, units=_MAX_TEXTS)
+        self._translator = translator
 
     @property
     def calls(self) -> dict[str, Handler]:
@@ -61,18 +57,21 @@ class DeepLDocuments:
         options = _options(upload)
 
         async def work() -> DocumentTranslation:
-            return await request.client.translate_document(
-                upload.content, suffix=upload.suffix, limits=self._limits, **options
+            return await self._translator.translate(
+                upload.content, options, suffix=upload.suffix, client=request.client, caller=owner
             )
 
         document = self._kept.add(work, owner=owner, suffix=upload.suffix)
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
     async def status(self, request: Request) -> Response:
-        """Answer /v2/document/ID: what has become of a file, at once or when it is done soon."""
+        """Answer /v2/document/ID: what has become of a file, at once or when it is done soon; DELETE forgets it."""
         document = self._found(request)
         if document is None:
             return _missing()
+        if request.method == "DELETE":
+            self._kept.drop(document)
+            return Response(status_code=HTTPStatus.NO_CONTENT)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 await document.settled.wait()

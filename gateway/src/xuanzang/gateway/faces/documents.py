@@ -13,7 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation, Limits
+from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation
+from xuanzang.gateway.documents.translator import DocumentTranslator
+from xuanzang.gateway.documents.turns import Turns
 from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Kind, Request
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 from xuanzang.gateway.faces.own import render
@@ -26,25 +28,23 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MAX_NAME = 255
 _MAX_COLUMNS = 64
 _SHOWN_REFUSALS = 10
-_TIMES_EXPANDED = 8
-_MAX_UNITS = 100_000
 _RETRY_SECONDS = 5.0
 
 
 class Documents:
     """Handler of documents."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, entrance: Entrance, translator: DocumentTranslator) -> None:
         """Make the handler.
 
         Args:
             entrance: What all endpoints share.
+            translator: Translator of documents.
         """
         self._entrance = entrance
         self._settings = entrance.settings
-        self._places = asyncio.Semaphore(entrance.settings.max_running_documents)
-        size = entrance.settings.max_document_bytes
-        self._limits = Limits(file_bytes=size, expanded_bytes=_TIMES_EXPANDED * size, units=_MAX_UNITS)
+        self._translator = translator
+        self._running = Turns(entrance.settings.max_running_documents)
 
     @property
     def routes(self) -> list[Route]:
@@ -57,12 +57,14 @@ class Documents:
     async def translate(self, request: Request) -> Response:
         """Answer /v1/documents."""
         name, options = _name(request), _options(request)
-        if self._places.locked():
-            message = f"the gateway translates {self._settings.max_running_documents} documents already"
+        caller = request.caller.name
+        if self._running.must_wait(caller):
+            limit = self._settings.max_running_documents
+            message = f"the gateway translates {limit} documents already, or half as many of this caller"
             status = HTTPStatus.SERVICE_UNAVAILABLE
             raise RefusedError(Fault(status=status, message=message, retry_after=_RETRY_SECONDS))
-        async with self._places:
-            translation = await self._translated(request, name, options)
+        async with self._running.of(caller):
+            translation = await self._translated(request, name, options, caller)
         headers = {
             SUMMARY: json.dumps(_summary(translation.summary)),
             "content-disposition": f"attachment; filename*=UTF-8''{quote(_target_name(name, options))}",
@@ -71,20 +73,22 @@ class Documents:
         }
         return Response(translation.content, media_type="application/octet-stream", headers=headers)
 
-    async def _translated(self, request: Request, name: PurePath, options: TranslateOptions) -> DocumentTranslation:
+    async def _translated(
+        self, request: Request, name: PurePath, options: TranslateOptions, caller: str
+    ) -> DocumentTranslation:
         seconds = self._settings.document_timeout_seconds
         columns = request.parameters.texts("column")
         if len(columns) > _MAX_COLUMNS:
             raise bad_request("column", f"must be given at most {_MAX_COLUMNS} times")
         try:
             async with asyncio.timeout(seconds):
-                return await request.client.translate_document(
+                return await self._translator.translate(
                     request.body,
+                    options,
                     suffix=name.suffix.lower(),
-                    columns=columns or None,
-                    limits=self._limits,
-                    timeout=self._settings.request_timeout_seconds,
-                    **options,
+                    client=request.client,
+                    caller=caller,
+                    columns=columns,
                 )
         except DocumentError as error:
             raise bad_request("body", str(error).removeprefix("the document: ")) from error

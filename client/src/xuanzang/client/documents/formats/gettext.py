@@ -12,7 +12,8 @@ from xuanzang.client.documents.splicing import Edit, SplicedDocument, parted, tr
 
 _CHARSET = re.compile(rb"charset=([\w.-]{1,40})")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
-_LINE = re.compile(r'[ \t]*(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)[ \t]*)?("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t]*')
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_LINE = re.compile(rf"[ \t]*(?:(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)[ \t]*)?({_STRING})[ \t]*")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|(.))")
 _MAX_FORMS = 16
 """Forms of a plural; languages have at most six."""
@@ -64,16 +65,16 @@ def _entries(text: str) -> Iterator[_Entry]:
         if match is None:
             last = None
         else:
-            start, end = at + match.start(3), at + match.end(3)
+            start, end = at + match.start(2), at + match.end(2)
             if match[1]:
                 if _begins(match[1], entry):
                     yield entry
                     entry = _Entry()
-                last = entry.strings[match[1]] = _String(start=start, end=end, parts=[_unescaped(match[3])])
+                last = entry.strings[match[1]] = _String(start=start, end=end, parts=[_unescaped(match[2])])
             elif last is None:
                 raise DocumentError(f"line {number}: a string without a keyword")
             else:
-                last.extend(end, _unescaped(match[3]))
+                last.extend(end, _unescaped(match[2]))
         at += len(line)
     yield entry
 

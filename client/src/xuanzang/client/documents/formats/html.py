@@ -146,8 +146,8 @@ def _attribute_edits(tag: Token, at: int) -> Iterator[Edit]:
     for name, attribute in tag.attributes().items():
         text = attribute.value.strip()
         if name in _READ_ATTRIBUTES and attribute.is_quoted and translatable(text):
-            place = {"start": at + attribute.start, "end": at + attribute.end}
-            yield Edit(texts=(markup_text(text),), render=_attribute, **place)
+            start, end = at + attribute.start, at + attribute.end
+            yield Edit(start=start, end=end, texts=(markup_text(text),), render=_attribute)
 
 
 def _attribute(found: tuple[str, ...]) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from pyromark import Options, events_with_range, reference_definitions
+from pyromark.event import Range
 
 from xuanzang.client.documents.document import Document, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
@@ -88,13 +89,17 @@ class _Reader:
         yield from self._block(block.flush())
 
     def _block(self, pieces: Sequence[Piece]) -> Iterator[Edit]:
+        edits = block_edits(self._body, pieces, _written, write_first=_written_first)
+        if not _marks(pieces):
+            yield from (_moved(edit, self._offset) for edit in edits)
+            return
         with_tags = [_as_tag(piece) for piece in pieces]
-        both = (block_edits(self._body, each, _written, write_first=_written_first) for each in (pieces, with_tags))
         starts = [piece.start for piece in pieces]
-        for edit, safe in zip(*both, strict=True):
+        safe_edits = block_edits(self._body, with_tags, _written, write_first=_written_first)
+        for edit, safe in zip(edits, safe_edits, strict=True):
             first, last = (bisect_left(starts, place) for place in (edit.start, edit.end))
-            marks = _marks(pieces[first:last])
-            yield replace(_moved(edit, self._offset), render=partial(self._rendered, marks, edit, safe))
+            render = partial(self._rendered, _marks(pieces[first:last]), edit, safe)
+            yield replace(_moved(edit, self._offset), render=render)
 
     def _rendered(self, marks: Counter[tuple[Kind, str]], edit: Edit, safe: Edit, found: tuple[str, ...]) -> str:
         """Write a translation; with HTML tags if the marks around its words would not count as such any more."""
@@ -129,7 +134,7 @@ class _Block:
         self._skipped = 0
         """Elements that are open from the outermost on whose content is not translated."""
 
-    def take(self, kind: str, name: str, value: Any, place: Mapping[str, int]) -> bool:
+    def take(self, kind: str, name: str, value: Any, place: Range) -> bool:
         """Go on with an event; return whether it is of the block."""
         start, end = place["start"], place["end"]
         if self._skipped:
@@ -201,8 +206,8 @@ class _Block:
         self._join()
         self._end = end
         raw = _LINE_BREAK.sub(" ", self._content[start:end].decode())
-        place = {"start": self.places(start), "end": self.places(end)}
-        self._pieces.append(Piece(kind=kind, raw=raw, text=text, name=name, **place))
+        first, last = self.places(start), self.places(end)
+        self._pieces.append(Piece(kind=kind, start=first, end=last, raw=raw, text=text, name=name))
 
 
 def _parts(event: Any) -> tuple[str, str, Any]:
