@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from collections.abc import Callable
@@ -258,6 +259,7 @@ _OTHERS = (
     "don't ",
     "don’t",
 )
+_MAX_GROWTH = 2.6
 ATOMS = tuple(dict.fromkeys((*_SINGLE, *_TAGS, *_REFERENCES, *_CUES, *_MARKDOWN, *_OTHERS)))
 """Pieces that mean something to some parser, alone or repeated."""
 
@@ -333,11 +335,29 @@ def translate_document(suffix: str, raw: bytes) -> None:
         pass
 
 
-def seconds(work: Callable[[], object], *, times: int = 1) -> float:
-    """Return the CPU time of some work: the least of several times."""
-    best = float("inf")
-    for _ in range(times):
-        began = time.process_time()
-        work()
-        best = min(best, time.process_time() - began)
-    return best
+def superlinear(work: Callable[[str], object], size: int, *, cheap: float, times: int = 5) -> list[str]:
+    """Return the atoms for which twice the text takes more than 2.6 times the CPU time, each time that it is tried.
+
+    Args:
+        work: Function of a text.
+        size: Number of characters.
+        cheap: Seconds that prove nothing: noise is of the same size.
+        times: Number of tries.
+    """
+    gc.collect()
+    gc.disable()  # its runs depend on what else there is
+    try:
+        return [atom for atom in ATOMS if all(_grows(work, atom, size, cheap) for _ in range(times))]
+    finally:
+        gc.enable()
+
+
+def _grows(work: Callable[[str], object], atom: str, size: int, cheap: float) -> bool:
+    double = _seconds(work, repeated(atom, 2 * size))
+    return double > cheap and double > _MAX_GROWTH * _seconds(work, repeated(atom, size))
+
+
+def _seconds(work: Callable[[str], object], text: str) -> float:
+    began = time.process_time()
+    work(text)
+    return time.process_time() - began

@@ -17,18 +17,21 @@ class Turns:
         Args:
             places: Number of places.
         """
+        self._total = places
         self._places = asyncio.Semaphore(places)
         self._of_caller = max(1, places // 2)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    def must_wait(self, caller: str) -> bool:
-        """Return whether a caller gets no place at once.
+    def limit_of(self, caller: str) -> str | None:
+        """Return what a caller would have to wait for, such as "2 documents of this caller"; None: nothing.
 
         Args:
             caller: Name of the caller.
         """
+        if self._places.locked():
+            return f"{self._total} documents"
         share = self._shares.get(caller)
-        return self._places.locked() or (share is not None and share.locked())
+        return f"{self._of_caller} documents of this caller" if share and share.locked() else None
 
     @asynccontextmanager
     async def of(self, caller: str) -> AsyncIterator[None]:

@@ -58,9 +58,8 @@ class Documents:
         """Answer /v1/documents."""
         name, options = _name(request), _options(request)
         caller = request.caller.name
-        if self._running.must_wait(caller):
-            limit = self._settings.max_running_documents
-            message = f"the gateway translates {limit} documents already, or half as many of this caller"
+        if limit := self._running.limit_of(caller):
+            message = f"the gateway translates {limit} already"
             status = HTTPStatus.SERVICE_UNAVAILABLE
             raise RefusedError(Fault(status=status, message=message, retry_after=_RETRY_SECONDS))
         async with self._running.of(caller):

@@ -49,7 +49,8 @@ class FreeSpace:
         start, end = max(start, self.start), min(end, self.end)
         best: Span | None = None
         index = max(0, bisect_right(self._taken, (start, self.end)) - 1)
-        for first, last in [*self._taken[index:], (self.end, self.end)]:
+        for place in range(index, len(self._taken) + 1):
+            first, last = self._taken[place] if place < len(self._taken) else (self.end, self.end)
             if start < min(first, end) and (best is None or min(first, end) - start > best[1] - best[0]):
                 best = (start, min(first, end))
             start = max(start, last)

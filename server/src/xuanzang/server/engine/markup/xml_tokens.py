@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NoReturn
@@ -12,7 +13,7 @@ from xuanzang.server.engine.markup.tokens import MarkupError, MarkupToken, Token
 # Content is often a part of a document, such as one message with tags.
 _ROOT = b"<r>"
 _END = b"</r>"
-_SECTION = "<![CDATA["
+_SECTION = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _TAGS = (TokenKind.OPEN, TokenKind.CLOSE, TokenKind.EMPTY)
 
 _Event = tuple[int, TokenKind, str, Mapping[str, str | None]]
@@ -73,16 +74,16 @@ def _tokens(events: Sequence[_Event], content: bytes, offset: int) -> Iterator[M
     starts = [start - offset for start, *_ in events]
     if content and (not starts or starts[0] > 0):
         yield MarkupToken(TokenKind.OTHER, content[: starts[0] if starts else None].decode())
-    text = ""
+    text: list[str] = []
     for (_, kind, name, attributes), (start, end) in zip(events, pairwise([*starts, len(content)]), strict=True):
         raw = content[start:end].decode()
         if kind is TokenKind.TEXT:
-            text += raw
+            text.append(raw)
             continue
-        yield from _text(text)
-        text = ""
+        yield from _text("".join(text))
+        text.clear()
         yield from _tag(kind, raw, name, attributes)
-    yield from _text(text)
+    yield from _text("".join(text))
 
 
 def _tag(kind: TokenKind, raw: str, name: str, attributes: Mapping[str, str | None]) -> Iterator[MarkupToken]:
@@ -94,13 +95,12 @@ def _tag(kind: TokenKind, raw: str, name: str, attributes: Mapping[str, str | No
 
 
 def _text(raw: str) -> Iterator[MarkupToken]:
-    while raw:
-        before, opened, rest = raw.partition(_SECTION)
-        yield from text_tokens(before)
-        if not opened:
-            return
-        section, _, raw = rest.partition("]]>")
-        yield MarkupToken(TokenKind.TEXT, f"{_SECTION}{section}]]>", text=section)
+    end = 0
+    for section in _SECTION.finditer(raw):
+        yield from text_tokens(raw[end : section.start()])
+        yield MarkupToken(TokenKind.TEXT, section[0], text=section[1])
+        end = section.end()
+    yield from text_tokens(raw[end:])
 
 
 def _with_blocks(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:

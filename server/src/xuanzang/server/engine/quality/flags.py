@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 
 from xuanzang.server.bundles.quality_head import FlagLimits
 from xuanzang.server.engine.quality.features import SearchedSentence, copied_share, low_attention_share
+from xuanzang.server.engine.text.offsets import nfkc
 from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.text.scripts import LATIN, WITH_CHINESE, main_script, script_of, scripts_of
 from xuanzang.server.engine.types import QualityFlag
@@ -18,7 +18,7 @@ _MIN_COPIED_SHARE = 0.8
 _MIN_COPIED_WORDS = 2
 
 _GROUPING = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_SCALED = re.compile(r"\d+(?:\.\d+)?\s*[十百千万亿萬億]")
+_SCALED = re.compile(r"(?<!\d)\d++(?:\.\d++)?+\s*+[十百千万亿萬億]")
 _DIGITS = re.compile(r"\d+")
 # Up to here numbers may be written as words, months above all.
 _MAX_SPELLED = "12"
@@ -37,7 +37,7 @@ def sentence_flags(sentence: SearchedSentence, limits: FlagLimits) -> Iterator[Q
     Yields:
         Flags, each at most once.
     """
-    source, target = (unicodedata.normalize("NFKC", text) for text in (sentence.source, sentence.target))
+    source, target = map(nfkc, (sentence.source, sentence.target))
     if has_repetition(target) and not has_repetition(source):
         yield QualityFlag.REPETITION
     if sentence.source_tokens >= MIN_RATED_TOKENS:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xuanzang.server.engine.terminology.patterns import PATTERNS
-from xuanzang.server.engine.text.offsets import Span, before_nfkc
+from xuanzang.server.engine.text.offsets import Span, before_nfkc, nfkc
 from xuanzang.server.engine.text.words import is_boundary
 from xuanzang.server.engine.types import ProtectedPattern
 
@@ -109,7 +108,7 @@ NO_TERMS = Terms()
 
 def normalized(text: str) -> str:
     """Return a text in the form in which terms are compared."""
-    return unicodedata.normalize("NFKC", text)
+    return nfkc(text)
 
 
 def _entries_in(text: str, indices: Sequence[TermIndex]) -> Iterator[FoundTerm]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -10,7 +9,7 @@ from itertools import accumulate
 from xuanzang.bundle.v1 import manifest_pb2
 from xuanzang.server.bundles.bundle import Bundle
 from xuanzang.server.engine.text.long_sentences import is_forced_cut, split_at_pauses, split_long_sentence
-from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved
+from xuanzang.server.engine.text.offsets import Span, before_nfkc, filled, moved, nfkc
 from xuanzang.server.engine.text.punctuation import punctuation_of
 from xuanzang.server.engine.text.sentences import Joiner, is_copied, seen_text, split_sentences, with_unbroken
 from xuanzang.server.engine.text.target_phrases import TargetPhrases
@@ -151,7 +150,7 @@ class TextCodec:
     def _normalized(self, sentence: str) -> str:
         if self._punctuation:
             return self._punctuation.normalize(sentence)
-        return unicodedata.normalize("NFKC", sentence) if self._normalization == "nfkc" else sentence
+        return nfkc(sentence) if self._normalization == "nfkc" else sentence
 
     def offsets(self, segments: Sequence[Segment]) -> list[tuple[Span, ...]]:
         """Find the characters of a text that its source ids stand for.

@@ -1,10 +1,12 @@
-"""Spans of characters that the tokens of a text stand for."""
+"""Spans of characters that the tokens of a text stand for, and the normal form whose characters these are."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cache
 
 # Characters that depend on each other, such as a letter and its accents; normalising all beginnings is quadratic.
 _MAX_EXACT_RUN = 64
@@ -30,6 +32,29 @@ def filled(spans: Sequence[Span]) -> list[Span]:
     return result[::-1]
 
 
+@cache
+def _runs_of_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return patterns of a long run of marks, and of the parts between which the order of marks is not changed."""
+    blocks = map(chr, range(0x300, 0x1F000))
+    marks = "".join(each for each in blocks if unicodedata.combining(unicodedata.normalize("NFKD", each)[0]))
+    long = rf"[{marks}]{{{_MAX_EXACT_RUN + 1}}}"
+    return re.compile(long), re.compile(rf"[^{marks}]*+[{marks}]{{0,{_MAX_EXACT_RUN}}}+")
+
+
+def nfkc(text: str) -> str:
+    """Return the NFKC form of a text in time that is linear in it.
+
+    Marks are put in order, for which Python takes time that is quadratic in their number. No text has more than some of
+    them in a row; in one that has, they keep their order over longer distances, as in Unicode's stream-safe format.
+    """
+    if text.isascii():
+        return text
+    long_run, parts = _runs_of_marks()
+    if not long_run.search(text):
+        return unicodedata.normalize("NFKC", text)
+    return "".join(unicodedata.normalize("NFKC", part) for part in parts.findall(text))
+
+
 def before_nfkc(text: str, spans: Sequence[Span]) -> list[Span]:
     """Map spans of the NFKC form of a text to the text itself.
 
@@ -40,7 +65,7 @@ def before_nfkc(text: str, spans: Sequence[Span]) -> list[Span]:
     Returns:
         Spans of the text.
     """
-    if unicodedata.is_normalized("NFKC", text):
+    if nfkc(text) == text:
         return list(spans)
     # Lengths of the NFKC form of each beginning of the text.
     lengths = [0]
@@ -76,7 +101,7 @@ def _prefix_lengths(run: str) -> list[int]:
     if len(run) <= _MAX_EXACT_RUN:
         return [len(unicodedata.normalize("NFKC", run[:end])) for end in range(1, len(run) + 1)]
     # Text has no such run: about the right character will do.
-    length = len(unicodedata.normalize("NFKC", run))
+    length = len(nfkc(run))
     return [length * end // len(run) for end in range(1, len(run) + 1)]
 
 

@@ -18,6 +18,7 @@ _ALWAYS_ENDS = frozenset("。！？；…｡")
 _CLOSERS = frozenset("”’」』）】》〉〕］｝)]}»›")
 _FULL_WIDTH_ENDS = _ALWAYS_ENDS | frozenset("”’」』）】》〉〕］｝")
 _WHITE_SPACE = re.compile(r"\s+")
+_NEXT = re.compile(r"\s*+(\S)")
 _LINE_BREAK = re.compile(r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 # What marks an item of a list, a heading or a quoted line, before white space. Of pictures and circled numbers none is
@@ -114,18 +115,18 @@ def with_unbroken(parts: Sequence[str], unbroken: Iterable[tuple[int, int]]) -> 
     """
     remaining = iter(unbroken)
     start, end = next(remaining, _NOWHERE)
-    joined: list[str] = []
+    joined: list[list[str]] = []
     place = 0
     for part in parts:
         while end < place:
             start, end = next(remaining, _NOWHERE)
         is_within = start < place and (place < end or (place == end and not part[0].isspace()))
-        if is_within and not _is_line_break(joined[-1]) and not _is_line_break(part):
-            joined[-1] += part
+        if is_within and not _is_line_break(joined[-1][-1]) and not _is_line_break(part):
+            joined[-1].append(part)
         else:
-            joined.append(part)
+            joined.append([part])
         place += len(part)
-    return joined
+    return ["".join(parts) for parts in joined]
 
 
 def _is_line_break(part: str) -> bool:
@@ -177,7 +178,8 @@ def _is_boundary(line: str, start: int, terminators: re.Match[str], end: int) ->
         return True
     following = line[end : end + 1]
     if following.isspace():
-        continues = line[end:].lstrip()[:1].islower()  # "Wait... what", "'Stop!' he said"
+        after = _NEXT.match(line, end)
+        continues = after is not None and after[1].islower()  # "Wait... what", "'Stop!' he said"
         return not continues and not (marks == "." and _is_within(line, start, terminators.start()))
     return "." not in marks and not following.isascii()  # "你好!再见", but not "a.b" nor "x?y=1"
 
@@ -196,7 +198,7 @@ def set_space_apart(text: str) -> list[str]:
     body = text.strip()
     if len(body) in (0, len(text)):
         return [text] if text else []
-    start = text.index(body)
+    start = len(text) - len(text.lstrip())
     return [part for part in (text[:start], body, text[start + len(body) :]) if part]
 
 

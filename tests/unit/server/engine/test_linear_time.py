@@ -1,0 +1,81 @@
+"""What the server does with raw text takes time that is linear in its length, whatever it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from html import escape
+from itertools import pairwise
+
+import pytest
+from hostile_texts import superlinear
+
+from xuanzang.server.engine.markup.alignment import copies_of
+from xuanzang.server.engine.markup.parsing import MAX_MARKUP_CHARACTERS, parse
+from xuanzang.server.engine.markup.tokens import MarkupError
+from xuanzang.server.engine.quality.flags import has_untranslated_part, loses_name, loses_number
+from xuanzang.server.engine.terminology.patterns import PATTERNS
+from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex, Terms
+from xuanzang.server.engine.text.long_sentences import split_long_sentence
+from xuanzang.server.engine.text.offsets import before_nfkc, nfkc
+from xuanzang.server.engine.text.punctuation import punctuation_of
+from xuanzang.server.engine.text.repetitions import has_repetition
+from xuanzang.server.engine.text.sentences import is_copied, split_sentences, with_unbroken
+from xuanzang.server.engine.types import ContentFormat
+from xuanzang.server.rpc.messages.content_format import texts_without_tags
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+TERMS = Terms(
+    indices=(TermIndex([GlossaryEntry(source=each, targets=("x",)) for each in ("a", "aa", "a.", "猫", "“a")]),),
+    patterns=tuple(PATTERNS),
+)
+
+
+def _parsed(content: str, content_format: ContentFormat) -> None:
+    with suppress(MarkupError):
+        parse(content[:MAX_MARKUP_CHARACTERS], content_format)
+
+
+def _cut(text: str) -> None:
+    parts = split_sentences(text)
+    ends = [0]
+    for part in parts:
+        is_copied(part)
+        ends.append(ends[-1] + len(part))
+    assert "".join(with_unbroken(parts, list(pairwise(ends))[::2])) == text
+    split_long_sentence(text, lambda part: -(-len(part) // 4), 100)
+
+
+def _flagged(text: str) -> None:
+    loses_number(text, "a")
+    loses_name(text, "a")
+    has_untranslated_part(text, "a 猫")
+    has_repetition(text)
+
+
+PASSES: Mapping[str, Callable[[str], object]] = {
+    "html": lambda text: _parsed(text, ContentFormat.HTML),
+    "html paragraph": lambda text: _parsed(f"<p>a {text} b</p>", ContentFormat.HTML),
+    "html verbatim": lambda text: _parsed(f"a<code>{text}", ContentFormat.HTML),
+    "xml": lambda text: _parsed(text, ContentFormat.XML),
+    "xml text": lambda text: _parsed(f"<r>{escape(text)}</r>", ContentFormat.XML),
+    "xml sections": lambda text: _parsed(f"<r>{text.replace('<', '<![CDATA[<]]>')}</r>", ContentFormat.XML),
+    "without tags": lambda text: list(texts_without_tags([text], pb.CONTENT_FORMAT_HTML)),
+    "sentences": _cut,
+    "normal form": lambda text: before_nfkc(text, [(0, len(nfkc(text)))]),
+    "punctuation": lambda text: punctuation_of("en").normalize(text),
+    "terms": TERMS.find,
+    "flags": _flagged,
+    "copies": lambda text: list(copies_of(text, text, [(0, 1), (0, 2), (1, 3)] * 10)),
+}
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_no_pass_over_a_text_takes_time_quadratic_in_its_length(name: str) -> None:
+    assert superlinear(PASSES[name], 3000, cheap=0.015) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PASSES)
+def test_no_pass_over_a_long_text_takes_time_quadratic_in_its_length(name: str) -> None:
+    assert superlinear(PASSES[name], 40_000, cheap=0.1) == []
