@@ -266,7 +266,12 @@ ATOMS = tuple(dict.fromkeys((*_SINGLE, *_TAGS, *_REFERENCES, *_CUES, *_MARKDOWN,
 _HEAD = 'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 _XLIFF = "<xliff><file><body><trans-unit><source>{}</source></trans-unit></body></file></xliff>"
 _RUN = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>"
+_MANY = "<w:p><w:r>{}<w:t>a</w:t></w:r></w:p>"
 _LOOKS = "<w:p><w:r><w:rPr>{}</w:rPr><w:t>a</w:t></w:r></w:p>"
+
+
+def _letters(text: str) -> str:
+    return text if text.isascii() and text.isalpha() else ""
 
 
 def _lines(text: str) -> str:
@@ -289,6 +294,7 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "html paragraph": (".html", "<p>a {} b</p>".format),
     "html tag": (".html", "<p title='{}'>a".format),
     "html code": (".html", "<p>a<code>{}".format),
+    "html number": (".html", "<p title='&#{0};'>a&#{0};".format),
     "srt": (".srt", str),
     "srt cue": (".srt", "1\n0:0:1,0 --> 0:0:2,0\n{}\n\n".format),
     "vtt": (".vtt", "WEBVTT\n\n0:1.0 --> 0:2.0\n{}".format),
@@ -308,10 +314,11 @@ DOCUMENTS: dict[str, tuple[str, Callable[[str], str | bytes]]] = {
     "xliff": (".xliff", _XLIFF.format),
     "xliff text": (".xliff", lambda text: _XLIFF.format(_xml(text))),
     "xliff attribute": (".xliff", lambda text: _XLIFF.format(f'a<g id="{_xml(text)}">b</g>')),
-    "xliff name": (".xliff", lambda text: _XLIFF.format(f"a<g{'a' * len(text)}/>")),
+    "xliff name": (".xliff", lambda text: _XLIFF.format(f"a<g{_letters(text)}/>")),
     "docx": (".docx", lambda text: word(_RUN.format(text))),
     "docx text": (".docx", lambda text: word(_RUN.format(_xml(text)))),
     "docx runs": (".docx", lambda text: word(_RUN.format(_xml(text[:9])) * (len(text) // 9))),
+    "docx properties": (".docx", lambda text: word(_MANY.format("<w:rPr/>" * (len(_letters(text)) // 8)))),
     "docx looks": (
         ".docx",
         lambda text: word(f"<w:p><w:r><w:rPr>{'<w:b/> ' * (len(text) // 7)}</w:rPr><w:t>a</w:t></w:r></w:p>"),

@@ -64,6 +64,14 @@ def test_html_gives_the_text_of_blocks_titles_and_attributes() -> None:
     ]
 
 
+def test_references_may_have_thousands_of_digits() -> None:
+    zeros = "0" * 5000
+    assert texts(".html", f"<p title='b&#{zeros}65;'>b&#x{zeros}41;") == ["bA", "bA"]
+    xliff = f"<xliff><trans-unit><source>b&#{zeros}65;</source></trans-unit></xliff>"
+    assert texts(".xliff", xliff) == ["bA"]
+    assert texts(".json", "[" + "1" * 5000 + ', "a"]') == ["a"]
+
+
 def test_tags_of_html_move_with_their_words() -> None:
     source = '<p><!-- x --> a <B class="q" title="tip">b</B> <kbd>c</kbd><br>d<i>e</p>'
     assert texts(".html", source) == ['a <g id="1">b</g> <code id="2">c</code>', "tip", "d", "e"]

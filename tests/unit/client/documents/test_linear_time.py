@@ -7,6 +7,9 @@ from functools import partial
 import pytest
 from hostile_texts import DOCUMENTS, superlinear, translate_document
 
+from xuanzang.client.documents.formats.blocks import tag_fault
+from xuanzang.client.documents.placeholders import changed_placeholders
+
 
 def _work(name: str, text: str) -> None:
     suffix, make = DOCUMENTS[name]
@@ -17,6 +20,10 @@ def _work(name: str, text: str) -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_no_document_takes_time_quadratic_in_its_length(name: str) -> None:
     assert superlinear(partial(_work, name), 2000, cheap=0.015) == []
+
+
+def test_no_check_of_a_translation_takes_time_quadratic_in_its_length() -> None:
+    assert superlinear(lambda text: (changed_placeholders(text, "a"), tag_fault(text, "a")), 3000, cheap=0.015) == []
 
 
 @pytest.mark.slow

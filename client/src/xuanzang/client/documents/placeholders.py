@@ -6,7 +6,7 @@ import re
 from collections import Counter
 
 _PLACEHOLDER = re.compile(
-    r"%(?:\d+\$|\([^()\s]*\))?[-+#0]*(?:\d+|\*)?(?:\.\d+)?(?:hh?|ll?|[zjtL])?[diouxXeEfFgGcrsa@]"  # printf, Python
+    r"%(?:\d++\$|\([^()\s]*+\))?[-+#0]*+(?:\d++|\*)?(?:\.\d++)?(?:hh?|ll?|[zjtL])?[diouxXeEfFgGcrsa@]"  # printf, Python
     r"|\$?\{\{?[\w.$:, -]*\}?\}"  # str.format, ICU, templates
 )
 

@@ -133,3 +133,10 @@ def test_hostile_html_takes_time_linear_in_its_length(unit: str) -> None:
     content = unit * (MAX_MARKUP_CHARACTERS // len(unit))
     assert "".join(token.raw for token in html_tokens(content)) == content
     assert "".join(token.raw for token in html_tokens(content[:-1] + ">")) == content[:-1] + ">"
+
+
+@pytest.mark.parametrize("number", ["0" * 5000 + "65", "x" + "0" * 5000 + "41"])
+def test_references_may_have_thousands_of_digits(number: str) -> None:
+    assert blocks(f"<p title='&#{number};'>b&#{number};") == ["bA"]
+    assert blocks(f"<r>b&#{number};</r>", ContentFormat.XML) == ["bA"]
+    assert blocks(f"b&#{'1' * 5000};") == ["b\ufffd"]

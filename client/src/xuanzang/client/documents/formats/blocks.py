@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from html import escape, unescape
+from html import escape
 
+from xuanzang.client.documents.formats.html_tokens import unescaped
 from xuanzang.client.documents.splicing import Edit, flowing, spliced, stripped_span, translatable
 
 _TAG = re.compile(r'<g id="(\d+)">|</g>|<img id="(\d+)">|<code id="(\d+)">[^<]*</code>')
@@ -173,7 +174,7 @@ def _tag(number: int, piece: Piece) -> str:
 
 def _text_piece(raw: str) -> Iterator[Piece]:
     if raw:
-        yield Piece(kind=Kind.TEXT, start=0, end=0, raw="", text=flowing(unescape(raw)))
+        yield Piece(kind=Kind.TEXT, start=0, end=0, raw="", text=flowing(unescaped(raw)))
 
 
 def _closing(pieces: Sequence[Piece]) -> dict[int, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
 from xuanzang.client.documents.formats.blocks import Kind, Piece, block_edits, markup_text
-from xuanzang.client.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens
+from xuanzang.client.documents.formats.html_tokens import VOID, Token, TokenKind, html_tokens, unescaped
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, translatable
 
 _DECLARED = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
@@ -75,7 +75,7 @@ class _Blocks:
         if self._skipped and self._skip(token):
             return
         if token.kind is TokenKind.TEXT:
-            self._add(Kind.TEXT, token, text=flowing(html.unescape(token.raw)))
+            self._add(Kind.TEXT, token, text=flowing(unescaped(token.raw)))
         elif token.kind is TokenKind.START:
             self._start(token)
         elif token.kind is TokenKind.END and token.name in _INLINE:
@@ -128,7 +128,7 @@ class _Blocks:
             raw = self._text[self._code.start : end]
             whole = Token(kind=TokenKind.TEXT, start=self._code.start, raw=raw)
             edits = tuple(_attribute_edits(self._code, 0))
-            self._add(Kind.CODE, whole, text=flowing(html.unescape("".join(self._code_text))), edits=edits)
+            self._add(Kind.CODE, whole, text=flowing(unescaped("".join(self._code_text))), edits=edits)
             self._code = None
 
     def _add(self, kind: Kind, token: Token, *, text: str = "", edits: tuple[Edit, ...] | None = None) -> None:
@@ -151,4 +151,4 @@ def _attribute_edits(tag: Token, at: int) -> Iterator[Edit]:
 
 
 def _attribute(found: tuple[str, ...]) -> str:
-    return html.escape(html.unescape(found[0]))
+    return html.escape(unescaped(found[0]))

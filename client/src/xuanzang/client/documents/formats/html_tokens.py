@@ -18,6 +18,8 @@ _MARKUP = re.compile(
     r"|<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)|<[!?/][^>]*+>",
     re.DOTALL,
 )
+# Python refuses to read thousands of digits.
+_LONG_NUMBER = re.compile(r"(?<=&#)(?:([xX])([0-9a-fA-F]{20,}+)|([0-9]{20,}+))")
 _BEGINNING = re.compile(r"<[A-Za-z!?/]")
 _NAMED_VALUE = re.compile(r"""([^\s/>][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>]*+)))?+""")
 _WITHOUT_TAGS = ("script", "style", "textarea", "title")
@@ -72,7 +74,7 @@ class Token:
         for match in _NAMED_VALUE.finditer(self.raw, 1 + len(self.name)):
             group = match.lastindex or 1
             start, end = match.span(group) if group > 1 else (match.end(), match.end())
-            value, is_quoted = html.unescape(self.raw[start:end]), group in (2, 3)
+            value, is_quoted = unescaped(self.raw[start:end]), group in (2, 3)
             found.setdefault(match[1].lower(), Attribute(value=value, start=start, end=end, is_quoted=is_quoted))
         return found
 
@@ -95,6 +97,16 @@ def html_tokens(text: str) -> Iterator[Token]:
             at = end
     if at < len(text):
         yield Token(kind=TokenKind.TEXT, start=at, raw=text[at:])
+
+
+def unescaped(raw: str) -> str:
+    """Return HTML with characters instead of its references, whatever their numbers are."""
+    return html.unescape(_LONG_NUMBER.sub(_shortened, raw))
+
+
+def _shortened(number: re.Match[str]) -> str:
+    """Return the same number without zeros before it, or one that is too large, too."""
+    return (number[1] or "") + ((number[2] or number[3]).lstrip("0")[:9] or "0")
 
 
 def _kind(found: re.Match[str], name: str) -> TokenKind:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from xuanzang.client.documents.document import Document, DocumentError, ReadSettings
 from xuanzang.client.documents.encoding import EncodedText
+from xuanzang.client.documents.formats.html_tokens import unescaped
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing, replacement, stripped_span
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r\n?|\n|\Z)")
@@ -34,7 +35,7 @@ def _edits(text: str, *, has_entities: bool) -> Iterator[Edit]:
         for start, stop in _runs(text, begin, end):
             write = _writer(text[start:stop], line_end, has_entities=has_entities)
             content = flowing(text[start:stop])
-            yield from replacement(start, stop, html.unescape(content) if has_entities else content, write)
+            yield from replacement(start, stop, unescaped(content) if has_entities else content, write)
 
 
 def _cues(text: str) -> Iterator[tuple[int, int]]:

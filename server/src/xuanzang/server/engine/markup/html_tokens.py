@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 
-from xuanzang.server.engine.markup.tokens import MarkupToken, TokenKind, text_tokens
+from xuanzang.server.engine.markup.tokens import MarkupToken, TokenKind, text_tokens, unescaped
 
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())  # noqa: SIM905
 # Elements that a line break comes before or after, in the style sheet of browsers, or that hold such elements only.
@@ -64,7 +63,7 @@ def _tag(found: re.Match[str]) -> MarkupToken:
         return MarkupToken(TokenKind.CLOSE, raw, name, is_block=name in _BLOCKS)
     attributes: dict[str, str | None] = {}
     for match in _NAMED_VALUE.finditer(raw, 1 + len(name)):
-        value = html.unescape(match[match.lastindex]) if match.lastindex and match.lastindex > 1 else None
+        value = unescaped(match[match.lastindex]) if match.lastindex and match.lastindex > 1 else None
         attributes.setdefault(match[1].lower(), value)
     kind = TokenKind.EMPTY if name in _VOID or raw.endswith("/>") else TokenKind.OPEN
     return MarkupToken(kind, raw, name, attributes, is_block=name in _BLOCKS)

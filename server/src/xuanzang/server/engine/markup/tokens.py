@@ -12,6 +12,9 @@ from typing import NamedTuple
 _NONE: Mapping[str, str | None] = MappingProxyType({})
 _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 
+# Python refuses to read thousands of digits.
+_LONG_NUMBER = re.compile(r"(?<=&#)(?:([xX])([0-9a-fA-F]{20,}+)|([0-9]{20,}+))")
+
 
 class MarkupError(ValueError):
     """The content cannot be read, or is over a limit; the message quotes none of it."""
@@ -45,6 +48,16 @@ class MarkupToken(NamedTuple):
     """Whether a sentence ends at the tag."""
 
 
+def unescaped(raw: str) -> str:
+    """Return HTML with characters instead of its references, whatever their numbers are."""
+    return html.unescape(_LONG_NUMBER.sub(_shortened, raw))
+
+
+def _shortened(number: re.Match[str]) -> str:
+    """Return the same number without zeros before it, or one that is too large, too."""
+    return (number[1] or "") + ((number[2] or number[3]).lstrip("0")[:9] or "0")
+
+
 def text_tokens(raw: str) -> Iterator[MarkupToken]:
     """Decode the character references of text.
 
@@ -57,7 +70,7 @@ def text_tokens(raw: str) -> Iterator[MarkupToken]:
     end = 0
     for reference in _REFERENCE.finditer(raw):
         found = reference.group()
-        decoded = html.unescape(found)
+        decoded = unescaped(found)
         if decoded == found and not found.endswith(";"):
             continue  # "AT&T"
         if end < reference.start():

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import unescape
 from itertools import groupby, pairwise
 
 from xuanzang.client.documents.formats.blocks import Kind, Piece, decoded, encoded, markup_text
+from xuanzang.client.documents.formats.html_tokens import unescaped as unescaped_html
 from xuanzang.client.documents.formats.xml.xml_tokens import Token, escaped, tokens, unescaped
 from xuanzang.client.documents.splicing import Edit, flowing, parted, translatable
 
@@ -68,6 +68,8 @@ class _Reader:
         self._run = ""
         """Start tag and properties of the run under way."""
         self._looks = ""
+        self._has_looks = False
+        """Whether the run under way has its properties."""
         self._properties: Token | None = None
         """Start of the properties under way, inside which nothing is text."""
         self._tag: Token | None = None
@@ -89,14 +91,15 @@ class _Reader:
 
     def _enter(self, token: Token) -> None:
         if token.name == "r" and token.is_start:
-            self._run, self._looks = token.raw, ""
+            self._run, self._looks, self._has_looks = token.raw, "", False
         elif token.name == "hyperlink":
             self._link = "" if token.is_end else token.raw
 
     def _go_on_with_properties(self, token: Token) -> None:
         opened = self._properties
         if opened is not None and token.is_end and not token.is_start and token.name == opened.name:
-            if token.name == "rPr":
+            if token.name == "rPr" and not self._has_looks:
+                self._has_looks = True
                 self._looks = _INVISIBLE.sub("", self._source[opened.end : token.start])
                 self._run += self._source[opened.start : token.end]
             self._properties = None
@@ -136,7 +139,7 @@ class _Reader:
         text = markup_text(flowing(content).strip())
 
         def render(found: tuple[str, ...]) -> str:
-            written = before + flowing(unescape(found[0])) + after
+            written = before + flowing(unescaped_html(found[0])) + after
             return _space_kept(texts[0].tag.raw) + escaped(written) + self._between(texts)
 
         return Edit(start=texts[0].tag.start, end=texts[-1].end, texts=(text,), render=render)
