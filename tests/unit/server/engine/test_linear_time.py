@@ -22,7 +22,7 @@ from xuanzang.server.engine.text.punctuation import punctuation_of
 from xuanzang.server.engine.text.repetitions import has_repetition
 from xuanzang.server.engine.text.sentences import is_copied, split_sentences, with_unbroken
 from xuanzang.server.engine.types import ContentFormat
-from xuanzang.server.rpc.messages.content_format import texts_without_tags
+from xuanzang.server.rpc.messages import requests
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 TERMS = Terms(
@@ -60,7 +60,7 @@ PASSES: Mapping[str, Callable[[str], object]] = {
     "xml": lambda text: _parsed(text, ContentFormat.XML),
     "xml text": lambda text: _parsed(f"<r>{escape(text)}</r>", ContentFormat.XML),
     "xml sections": lambda text: _parsed(f"<r>{text.replace('<', '<![CDATA[<]]>')}</r>", ContentFormat.XML),
-    "without tags": lambda text: list(texts_without_tags([text], pb.CONTENT_FORMAT_HTML)),
+    "without tags": lambda text: list(requests._texts_without_tags([text], pb.CONTENT_FORMAT_HTML)),
     "sentences": _cut,
     "normal form": lambda text: before_nfkc(text, [(0, len(nfkc(text)))]),
     "punctuation": lambda text: punctuation_of("en").normalize(text),
