@@ -33,6 +33,10 @@ def test_markup_of_markdown_moves_with_its_words() -> None:
     assert read(".md", source).render({text: moved}).decode() == expected
 
 
+def test_boxes_of_task_lists_stay_as_they_are() -> None:
+    assert translated(".md", "- [ ] a *b*\n- [x] c\n") == b"- [ ] A *B*\n- [x] C\n"
+
+
 def test_marks_of_markdown_that_would_not_count_become_html() -> None:
     [text] = texts(".md", "a **b** _c_")
     answer = 'x<g id="1">“b”</g>y<g id="2">c</g>z'

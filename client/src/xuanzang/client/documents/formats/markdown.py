@@ -20,7 +20,7 @@ from xuanzang.client.documents.formats.html import html_edits
 from xuanzang.client.documents.formats.html_tokens import VOID
 from xuanzang.client.documents.splicing import Edit, SplicedDocument, flowing
 
-_OPTIONS = Options.ENABLE_TABLES | Options.ENABLE_STRIKETHROUGH
+_OPTIONS = Options.ENABLE_TABLES | Options.ENABLE_STRIKETHROUGH | Options.ENABLE_TASKLISTS
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n.*?^\1[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)")
 _BLOCK_START = re.compile(r"^(?:(?=[#+=-])|(\d+)(?=[.)]))")
@@ -213,7 +213,9 @@ class _Block:
 def _parts(event: Any) -> tuple[str, str, Any]:
     """Return the kind of an event, the name of what begins or ends, and the event's value."""
     [(kind, value)] = event.items() if isinstance(event, dict) else [(event, None)]
-    return kind, value if isinstance(value, str) else next(iter(value), "") if value else "", value
+    if kind not in ("Start", "End"):
+        return kind, "", value
+    return kind, value if isinstance(value, str) else next(iter(value)), value
 
 
 def _moved(edit: Edit, offset: int) -> Edit:
