@@ -212,10 +212,11 @@ class _Block:
 
 def _parts(event: Any) -> tuple[str, str, Any]:
     """Return the kind of an event, the name of what begins or ends, and the event's value."""
-    [(kind, value)] = event.items() if isinstance(event, dict) else [(event, None)]
+    [(kind, value)] = event.items() if isinstance(event, dict) else [(event, "")]
     if kind not in ("Start", "End"):
         return kind, "", value
-    return kind, value if isinstance(value, str) else next(iter(value)), value
+    name: str = value if isinstance(value, str) else next(iter(value))
+    return kind, name, value
 
 
 def _moved(edit: Edit, offset: int) -> Edit:
