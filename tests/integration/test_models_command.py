@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 
 from xuanzang.server.commands.models import run_models_command
 
@@ -71,26 +70,12 @@ async def test_what_is_wrong_with_arguments_or_the_address_is_told(capsys: pytes
     models = Command("127.0.0.1:1", capsys)
     assert await models("list", "--timeout-seconds=60") == (1, [])
     assert models.errors.startswith("xuanzang-server models: error: UNAVAILABLE: ")
-    assert await models("list", "--tls-certificate=missing", "--tls-key=missing") == (1, [])
+    assert await models("list", "--tls-ca=missing") == (1, [])
     assert "missing" in models.errors
-
-
-async def test_with_tls_the_administration_has_the_certificate_of_the_server(
-    start_server: Any, repository: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    authority = trustme.CA()
-    issued = authority.issue_cert("localhost")
-    files = {"tls_certificate": "server.pem", "tls_key": "server.key", "tls_client_ca": "ca.pem"}
-    paths = {setting: tmp_path / name for setting, name in files.items()}
-    for blob in issued.cert_chain_pems:
-        blob.write_to_path(paths["tls_certificate"], append=True)
-    issued.private_key_pem.write_to_path(paths["tls_key"])
-    authority.cert_pem.write_to_path(paths["tls_client_ca"])
-    async with start_server(models=repository, admin_address="127.0.0.1:0", **paths) as running:
-        models = Command(f"127.0.0.1:{running.server.admin.port}", capsys)
-        flags = [f"--tls-certificate={paths['tls_certificate']}", f"--tls-key={paths['tls_key']}"]
-        assert (await models("list", *flags))[0] == 0
-        assert (await models("list", "--timeout-seconds=60"))[0] == 1
+    for address in ("127.0.0.1", "host:port", "http://127.0.0.1:1"):
+        with pytest.raises(SystemExit):
+            await Command(address, capsys)("list")
+        assert "--admin-address must be host:port" in capsys.readouterr().err
 
 
 async def test_the_program_has_the_command(start_process: Any) -> None:

@@ -52,8 +52,9 @@ def main() -> int:
 
 def _is_serving(settings: Settings) -> bool:
     if settings.health_address:
-        return is_serving(settings.health_address, tls_certificate=None, tls_key=None)
-    return is_serving(settings.address, tls_certificate=settings.tls_certificate, tls_key=settings.tls_key)
+        return is_serving(settings.health_address)
+    client_key = settings.tls_key if settings.tls_client_ca else None
+    return is_serving(settings.address, tls_certificate=settings.tls_certificate, tls_key=client_key)
 
 
 async def _serve(settings: Settings) -> None:

@@ -5,24 +5,17 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.admin.v1 import admin_pb2_grpc
-from xuanzang.server.rpc.probe import channel_to
-from xuanzang.server.settings import is_loopback
+from xuanzang.server.commands.administration import ADDRESS, Administration, add_connection_options, administration
 
 _PROGRAM = "xuanzang-server models"
-_ADDRESS = "XUANZANG_ADMIN_ADDRESS"
-_KEY = "XUANZANG_API_KEY"
-# A bundle is tried for five minutes at the most, then loaded.
-_TIMEOUT_SECONDS = 600.0
 
 Answer = pb.Model | pb.Evaluation
-Command = Callable[[Any, Namespace], Iterable[Answer]]
+Command = Callable[[Administration, Namespace], Iterable[Answer]]
 
 
 def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
@@ -39,40 +32,23 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
     Raises:
         SystemExit: With status 2, after a line on stderr that says what is wrong with the arguments.
     """
-    parser = _parser(environment.get(_ADDRESS, ""))
+    parser = _parser(environment.get(ADDRESS, ""))
     options = parser.parse_args(arguments)
     if not options.admin_address:
-        parser.error(f"--admin-address ({_ADDRESS}) must be given")
-    address = options.admin_address
-    address = f"127.0.0.1:{address}" if address.isdecimal() else address
+        parser.error(f"--admin-address ({ADDRESS}) must be given")
     command: Command = options.command
     try:
-        options.call = {"timeout": options.timeout_seconds, "metadata": _metadata(options, address, environment)}
-        with channel_to(address, tls_certificate=options.tls_certificate, tls_key=options.tls_key) as channel:
-            answers = list(command(admin_pb2_grpc.ModelServiceStub(channel), options))
+        with administration(options, environment) as server:
+            answers = list(command(server, options))
     except grpc.RpcError as error:
         return _fail(f"{error.code().name}: {error.details()}")
+    except ValueError as error:
+        parser.error(str(error))
     except OSError as error:
         return _fail(str(error))
     for line in _lines(answers):
         sys.stdout.write(line + "\n")
     return int(any(map(options.is_bad, answers)))
-
-
-def _metadata(options: Namespace, address: str, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the metadata with the API key, if there is one.
-
-    Raises:
-        OSError: The file of the key cannot be read, or the key would cross the network in plain text.
-    """
-    file: Path | None = options.api_key_file
-    key = file.read_text(encoding="utf-8").strip() if file else environment.get(_KEY, "")
-    if not key:
-        return ()
-    host = address.rpartition(":")[0].strip("[]")
-    if options.tls_certificate is None and not is_loopback(host):
-        raise OSError(f"the API key is not sent to {host} in plain text: give --tls-certificate and --tls-key")
-    return (("authorization", f"Bearer {key}"),)
 
 
 def _fail(reason: str) -> int:
@@ -81,28 +57,12 @@ def _fail(reason: str) -> int:
 
 
 def _parser(address: str) -> ArgumentParser:
-    parser = ArgumentParser(_PROGRAM, description="Show and change the models of a running server.")
+    parser = ArgumentParser(_PROGRAM, description="Show and change the models of a running server.", allow_abbrev=False)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, operands, text in _COMMANDS:
-        sub = commands.add_parser(name, help=text, description=text)
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         _add_operands(sub, operands)
-        sub.add_argument(
-            "--admin-address",
-            default=address,
-            metavar="HOST:PORT",
-            help=f"address that the server has as --admin-address, or a port of 127.0.0.1 ({_ADDRESS})",
-        )
-        sub.add_argument("--tls-certificate", type=Path, metavar="PATH", help="PEM file of the server's certificate")
-        sub.add_argument("--tls-key", type=Path, metavar="PATH", help="PEM file of its private key")
-        sub.add_argument(
-            "--api-key-file",
-            type=Path,
-            metavar="PATH",
-            help=f"file with a key of the role admin (or the key in ${_KEY})",
-        )
-        sub.add_argument(
-            "--timeout-seconds", type=float, default=_TIMEOUT_SECONDS, metavar="SECONDS", help="default: %(default)g"
-        )
+        add_connection_options(sub, address)
         sub.set_defaults(command=command, is_bad=_BAD_ANSWERS.get(name, lambda _: False))
     return parser
 
@@ -118,65 +78,64 @@ def _add_operands(parser: ArgumentParser, operands: str) -> None:
             parser.add_argument("model", metavar=operand)
 
 
-def _list(stub: Any, options: Namespace) -> Iterable[pb.Model]:
-    answer: pb.ListModelsResponse = stub.ListModels(pb.ListModelsRequest(), **options.call)
+def _list(server: Administration, _: Namespace) -> Iterable[pb.Model]:
+    answer: pb.ListModelsResponse = server.call("ListModels", pb.ListModelsRequest())
     return answer.models
 
 
-def _load(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+def _load(server: Administration, options: Namespace) -> Iterable[pb.Model]:
     name, version = _name_and_version(options)
-    return [stub.LoadModel(pb.LoadModelRequest(name=name, version=version), **options.call).model]
+    return [server.call("LoadModel", pb.LoadModelRequest(name=name, version=version)).model]
 
 
-def _unload(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+def _unload(server: Administration, options: Namespace) -> Iterable[pb.Model]:
     name, version = _name_and_version(options)
-    stub.UnloadModel(pb.UnloadModelRequest(name=name, version=version), **options.call)
-    return _list(stub, options)
+    server.call("UnloadModel", pb.UnloadModelRequest(name=name, version=version))
+    return _list(server, options)
 
 
-def _reload(stub: Any, options: Namespace) -> Iterable[pb.Model]:
-    answer: pb.ReloadModelsResponse = stub.ReloadModels(pb.ReloadModelsRequest(), **options.call)
+def _reload(server: Administration, _: Namespace) -> Iterable[pb.Model]:
+    answer: pb.ReloadModelsResponse = server.call("ReloadModels", pb.ReloadModelsRequest())
     return answer.models
 
 
-def _pin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
+def _pin(server: Administration, options: Namespace) -> Iterable[pb.Model]:
     name, version = _name_and_version(options)
-    return [stub.PinModel(pb.PinModelRequest(name=name, version=version), **options.call).model]
+    return [server.call("PinModel", pb.PinModelRequest(name=name, version=version)).model]
 
 
-def _unpin(stub: Any, options: Namespace) -> Iterable[pb.Model]:
-    return [stub.UnpinModel(pb.UnpinModelRequest(name=options.model), **options.call).model]
+def _unpin(server: Administration, options: Namespace) -> Iterable[pb.Model]:
+    return [server.call("UnpinModel", pb.UnpinModelRequest(name=options.model)).model]
 
 
-def _evaluate(stub: Any, options: Namespace) -> Iterable[Answer]:
+def _evaluate(server: Administration, options: Namespace) -> Iterable[Answer]:
     name, version = _name_and_version(options)
-    request = pb.EvaluateModelRequest(name=name, version=version)
-    return [stub.EvaluateModel(request, timeout=options.timeout_seconds).evaluation]
+    return [server.call("EvaluateModel", pb.EvaluateModelRequest(name=name, version=version)).evaluation]
 
 
-def _promote(stub: Any, options: Namespace) -> Iterable[Answer]:
+def _promote(server: Administration, options: Namespace) -> Iterable[Answer]:
     name, version = _name_and_version(options)
     request = pb.PromoteModelRequest(name=name, version=version, force_reason=options.force)
-    answer: pb.PromoteModelResponse = stub.PromoteModel(request, timeout=options.timeout_seconds)
+    answer: pb.PromoteModelResponse = server.call("PromoteModel", request)
     return [answer.evaluation, answer.model] if answer.HasField("evaluation") else [answer.model]
 
 
-def _rollback(stub: Any, options: Namespace) -> Iterable[Answer]:
-    return [stub.RollbackModel(pb.RollbackModelRequest(name=options.model), timeout=options.timeout_seconds).model]
+def _rollback(server: Administration, options: Namespace) -> Iterable[Answer]:
+    return [server.call("RollbackModel", pb.RollbackModelRequest(name=options.model)).model]
 
 
-def _canary(stub: Any, options: Namespace) -> Iterable[Answer]:
-    return _share(stub, options, canary_weight=options.share)
+def _canary(server: Administration, options: Namespace) -> Iterable[Answer]:
+    return _share(server, options, canary_weight=options.share)
 
 
-def _shadow(stub: Any, options: Namespace) -> Iterable[Answer]:
-    return _share(stub, options, shadow_share=options.share)
+def _shadow(server: Administration, options: Namespace) -> Iterable[Answer]:
+    return _share(server, options, shadow_share=options.share)
 
 
-def _share(stub: Any, options: Namespace, **share: float) -> Iterable[Answer]:
+def _share(server: Administration, options: Namespace, **share: float) -> Iterable[Answer]:
     name, version = _name_and_version(options)
     request = pb.SetModelTrafficRequest(name=name, version=version, **share)
-    return [stub.SetModelTraffic(request, timeout=options.timeout_seconds).model]
+    return [server.call("SetModelTraffic", request).model]
 
 
 _BAD_ANSWERS: Mapping[str, Callable[[Any], object]] = {

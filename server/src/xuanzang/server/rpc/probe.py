@@ -13,19 +13,20 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 _TIMEOUT_SECONDS = 5.0
 
 
-def is_serving(address: str, *, tls_certificate: Path | None, tls_key: Path | None) -> bool:
+def is_serving(address: str, *, tls_certificate: Path | None = None, tls_key: Path | None = None) -> bool:
     """Check the health of a server as a whole.
 
     Args:
         address: Listening address of the server; 0.0.0.0 and [::] stand for this machine.
         tls_certificate: PEM file of the server's certificate, the only one that is trusted; None for plain text.
-        tls_key: PEM file of its private key; both are presented to a server that requires client certificates.
+        tls_key: PEM file of its private key, with which the certificate is presented to a server that requires client
+            certificates; None to present none.
 
     Returns:
         True if the server answers SERVING; False for any other answer, and for none.
     """
     try:
-        with channel_to(address, tls_certificate=tls_certificate, tls_key=tls_key) as channel:
+        with _channel(address, tls_certificate, tls_key) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)
     except (OSError, grpc.RpcError):
@@ -34,25 +35,18 @@ def is_serving(address: str, *, tls_certificate: Path | None, tls_key: Path | No
     return serving
 
 
-def channel_to(address: str, *, tls_certificate: Path | None, tls_key: Path | None) -> grpc.Channel:
-    """Connect to a server with its own certificate.
-
-    Args:
-        address: Listening address of the server; 0.0.0.0 and [::] stand for this machine.
-        tls_certificate: PEM file of the server's certificate, the only one that is trusted; None for plain text.
-        tls_key: PEM file of its private key; both are presented to a server that requires client certificates.
-
-    Returns:
-        A channel to be closed.
+def _channel(address: str, certificate: Path | None, client_key: Path | None) -> grpc.Channel:
+    """Connect to a server by its own certificate.
 
     Raises:
         OSError: A file cannot be read, or the server presents another certificate.
     """
     target = address.replace("0.0.0.0", "127.0.0.1").replace("[::]", "[::1]")  # noqa: S104 - nothing is bound here
-    certificate, key = tls_certificate, tls_key
-    if certificate is None or key is None:
-        return grpc.insecure_channel(target)
-    credentials = grpc.ssl_channel_credentials(certificate.read_bytes(), key.read_bytes(), certificate.read_bytes())
+    if certificate is None:
+        return grpc.insecure_channel(target, (("grpc.enable_http_proxy", 0),))
+    trusted = certificate.read_bytes()
+    own = (client_key.read_bytes(), trusted) if client_key else (None, None)
+    credentials = grpc.ssl_channel_credentials(trusted, *own)
     # The connection is made to an IP address; the certificate holds for a host name.
     options = (("grpc.ssl_target_name_override", _certified_name(target, certificate)),)
     return grpc.secure_channel(target, credentials, options)
