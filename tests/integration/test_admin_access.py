@@ -125,7 +125,7 @@ async def test_a_key_that_others_could_read_is_refused_before_anything_is_sent(
 ) -> None:
     arguments = [flag.format(ca=operator.ca) for flag in flags]
     for command in ("list", "rollback tiny"):
-        status, written = await operator(*command.split(), *arguments, host="0.0.0.0")  # noqa: S104 - not bound
+        status, written = await operator(*command.split(), *arguments, host="0.0.0.0")
         assert (status, reason in written) == (2, True), written
     assert operator.sniffer.connections == 0
 
@@ -135,9 +135,9 @@ async def test_a_key_crosses_a_trusted_network_only_if_that_is_said(
 ) -> None:
     plain = {"tls_certificate": None, "tls_key": None}
     async with _operated(start_server, tiny_bundle_repository, tmp_path, capsys, **plain) as operator:
-        assert (await operator("list", host="0.0.0.0"))[0] == 2  # noqa: S104 - nothing is bound
+        assert (await operator("list", host="0.0.0.0"))[0] == 2
         assert not operator.sniffer.has_seen(operator.key)
-        said = await operator("rollback", "tiny", "--allow-insecure-key", host="0.0.0.0")  # noqa: S104
+        said = await operator("rollback", "tiny", "--allow-insecure-key", host="0.0.0.0")
         assert "FAILED_PRECONDITION" in said[1]
         assert operator.sniffer.has_seen(operator.key)
 

@@ -126,7 +126,8 @@ def _credentials(options: Namespace) -> grpc.ChannelCredentials | None:
     files: list[Path | None] = [options.tls_ca, options.tls_key, options.tls_cert]
     if not (options.tls or options.tls_server_name or any(files)):
         return None
-    return grpc.ssl_channel_credentials(*(file and file.read_bytes() for file in files))
+    authorities, key, certificate = (file.read_bytes() if file else None for file in files)
+    return grpc.ssl_channel_credentials(authorities, key, certificate)
 
 
 def _key(options: Namespace, environment: Mapping[str, str]) -> str:
