@@ -17,6 +17,8 @@ import grpc
 from xuanzang.client._calls import channel
 from xuanzang.client._calls.aio import AsyncCalls
 from xuanzang.client._calls.api_key import checked_key
+from xuanzang.client._calls.diagnosis import first_contact
+from xuanzang.client._calls.targets import targets
 from xuanzang.client._messages import requests, responses
 from xuanzang.client._messages.explanations import explanation, explanation_request
 from xuanzang.client._methods.aio_glossaries import AsyncGlossaryCalls
@@ -48,8 +50,8 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
     there is one, within its timeout; client/README.md says when.
 
     Args:
-        address: Server as "host:port", or several as a sequence of them. If a host name has several addresses, all are
-            used in turn.
+        address: Server as "host:port", or several as a sequence of them; the port is 50051 if there is none. If a host
+            name has several addresses, all are used in turn.
         tls: TLS settings; None: no encryption.
         timeout: Default time limit of a call in seconds, retries included.
         client_id: Name of the caller, such as "nightly-import", by which a busy server divides its time; None: the
@@ -62,6 +64,9 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         throttle: Whether calls that an overloaded server would refuse are held back, by what it lately refused; they
             fail with OverloadedError without being sent, if they cannot wait.
         uses_proxy: Whether a proxy that the environment names may be used; never with a key in plain text.
+        wait_for_server: Whether calls wait as long as their timeout for servers that have never answered; without it,
+            they fail after three seconds if every address refuses connections, and at once if no server there speaks
+            the same protocol.
 
     Raises:
         ValueError: An address, the timeout, the client_id or the key is invalid, or the key would cross a network in
@@ -81,11 +86,12 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         on_usage: OnUsage | None = None,
         throttle: bool = True,
         uses_proxy: bool = True,
+        wait_for_server: bool = False,
     ) -> None:
         self._timeout = channel.positive_timeout(timeout)
-        targets = channel.targets(address)
+        names = targets(address)
         self._checked_key = partial(
-            checked_key, targets=targets, has_tls=tls is not None, allow_insecure_key=allow_insecure_key
+            checked_key, targets=names, has_tls=tls is not None, allow_insecure_key=allow_insecure_key
         )
         key = self._checked_key(api_key)
         metadata = channel.metadata(client_id, key)
@@ -93,8 +99,9 @@ class AsyncTranslationClient(AsyncGlossaryCalls):
         proxied = uses_proxy and (tls is not None or not key)
         options = channel.options(max_message_bytes=max_message_bytes, tls=tls, uses_proxy=proxied)
         credentials = None if tls is None else channel.credentials(tls)
-        channels = {each: _open(each, credentials, options) for each in targets}
-        self._calls = AsyncCalls(channels, metadata, throttled=throttle)
+        channels = {each: _open(each, credentials, options) for each in names}
+        contact = first_contact(names, tls, uses_proxy=proxied, waits=wait_for_server)
+        self._calls = AsyncCalls(channels, metadata, throttled=throttle, first_contact=contact)
         self._calls.on_usage = on_usage
 
     async def __aenter__(self) -> Self:

@@ -11,6 +11,7 @@ import grpc
 
 from xuanzang.client._calls import channel
 from xuanzang.client._calls.api_key import checked_key
+from xuanzang.client._calls.targets import targets
 from xuanzang.client._commands.arguments.connection import Connection
 from xuanzang.client._messages import requests
 from xuanzang.client._values.options import TranslateOptions
@@ -35,9 +36,9 @@ class Target:
 
     def __init__(self, connection: Connection, connections: int, **options: Unpack[TranslateOptions]) -> None:
         self._timeout = channel.positive_timeout(connection.timeout)
-        targets, tls = channel.targets(connection.address), connection.tls
+        names, tls = targets(connection.address), connection.tls
         key = checked_key(
-            connection.api_key, targets, has_tls=tls is not None, allow_insecure_key=connection.allow_insecure_key
+            connection.api_key, names, has_tls=tls is not None, allow_insecure_key=connection.allow_insecure_key
         )
         self._metadata = channel.metadata(connection.client_id, key)
         self._template = requests.translate_request([], **options)
@@ -51,7 +52,7 @@ class Target:
             grpc.aio.insecure_channel(target, settings)
             if tls is None
             else grpc.aio.secure_channel(target, channel.credentials(tls), settings)
-            for target in targets
+            for target in names
             for _ in range(connections)
         ]
         stubs = [translation_pb2_grpc.TranslationServiceStub(channel) for channel in self._channels]

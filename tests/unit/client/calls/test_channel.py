@@ -8,31 +8,11 @@ import pytest
 import trustme
 
 from xuanzang import client as sdk
-from xuanzang.client._calls import channel
 
 if TYPE_CHECKING:
     from tests.unit.client.conftest import Client, Script
 
 Serve = Callable[..., "Script"]
-
-
-@pytest.mark.parametrize(
-    ("address", "targets"),
-    [
-        ("host:1", ["host:1"]),
-        ("dns:///host:1", ["dns:///host:1"]),
-        (["a:1", "10.0.0.2:2", "[::1]:3"], ["a:1", "10.0.0.2:2", "[::1]:3"]),
-        (["a:1", "b:1", "a:1"], ["a:1", "b:1"]),
-    ],
-)
-def test_each_address_has_a_channel_of_its_own(address: Any, targets: list[str]) -> None:
-    assert channel.targets(address) == targets
-
-
-@pytest.mark.parametrize("address", ["", [], ["10.0.0.1:1", ""]])
-def test_an_empty_address_is_refused(address: Any) -> None:
-    with pytest.raises(ValueError, match="address is empty"):
-        sdk.TranslationClient(address)
 
 
 def test_a_certificate_without_its_key_is_refused() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 from xuanzang.client._reliability.addresses import Addresses, EjectionTimes
 from xuanzang.client._reliability.budget import RetryBudget
 from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.first_contact import Finding, FirstContact
 from xuanzang.client._reliability.latency import Latencies, TryLimits
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared
 
@@ -316,3 +319,64 @@ def test_a_session_with_answers_may_break_as_often_as_it_likes(progress: bool, e
             assert number == ended_after
             return
     assert ended_after is None
+
+
+def contact_of(world: World, *findings: Finding | None, waits: bool = False) -> FirstContact:
+    """Let a world's addresses be known by these findings, found at once."""
+    contact = FirstContact(len(world.addresses), lambda number: findings[number], waits=waits)
+    world.shared.first_contact = contact
+    for number in range(len(world.addresses)):
+        contact.failed(number)
+    for thread in threading.enumerate():
+        if thread.name == "xuanzang-diagnosis":
+            thread.join()
+    return contact
+
+
+def seconds_until_failure(world: World, fault: Fault = UNREACHED) -> float:
+    """Fail every try of a call until the call has failed."""
+    began, plan = world.now, world.plan()
+    step = plan.step()
+    while True:
+        for number, _ in step.tries:
+            if plan.failed(number, fault):
+                return world.now - began
+        step = plan.step()
+        if not step.tries:
+            world.now += step.wait or 0.0
+            step = plan.step()
+
+
+REFUSED = Finding(text="refuses connections")
+MISMATCH = Finding(text="speaks TLS", is_final=True)
+
+
+def test_a_call_gives_up_soon_if_every_address_refuses_from_the_start() -> None:
+    world = World(addresses=2)
+    contact_of(world, REFUSED, REFUSED)
+    assert 1 < seconds_until_failure(world) <= 3
+    assert world.shared.causes == "refuses connections; refuses connections"
+
+
+def test_a_call_does_not_wait_where_waiting_cannot_help() -> None:
+    world = World(addresses=1)
+    contact_of(world, MISMATCH)
+    assert seconds_until_failure(world) == 0
+
+
+@pytest.mark.parametrize("findings", [(None, REFUSED), (REFUSED, None)])
+def test_a_call_waits_for_a_server_that_is_there_and_not_ready(findings: tuple[Finding | None, ...]) -> None:
+    world = World(addresses=2)
+    contact_of(world, *findings)
+    assert seconds_until_failure(world) > 50
+
+
+def test_a_call_waits_if_it_is_told_to_or_if_a_server_has_ever_answered() -> None:
+    world = World(addresses=1)
+    contact_of(world, MISMATCH, waits=True)
+    assert seconds_until_failure(world) > 50
+    world = World(addresses=1)
+    contact_of(world, REFUSED)
+    world.addresses.answered(0)
+    assert seconds_until_failure(world) > 50
+    assert world.shared.causes == ""

@@ -19,6 +19,7 @@ from xuanzang.client._calls.metadata import CallMetadata, Metadata
 from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_health
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.plan import CallPlan, Step
 from xuanzang.client._values.usage import OnUsage, usage_of
 from xuanzang.translation.v1 import translation_pb2_grpc
@@ -37,10 +38,18 @@ class AsyncCalls:
         channels: Channels by address.
         metadata: Metadata of every call.
         throttled: Whether calls that an overloaded server would refuse are held back.
+        first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
 
-    def __init__(self, channels: dict[str, grpc.aio.Channel], metadata: Metadata, *, throttled: bool = True) -> None:
-        self.shared = shared(list(channels), throttled=throttled)
+    def __init__(
+        self,
+        channels: dict[str, grpc.aio.Channel],
+        metadata: Metadata,
+        *,
+        throttled: bool = True,
+        first_contact: FirstContact | None = None,
+    ) -> None:
+        self.shared = shared(list(channels), throttled=throttled, first_contact=first_contact)
         self.metadata = metadata
         self._closed = asyncio.Event()
         self.on_usage: OnUsage | None = None
@@ -177,7 +186,7 @@ class _UnaryCall(Generic[Request, Response]):
                         response: Response = await call
                 except grpc.aio.AioRpcError as error:
                     if self._plan.failed(number, self._calls.fault(error)):
-                        raise mapped_error(error) from error
+                        raise mapped_error(error, causes=self._calls.shared.causes) from error
                 else:
                     self._plan.succeeded(number)
                     await self._calls.report_usage(call)

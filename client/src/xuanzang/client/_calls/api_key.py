@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 from collections.abc import Iterable
+
+from xuanzang.client._calls.targets import endpoints
 
 VARIABLE = "XUANZANG_API_KEY"
 
 _MAX_CHARACTERS = 4096
-# gRPC's other names for an address, such as "dns:///host:1" and "ipv4:10.0.0.1:1".
-_SCHEME = re.compile(r"^(dns:(//[^/]*/)?|ipv4:|ipv6:)")
 
 
 def checked_key(api_key: str | None, targets: Iterable[str], *, has_tls: bool, allow_insecure_key: bool) -> str | None:
@@ -45,17 +44,20 @@ def is_local(target: str) -> bool:
     """Whether a gRPC target cannot be anywhere but on this machine.
 
     Args:
-        target: Target such as "localhost:50051", "dns:///127.0.0.1:1", "[::1]:1" or "unix:/path".
+        target: Target such as "localhost:50051", "dns:///127.0.0.1:1", "[::1]:1" or "unix:/path", with its port.
     """
     if target.startswith(("unix:", "unix-abstract:")):
         return True
-    # Several addresses of one target are separated by commas.
-    return all(_is_loopback(each) for each in _SCHEME.sub("", target).split(","))
+    # A name server of its own may say anything of "localhost".
+    has_name_server = target.startswith("dns://") and not target.startswith("dns:///")
+    hosts = endpoints(target) or []
+    return bool(hosts) and all(
+        _is_loopback(host) and not (has_name_server and host.lower() == "localhost") for host, _ in hosts
+    )
 
 
-def _is_loopback(address: str) -> bool:
-    host = address if address.count(":") > 1 and "]" not in address else address.rpartition(":")[0] or address
+def _is_loopback(host: str) -> bool:
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"

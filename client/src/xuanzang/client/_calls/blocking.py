@@ -19,6 +19,7 @@ from xuanzang.client._calls.status import fault_of, mapped_error, reason_of_heal
 from xuanzang.client._errors import CallCancelledError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.plan import CallPlan, SessionPlan, Shared, Step
 from xuanzang.client._reliability.throttle import Throttles
 from xuanzang.client._values.usage import OnUsage, usage_of
@@ -53,11 +54,16 @@ class _Future(Protocol[Answer_co]):
     def trailing_metadata(self) -> Iterable[tuple[str, str | bytes]] | None: ...
 
 
-def shared(names: Sequence[str], *, throttled: bool) -> Shared:
+def shared(names: Sequence[str], *, throttled: bool, first_contact: FirstContact | None = None) -> Shared:
     """Return what all calls of a client with these addresses share."""
     clock, draw = time.monotonic, random.SystemRandom().random
-    throttles = Throttles(len(names), clock=clock, random=draw) if throttled else None
-    return Shared(addresses=Addresses(names, clock=clock, random=draw), clock=clock, random=draw, throttles=throttles)
+    return Shared(
+        addresses=Addresses(names, clock=clock, random=draw),
+        clock=clock,
+        random=draw,
+        throttles=Throttles(len(names), clock=clock, random=draw) if throttled else None,
+        first_contact=first_contact,
+    )
 
 
 class BlockingCalls:
@@ -67,10 +73,18 @@ class BlockingCalls:
         channels: Channels by address.
         metadata: Metadata of every call.
         throttled: Whether calls that an overloaded server would refuse are held back.
+        first_contact: How long to wait for addresses that have never answered; None: as for others.
     """
 
-    def __init__(self, channels: dict[str, grpc.Channel], metadata: Metadata, *, throttled: bool = True) -> None:
-        self.shared = shared(list(channels), throttled=throttled)
+    def __init__(
+        self,
+        channels: dict[str, grpc.Channel],
+        metadata: Metadata,
+        *,
+        throttled: bool = True,
+        first_contact: FirstContact | None = None,
+    ) -> None:
+        self.shared = shared(list(channels), throttled=throttled, first_contact=first_contact)
         self.metadata = metadata
         self._closed = threading.Event()
         self.on_usage: OnUsage | None = None
@@ -259,7 +273,7 @@ class _UnaryCall(Generic[Request, Response]):
 
     def _fail(self, number: int, error: grpc.RpcError) -> None:
         if self._plan.failed(number, self._calls.fault(error)):
-            raise mapped_error(error) from error
+            raise mapped_error(error, causes=self._calls.shared.causes) from error
 
 
 class Caller(Protocol):
@@ -299,7 +313,7 @@ class SessionState:
         # The error of a blocking call is the call itself, which the frames of its traceback would keep.
         fault = self._caller.fault(error.with_traceback(None))
         if self._plan.failed(fault, deadline=self._caller.shared.clock() + seconds):
-            raise mapped_error(error) from error
+            raise mapped_error(error, causes=self._caller.shared.causes) from error
         return fault
 
     def close(self) -> None:

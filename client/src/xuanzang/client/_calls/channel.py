@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from importlib.metadata import version
 
 import grpc
@@ -26,21 +25,6 @@ _SERVICE_CONFIG = {
     # answer is late nor which other address there is; see `_reliability`.
     "healthCheckConfig": {"serviceName": ""},
 }
-
-
-def targets(address: str | Sequence[str]) -> list[str]:
-    """Return the gRPC targets of the servers, one per channel.
-
-    Args:
-        address: One gRPC target ("host:50051", "dns:///host:50051", "unix:/path"), or a sequence of them.
-
-    Raises:
-        ValueError: There is no address, or an empty one.
-    """
-    addresses = [address] if isinstance(address, str) else list(dict.fromkeys(address))
-    if not addresses or not all(addresses):
-        raise ValueError("address is empty: give host:port")
-    return addresses
 
 
 def options(*, max_message_bytes: int, tls: TLSConfig | None, uses_proxy: bool = True) -> list[tuple[str, str | int]]:

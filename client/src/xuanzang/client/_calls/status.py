@@ -30,8 +30,15 @@ _REFUSED = "RST_STREAM with error code 7"
 _REFUSED_SECONDS = 0.1
 # How a proxy ends a call whose server it has lost after the first answer: INTERNAL_ERROR of HTTP/2.
 _LOST = "RST_STREAM with error code 2"
-# A certificate does not become valid by trying again.
-_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "Hostname Verification Check failed")
+# A certificate does not become valid by trying again, nor one of the client's PEM texts.
+_UNTRUSTED = {
+    "CERTIFICATE_VERIFY_FAILED": "the server's certificate is not signed by an authority in tls.root_certificates "
+    "(--tls-ca)",
+    "Hostname Verification Check failed": "the server's certificate is not valid for its address; tls.server_name "
+    "(--tls-server-name) says for which name it is",
+    "Failed to create security handshaker": "a certificate or private key of tls (--tls-ca, --tls-cert, --tls-key) is "
+    "not valid PEM",
+}
 
 # Reason of an ErrorInfo.
 _UNSERVED = "LANGUAGE_NOT_SERVED"
@@ -91,9 +98,20 @@ def about_glossaries() -> Iterator[None]:
         raise errors.GlossaryNotFoundError(error.message, code=error.code, request_id=error.request_id) from error
 
 
-def mapped_error(error: grpc.RpcError) -> errors.TranslationError:
-    """Return the error of this package that a gRPC error becomes."""
-    mapped = error_from_status(_status_of(error))
+def mapped_error(error: grpc.RpcError, *, causes: str = "") -> errors.TranslationError:
+    """Return the error of this package that a gRPC error becomes.
+
+    Args:
+        error: Error of gRPC.
+        causes: What keeps the client from servers that it has never reached, if it is known.
+    """
+    status = _status_of(error)
+    if causes and status.message.startswith(_UNREACHED):
+        status.message = f"no server answers: {causes}"
+    hint = next((hint for reason, hint in _UNTRUSTED.items() if reason in status.message), None)
+    if hint:
+        status.message = f"{hint}: {status.message.rpartition('last error: ')[2]}"
+    mapped = error_from_status(status)
     mapped.request_id = next((str(value) for key, value in _trailers(error) if key == REQUEST_ID), None)
     return mapped
 

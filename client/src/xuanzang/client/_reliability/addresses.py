@@ -106,6 +106,11 @@ class Addresses:
                 for number, each in enumerate(self._addresses)
             )
 
+    @property
+    def have_answered(self) -> bool:
+        """Whether an address has ever given a sign of life."""
+        return any(each.last_answer != float("-inf") for each in self._addresses)
+
     def is_ejected(self, number: int) -> bool:
         """Whether an address is avoided because it failed."""
         return self._addresses[number].probe_at is not None

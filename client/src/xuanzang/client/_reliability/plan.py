@@ -11,6 +11,7 @@ from xuanzang.client._errors import OverloadedError, StatusCode
 from xuanzang.client._reliability.addresses import Addresses
 from xuanzang.client._reliability.budget import RetryBudget
 from xuanzang.client._reliability.faults import Fault, FaultKind
+from xuanzang.client._reliability.first_contact import FirstContact
 from xuanzang.client._reliability.latency import Latencies
 from xuanzang.client._reliability.throttle import CallShape, Throttles
 
@@ -43,6 +44,19 @@ class Shared:
     rules: RetryRules = field(default_factory=RetryRules)
     throttles: Throttles | None = None
     """None: every call is sent, also to a server that will refuse it."""
+    first_contact: FirstContact | None = None
+    """None: calls wait for servers that have never answered as for others, and nobody looks for the reason."""
+
+    @property
+    def missing(self) -> FirstContact | None:
+        """First contact, as long as it is missing: no address has ever answered."""
+        return None if self.addresses.have_answered else self.first_contact
+
+    @property
+    def causes(self) -> str:
+        """What keeps the client from its servers; empty if one has answered, or nothing is known."""
+        missing = self.missing
+        return missing.causes() if missing else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +99,8 @@ class CallPlan:
         self._size = size
         self._numbers = itertools.count()
         self._tries: dict[int, _Try] = {}
-        self._send_at: float | None = shared.clock()
+        self._begun = shared.clock()
+        self._send_at: float | None = self._begun
         self._failed: set[int] = set()  # addresses tried since the last backoff
         self._backoff = shared.rules.first_backoff
         self._overloads = self._breaks = 0
@@ -127,6 +142,9 @@ class CallPlan:
         if fault.blames_the_address:
             self._shared.addresses.eject(each.address, fault.message)
             self._failed.add(each.address)
+            missing = self._shared.missing
+            if missing and fault.kind is FaultKind.UNREACHED:
+                missing.failed(each.address)
             return not self._send_elsewhere(fault) and not self._tries
         if fault.kind is FaultKind.LATE:
             return not self._tries
@@ -229,7 +247,9 @@ class CallPlan:
             self._failed.clear()
             self._send_at = now + self._backoff * (0.5 + self._shared.random())
             self._backoff = min(2 * self._backoff, self._shared.rules.longest_backoff)
-        return self._send_at is not None and self._send_at < self._deadline
+        missing = self._shared.missing
+        last = min(self._deadline, self._begun + missing.patience()) if missing else self._deadline
+        return self._send_at is not None and self._send_at < last
 
     def _send_later(self, delay: float, *, is_throttled: bool) -> bool:
         """Plan another try after the delay that a server asked for; return whether there is one.

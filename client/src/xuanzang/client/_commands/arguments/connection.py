@@ -22,8 +22,9 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
     group.add_argument(
         "--address",
         default=default_address,
-        metavar="HOST:PORT",
-        help="server, or several as host:port,host:port (default: $XUANZANG_ADDRESS, else localhost:50051)",
+        metavar="HOST[:PORT]",
+        help="server, or several as host:port,host:port; without a port it is 50051 (default: $XUANZANG_ADDRESS, else "
+        "localhost:50051)",
     )
     group.add_argument(
         "--timeout",
@@ -31,6 +32,11 @@ def server_options(default_address: str) -> argparse.ArgumentParser:
         default=60.0,
         metavar="SECONDS",
         help="maximum wait for an answer, retries included (default: 60)",
+    )
+    group.add_argument(
+        "--wait",
+        action="store_true",
+        help="wait for a server that is not there yet, until --timeout; without it, 3 seconds",
     )
     group.add_argument("--client-id", metavar="NAME", help="name of the caller, by which a busy server takes turns")
     _add_key(group)
@@ -70,6 +76,7 @@ class Connection(NamedTuple):
     client_id: str | None
     api_key: str | None
     allow_insecure_key: bool
+    wait_for_server: bool
 
 
 def connection(arguments: argparse.Namespace) -> Connection:
@@ -96,6 +103,7 @@ def connection(arguments: argparse.Namespace) -> Connection:
         client_id=arguments.client_id,
         api_key=arguments.api_key_file and _key_in(arguments.api_key_file),
         allow_insecure_key=arguments.allow_insecure_key,
+        wait_for_server=arguments.wait,
     )
 
 

@@ -1,0 +1,210 @@
+"""What keeps a client from a server that it has never reached: a look at each address, without gRPC and without a key.
+
+gRPC names the last of a host's addresses that failed, and of a server with TLS it says "Socket closed".
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from xuanzang.client._calls.targets import endpoints
+from xuanzang.client._reliability.first_contact import Finding, FirstContact
+from xuanzang.client._values.options import TLSConfig
+
+Result = TypeVar("Result")
+
+_SECONDS = 0.5
+_MAX_ADDRESSES = 4
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"  # and empty SETTINGS
+_HEAD_BYTES = 9
+_SETTINGS = 4
+_ALERT = b"\x15\x03"
+
+_USE_TLS = "speaks TLS, and this client does not: give it tls=TLSConfig(…) (--tls, --tls-ca PEM)"
+_NO_TLS = "does not speak TLS, and this client does: leave tls (--tls…) out, or give the address of a server with TLS"
+_OTHER_PROTOCOL = "speaks HTTP/1, not gRPC: give the gRPC port of a server, not that of a gateway or of metrics"
+_UNTRUSTED = "its authority must be in tls.root_certificates (--tls-ca)"
+_OTHER_NAME = "tls.server_name (--tls-server-name) says under which name the certificate is valid"
+_WANTS = "wants a client certificate: tls.certificate_chain and tls.private_key (--tls-cert, --tls-key)"
+_NO_PEM = "tls.root_certificates (--tls-ca) holds no certificate in PEM"
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+def first_contact(targets: Sequence[str], tls: TLSConfig | None, *, uses_proxy: bool, waits: bool) -> FirstContact:
+    """Return what a client needs to know of servers that have never answered.
+
+    Args:
+        targets: gRPC targets by number.
+        tls: TLS settings of the client.
+        uses_proxy: Whether a proxy that the environment names is used.
+        waits: Whether calls are to wait as long as their time allows.
+    """
+    return FirstContact(len(targets), lambda number: look_at(targets[number], tls, uses_proxy=uses_proxy), waits=waits)
+
+
+def look_at(target: str, tls: TLSConfig | None, *, uses_proxy: bool) -> Finding | None:
+    """Return what keeps a client from a server; None if nothing does, or it cannot be told.
+
+    Args:
+        target: gRPC target.
+        tls: TLS settings of the client.
+        uses_proxy: Whether a proxy that the environment names is used.
+    """
+    if uses_proxy and any(os.environ.get(name) for name in _PROXIES):
+        return None
+    try:
+        _context(tls or TLSConfig())
+    except (ssl.SSLError, ValueError):
+        return _mismatch(_NO_PEM)
+    causes: list[Finding] = []
+    for host, port in endpoints(target) or ():
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            causes.append(Finding(text=f"{host} has no address: {error.strerror}"))
+            continue
+        for address in list(dict.fromkeys((each[0], each[4]) for each in found))[:_MAX_ADDRESSES]:
+            cause = _cause(*address, host=host, tls=tls)
+            if cause is None:
+                return None
+            name = f"[{address[1][0]}]:{port}" if address[0] is socket.AF_INET6 else f"{address[1][0]}:{port}"
+            causes.append(Finding(text=f"{name} {cause.text}", is_final=cause.is_final))
+    if not causes:
+        return None
+    return Finding(text="; ".join(each.text for each in causes), is_final=any(each.is_final for each in causes))
+
+
+def _cause(family: int, address: tuple[object, ...], *, host: str, tls: TLSConfig | None) -> Finding | None:
+    """Return what is wrong with one address."""
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as plain:
+            plain.settimeout(_SECONDS)
+            plain.connect(address)
+            if tls is not None:
+                return _fault_with_tls(plain, tls, tls.server_name or host)
+            head = _answer(plain)
+        if head != b"":
+            return _fault_of(head)
+        with socket.socket(family, socket.SOCK_STREAM) as again:
+            again.settimeout(_SECONDS)
+            again.connect(address)
+            return _mismatch(_USE_TLS) if _speaks_tls(again) else Finding(text="closes connections at once")
+    except ConnectionRefusedError:
+        return Finding(text="refuses connections")
+    except TimeoutError:
+        return Finding(text="does not answer")
+    except OSError as error:
+        return Finding(text=f"cannot be reached: {error.strerror or error}")
+
+
+def _fault_of(head: bytes | None) -> Finding | None:
+    """Return what is wrong with a server that answers so to HTTP/2; None: it did not answer in time."""
+    if head is None or (len(head) == _HEAD_BYTES and head[3] == _SETTINGS):
+        return None
+    return _mismatch(_USE_TLS if head.startswith(_ALERT) else _OTHER_PROTOCOL)
+
+
+def _mismatch(text: str) -> Finding:
+    return Finding(text=text, is_final=True)
+
+
+def _fault_with_tls(plain: socket.socket, tls: TLSConfig, name: str) -> Finding | None:
+    """Return why a server is none for a client with TLS."""
+    try:
+        head = _answer(_Encrypted(plain, _context(tls), name))
+    except ssl.SSLCertVerificationError as error:
+        hint = _OTHER_NAME if "mismatch" in error.verify_message else _UNTRUSTED
+        return _mismatch(f"shows a certificate that is not trusted: {error.verify_message}; {hint}")
+    except ssl.SSLEOFError:
+        return Finding(text="closes connections during the TLS handshake")
+    except ssl.SSLError as error:
+        reason = error.reason or str(error)
+        if "CERTIFICATE_REQUIRED" in reason or "HANDSHAKE_FAILURE" in reason:
+            return None if tls.certificate_chain else _mismatch(_WANTS)
+        return _mismatch(f"ends the TLS handshake: {reason}" if "ALERT" in reason else _NO_TLS)
+    if head != b"":
+        return _fault_of(head)
+    # gRPC's servers close without a reason where others say that they want a certificate.
+    perhaps = "" if tls.certificate_chain else f", perhaps because it {_WANTS}"
+    return Finding(text=f"closes the connection after the TLS handshake{perhaps}")
+
+
+def _context(tls: TLSConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if tls.root_certificates is None:
+        # gRPC has public authorities of its own, and names certificates that they have not signed.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    else:
+        context.load_verify_locations(cadata=tls.root_certificates.decode())
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
+def _speaks_tls(plain: socket.socket) -> bool:
+    try:
+        _Encrypted(plain, _context(TLSConfig()), None)
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+    return True
+
+
+class _Encrypted:
+    """A connected socket with TLS. Python's own takes the socket over, and leaks it if its peer is gone by then."""
+
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext, name: str | None) -> None:
+        """Shake hands.
+
+        Raises:
+            OSError: The other side goes away, does not answer, or is not trusted.
+        """
+        self._plain = plain
+        self._received, self._sending = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._sending, server_hostname=name)
+        self._until_done(self._tls.do_handshake)
+
+    def sendall(self, data: bytes) -> None:
+        self._until_done(partial(self._tls.write, data))
+
+    def recv(self, size: int) -> bytes:
+        return self._until_done(partial(self._tls.read, size))
+
+    def _until_done(self, step: Callable[[], Result]) -> Result:
+        """Repeat a step until it needs nothing more from the other side."""
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                self._flush()
+                received = self._plain.recv(1 << 14)
+                if received:
+                    self._received.write(received)
+                else:
+                    self._received.write_eof()
+            finally:
+                self._flush()
+
+    def _flush(self) -> None:
+        if self._sending.pending:
+            self._plain.sendall(self._sending.read())
+
+
+def _answer(connected: socket.socket | _Encrypted) -> bytes | None:
+    """Begin to speak HTTP/2, and return the first bytes of the answer; none if the other side closes, None in time."""
+    try:
+        connected.sendall(_PREFACE)
+        head = b""
+        while len(head) < _HEAD_BYTES and (received := connected.recv(_HEAD_BYTES)):
+            head += received
+    except TimeoutError:
+        return None
+    except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        return b""
+    return head

@@ -1,0 +1,73 @@
+"""How long calls wait for servers of which none has ever answered, and what is known of the reason."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_LIMIT_SECONDS = 3.0
+"""With a look at the addresses and the last try, a wrong address is told within five seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What keeps a client from a server."""
+
+    text: str
+    """Description, for people."""
+    is_final: bool = False
+    """Whether waiting cannot help, such as where one side speaks TLS and the other does not."""
+
+
+Look = Callable[[int], Finding | None]
+"""Looks at an address by its number, and returns what keeps the client from it; None if nothing does."""
+
+
+class FirstContact:
+    """Findings of a client about its addresses, gathered in the background when calls fail. Threads may share it.
+
+    Args:
+        count: Number of the addresses.
+        look: Function that looks at one of them, in a thread of its own.
+        waits: Whether calls are to wait as long as their time allows.
+    """
+
+    def __init__(self, count: int, look: Look, *, waits: bool = False) -> None:
+        self._count = count
+        self._look = look
+        self._waits = waits
+        self._lock = threading.Lock()
+        self._looking: set[int] = set()
+        self._findings: dict[int, Finding | None] = {}
+
+    def failed(self, number: int) -> None:
+        """Look at an address that could not be reached, unless that is under way."""
+        with self._lock:
+            if number in self._looking:
+                return
+            self._looking.add(number)
+        threading.Thread(target=self._find, args=(number,), daemon=True, name="xuanzang-diagnosis").start()
+
+    def patience(self) -> float:
+        """Return the seconds after its begin at which a call gives up; infinite while there is hope."""
+        with self._lock:
+            findings = [each for each in self._findings.values() if each]
+        if self._waits or len(findings) < self._count:
+            return math.inf
+        return 0.0 if all(each.is_final for each in findings) else _LIMIT_SECONDS
+
+    def causes(self) -> str:
+        """Return what is known of the reason; empty if nothing is."""
+        with self._lock:
+            return "; ".join(each.text for each in self._findings.values() if each)
+
+    def _find(self, number: int) -> None:
+        finding = None
+        try:
+            finding = self._look(number)
+        finally:
+            with self._lock:
+                self._findings[number] = finding
+                self._looking.discard(number)
