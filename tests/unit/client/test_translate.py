@@ -124,9 +124,26 @@ def test_a_lone_text_to_suppress_is_refused(client: Client, script: Script) -> N
     assert not script.requests
 
 
-def test_an_unknown_option_is_a_type_error(client: Client) -> None:
-    with pytest.raises(TypeError, match="beam_sise"):
-        client.translate(["a"], beam_sise=4)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam_sise": 4}, r"no such option: beam_sise; did you mean beam_size\?"),
+        ({"timout": 4}, r"no such option: timout; did you mean timeout\?"),
+        ({"zzz": 4}, "no such option: zzz$"),
+        ({"beam_size": "4"}, "options.beam_size is a str, not an int"),
+        ({"beam_size": 4.5}, "options.beam_size is a float, not an int"),
+        ({"length_penalty": "1"}, "options.length_penalty is a str, not a number"),
+        ({"return_scores": "yes"}, "options.return_scores is a str, not a bool"),
+        ({"target_prefix": 4}, "options.target_prefix is a int, not a str"),
+        ({"return_quality": "x"}, "return_quality is a str, not a bool"),
+        ({"source_language": 4}, "source_language is a int, not a str"),
+        ({"model": b"zh-en"}, "model is a bytes, not a str"),
+        ({"timeout": "4"}, "timeout is a str, not a number of seconds"),
+    ],
+)
+def test_a_type_error_names_the_option_and_the_nearest_one(client: Client, options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        client.translate(["a"], **options)
 
 
 @pytest.mark.parametrize(

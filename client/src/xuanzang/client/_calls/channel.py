@@ -87,8 +87,11 @@ def positive_timeout(timeout: float) -> float:
     """Check and return a timeout.
 
     Raises:
+        TypeError: The timeout is no number.
         ValueError: The timeout is not a positive, finite number of seconds.
     """
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float):
+        raise TypeError(f"timeout is a {type(timeout).__name__}, not a number of seconds")
     if not 0 < timeout < float("inf"):
         raise ValueError(f"timeout must be a positive number of seconds, not {timeout}")
     return timeout

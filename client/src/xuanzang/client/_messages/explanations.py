@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeVar, Unpack
 
 from xuanzang.client._errors import ServerFaultError, StatusCode
-from xuanzang.client._messages.requests import explanation_options, invalid
+from xuanzang.client._messages.requests import explanation_options, invalid, require_known
 from xuanzang.client._messages.responses import explained_translation
 from xuanzang.client._values.explanations import (
     Attention,
@@ -44,9 +44,7 @@ def explanation_request(
     """
     if isinstance(attention_kinds, str):
         raise TypeError("attention_kinds is a sequence of kinds")
-    unknown = options.keys() - ExplainOptions.__optional_keys__
-    if unknown:
-        raise TypeError(f"no such option of an explanation: {', '.join(sorted(unknown))}")
+    require_known(options, ExplainOptions.__optional_keys__, kind="option of an explanation")
     request = explanation_options(text, **options)
     request.attention_kinds.extend(map(_kind, attention_kinds))
     try:

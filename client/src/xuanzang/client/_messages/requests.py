@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, Unpack
 
@@ -25,6 +26,8 @@ SWITCHES = frozenset(
     }
 )
 """Options that say what is returned; on the wire they are beside those of the search."""
+_CODES = frozenset({"source_language", "target_language", "model"})
+_KINDS = {int: "an int", float: "a number", bool: "a bool", str: "a str"}
 
 
 def translate_request(texts: Sequence[str], **options: Unpack[TranslateOptions]) -> pb.TranslateTextRequest:
@@ -47,10 +50,10 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
         InvalidRequestError: A value cannot be written on the wire.
         TypeError: A value of the wrong type, or an unknown option.
     """
-    unknown = options.keys() - TranslateOptions.__optional_keys__
-    if unknown:
-        raise TypeError(f"no such option: {', '.join(sorted(unknown))}")
+    require_known(options, TranslateOptions.__optional_keys__)
     chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name in _CODES & chosen.keys():
+        _check_text(chosen[name], path=name)
     settings = pb.TranslationSettings(
         source_language_code=chosen.pop("source_language", ""),
         target_language_code=chosen.pop("target_language", ""),
@@ -64,6 +67,22 @@ def translation_settings(**options: Unpack[TranslateOptions]) -> pb.TranslationS
     for name, value in chosen.items():
         _set_option(settings.options, name, value)
     return settings
+
+
+def require_known(options: Mapping[str, object], known: Collection[str], *, kind: str = "option") -> None:
+    """Refuse options that there are not.
+
+    Args:
+        options: Options by name.
+        known: Names of those that there are.
+        kind: What they are called.
+
+    Raises:
+        TypeError: One is unknown; the message names it and the nearest known one.
+    """
+    for name in sorted(options.keys() - known):
+        near = difflib.get_close_matches(name, [*sorted(known), "timeout"], n=1)
+        raise TypeError(f"no such {kind}: {name}" + (f"; did you mean {near[0]}?" if near else ""))
 
 
 def stream_request(settings: pb.TranslationSettings, *, index: int, text: str) -> pb.StreamTranslateTextRequest:
@@ -233,6 +252,9 @@ def _set(message: Message, name: str, value: Any, *, path: str) -> None:
         setattr(message, name, value)
     except ValueError as error:  # outside 32 bits; the server checks every narrower range
         raise invalid(path, f"is out of range: {value}") from error
+    except TypeError as error:
+        wanted = _KINDS.get(type(getattr(message, name)), "another type")
+        raise TypeError(f"{path} is a {type(value).__name__}, not {wanted}") from error
 
 
 def _checked(texts: Sequence[str], *, path: str) -> Sequence[str]:
