@@ -17,6 +17,7 @@ from xuanzang.server.access.keys_file import others_may_read, read_keys
 from xuanzang.server.access.metrics import AccessMetrics
 from xuanzang.server.access.quotas import Clock
 from xuanzang.server.watched_files import ReloadedContent
+from xuanzang.server.whole_files import remove_abandoned
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class KeyRing(ReloadedContent[tuple[ApiKey, ...]]):
         self._nobodys = StoredHash.of(new_key("nobody")[1])
         super().__init__([file], kept="the old keys stay in use", count=partial(metrics.reloaded, "keys"))
         self._use(read_keys(file))
+        written = file.resolve()
+        remove_abandoned(written.parent, written.name)
         metrics.watch("keys")
         self._warn_of_readers()
 

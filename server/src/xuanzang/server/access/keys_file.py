@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -14,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from xuanzang.server.access.errors import KeysFileError
 from xuanzang.server.access.keys import ApiKey
+from xuanzang.server.whole_files import locked, remove_abandoned, write_whole
 
 _MODE = 0o600
 _MAX_FAULTS = 3
@@ -73,46 +71,15 @@ def change_keys(file: Path, change: Callable[[tuple[ApiKey, ...]], Sequence[ApiK
     """
     target = file.resolve()
     try:
-        with _locked(target.parent):
+        with locked(target.parent):
+            remove_abandoned(target.parent, target.name)
             old = read_keys(target) if target.exists() else ()
-            _replace(target, _Content(keys=tuple(change(old))).model_dump_json(indent=1) + "\n")
+            content = _Content(keys=tuple(change(old))).model_dump_json(indent=1) + "\n"
+            write_whole(target, content.encode(), mode=_MODE)
     except KeysFileError:
         raise
     except OSError as error:
         raise KeysFileError(f"keys file {file}: {error.strerror}") from error
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder, which needs no file of its own."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _replace(target: Path, text: str) -> None:
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-            _keep_owner(descriptor, target)
-            written.write(text)
-            written.flush()
-            os.fsync(descriptor)
-        beside.replace(target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
-
-
-def _keep_owner(descriptor: int, target: Path) -> None:
-    """Let the server, which may run as another user than the one who changes its file, read it afterwards."""
-    with suppress(FileNotFoundError, PermissionError):
-        old = target.stat()
-        os.fchown(descriptor, old.st_uid, old.st_gid)
 
 
 def _faults(error: ValidationError) -> str:

@@ -116,6 +116,15 @@ def administration(options: Namespace, environment: Mapping[str, str]) -> Iterat
         yield Administration(channel, metadata=metadata, timeout=options.timeout_seconds)
 
 
+def uses_tls(options: Namespace) -> bool:
+    """Return whether the options ask for TLS.
+
+    Args:
+        options: Parsed options of `add_connection_options`.
+    """
+    return bool(options.tls or options.tls_server_name or options.tls_ca or options.tls_cert or options.tls_key)
+
+
 def _credentials(options: Namespace) -> grpc.ChannelCredentials | None:
     """Return the credentials of a channel with TLS; None if no option asks for it."""
     if (options.tls_cert is None) != (options.tls_key is None):
@@ -123,9 +132,9 @@ def _credentials(options: Namespace) -> grpc.ChannelCredentials | None:
             "--tls-cert and --tls-key must be given together: they are the client's own; the server's certificate is "
             "trusted by --tls-ca"
         )
-    files: list[Path | None] = [options.tls_ca, options.tls_key, options.tls_cert]
-    if not (options.tls or options.tls_server_name or any(files)):
+    if not uses_tls(options):
         return None
+    files: list[Path | None] = [options.tls_ca, options.tls_key, options.tls_cert]
     authorities, key, certificate = (file.read_bytes() if file else None for file in files)
     return grpc.ssl_channel_credentials(authorities, key, certificate)
 

@@ -10,7 +10,13 @@ from typing import Any
 import grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
-from xuanzang.server.commands.administration import ADDRESS, Administration, add_connection_options, administration
+from xuanzang.server.commands.administration import (
+    ADDRESS,
+    Administration,
+    add_connection_options,
+    administration,
+    uses_tls,
+)
 
 _PROGRAM = "xuanzang-server models"
 
@@ -41,7 +47,9 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
         with administration(options, environment) as server:
             answers = list(command(server, options))
     except grpc.RpcError as error:
-        return _fail(f"{error.code().name}: {error.details()}")
+        is_plain = error.code() is grpc.StatusCode.UNAVAILABLE and not uses_tls(options)
+        hint = "; if the server has TLS, give --tls-ca PEM or --tls" if is_plain else ""
+        return _fail(f"{error.code().name}: {error.details()}{hint}")
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:

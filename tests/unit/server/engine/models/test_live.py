@@ -184,11 +184,11 @@ async def test_a_pinned_version_that_is_gone_from_the_folder_stays(
     engine: Engine, repository: Path, add_version: Any
 ) -> None:
     add_version(2)
-    await engine.live.pin("small", 1)
+    await engine.promoter.pin("small", 1)
     shutil.rmtree(repository / "small" / "1")
     await engine.live.reload()
     assert versions(engine) == [(1, True), (2, False)]
-    await engine.live.pin("small", None)
+    await engine.promoter.pin("small", None)
     await engine.live.reload()
     assert versions(engine) == [(2, True)]
 
@@ -242,7 +242,7 @@ async def test_a_stopping_engine_changes_nothing(engine: Engine, add_version: An
     engine.drain()
     for change in (
         engine.live.load("small", 2),
-        engine.live.pin("small", 1),
+        engine.promoter.pin("small", 1),
         engine.live.unload("small", 1),
         engine.live.reload(),
     ):
@@ -256,8 +256,8 @@ async def test_versions_that_are_not_there_are_not_found(engine: Engine) -> None
         engine.live.load("small", 2),
         engine.live.load("other", None),
         engine.live.unload("small", 2),
-        engine.live.pin("small", 2),
-        engine.live.pin("other", None),
+        engine.promoter.pin("small", 2),
+        engine.promoter.pin("other", None),
         engine.live.status("small", 2),
     ):
         with pytest.raises(ModelNotFoundError):

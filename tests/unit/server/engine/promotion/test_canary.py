@@ -26,7 +26,7 @@ def seed(engine: Engine) -> None:
 async def test_a_canary_answers_its_share_of_the_requests_that_name_no_version(start: Start, weight: float) -> None:
     async with start() as engine:
         seed(engine)
-        engine.promoter.share("small", 2, canary=weight, shadow=None)
+        await engine.promoter.share("small", 2, canary=weight, shadow=None)
         count = 4000
         canaries = sum(answered_by(engine) == 2 for _ in range(count))
         # Four standard deviations of a binomial.
@@ -40,18 +40,18 @@ async def test_a_canary_ends_with_its_share_its_version_or_a_promotion(start: St
         return metrics.registry.get_sample_value("nmt_traffic_share", labels)  # type: ignore[no-any-return]
 
     async with start(2, 3) as engine:
-        engine.promoter.share("small", 2, canary=0.25, shadow=0.5)
+        await engine.promoter.share("small", 2, canary=0.25, shadow=0.5)
         assert (gauge("1", "live"), gauge("2", "canary"), gauge("2", "shadow")) == (0.75, 0.25, 0.5)
         # The share of another version takes its place, and the end of one that is none ends nothing.
-        engine.promoter.share("small", 3, canary=1.0, shadow=0.0)
+        await engine.promoter.share("small", 3, canary=1.0, shadow=0.0)
         assert (gauge("2", "canary"), gauge("3", "canary"), gauge("2", "shadow")) == (0, 1, 0.5)
         assert answered_by(engine) == 3
-        engine.promoter.share("small", 3, canary=0.0, shadow=None)
+        await engine.promoter.share("small", 3, canary=0.0, shadow=None)
         assert (gauge("1", "live"), answered_by(engine)) == (1, 1)
-        engine.promoter.share("small", 3, canary=1.0, shadow=None)
+        await engine.promoter.share("small", 3, canary=1.0, shadow=None)
         await engine.live.unload("small", 3)
         assert answered_by(engine) == 1
-        engine.promoter.share("small", 2, canary=1.0, shadow=None)
+        await engine.promoter.share("small", 2, canary=1.0, shadow=None)
         await engine.promoter.promote("small", 2)
         assert (gauge("2", "live"), gauge("2", "canary"), gauge("1", "live")) == (1, 0, 0)
         status = await engine.live.status("small", 1)
@@ -62,7 +62,7 @@ async def test_a_canary_whose_bundle_is_replaced_has_no_share(
     start: Start, repository: Any, edit_manifest: Any
 ) -> None:
     async with start() as engine:
-        engine.promoter.share("small", 2, canary=1.0, shadow=1.0)
+        await engine.promoter.share("small", 2, canary=1.0, shadow=1.0)
         edit_manifest(repository / "small" / "2", lambda manifest: manifest["generation_defaults"].update(beam_size=3))
         status = await engine.live.load("small", 2)
         assert (status.canary_weight, status.shadow_share, answered_by(engine)) == (0, 0, 1)
@@ -72,14 +72,14 @@ async def test_a_canary_answers_only_in_languages_that_it_has(start: Start, add_
     async with start() as engine:
         add_version(3, source_language_codes=["en"])
         await engine.live.load("small", 3)
-        engine.promoter.share("small", 3, canary=1.0, shadow=None)
+        await engine.promoter.share("small", 3, canary=1.0, shadow=None)
         assert answered_by(engine, source_language="zh") == 1
         assert answered_by(engine) == 3
 
 
 async def test_a_key_that_does_not_allow_the_canary_has_the_live_version(start: Start, metrics: Any) -> None:
     async with start() as engine:
-        engine.promoter.share("small", 2, canary=1.0, shadow=None)
+        await engine.promoter.share("small", 2, canary=1.0, shadow=None)
         for models, version in ((("small",), 2), (("small/1",), 1), (("small/2",), 2)):
             caller = KeyCaller.__new__(KeyCaller)
             caller._models = frozenset(models)
@@ -93,6 +93,6 @@ async def test_a_key_that_does_not_allow_the_canary_has_the_live_version(start: 
 async def test_only_a_loaded_version_that_is_not_live_may_have_a_share(start: Start) -> None:
     async with start() as engine:
         with pytest.raises(ModelStateError, match="small/1 is live already"):
-            engine.promoter.share("small", 1, canary=0.5, shadow=None)
+            await engine.promoter.share("small", 1, canary=0.5, shadow=None)
         with pytest.raises(ModelNotFoundError, match="small/3 is not loaded"):
-            engine.promoter.share("small", 3, canary=0.5, shadow=None)
+            await engine.promoter.share("small", 3, canary=0.5, shadow=None)

@@ -137,7 +137,7 @@ async def test_a_version_goes_live_in_spite_of_the_gate_by_force_and_the_reason_
 ) -> None:
     script.worse_versions = (2,)
     async with start() as engine:
-        engine.promoter.force("small", 2, reason="the golden set is wrong")
+        await engine.promoter.force("small", 2, reason="the golden set is wrong")
         assert (live_version(engine), promotions(metrics)) == (2, {"forced": 1})
         [line] = [record for record in caplog.records if record.message == "version is live"]
         assert vars(line)["reason"] == "the golden set is wrong"
@@ -146,10 +146,10 @@ async def test_a_version_goes_live_in_spite_of_the_gate_by_force_and_the_reason_
 async def test_a_rollback_goes_back_once_and_without_the_gate(start: Start, metrics: Metrics) -> None:
     async with start() as engine:
         await engine.promoter.promote("small", 2)
-        assert engine.promoter.roll_back("small") == 1
+        assert await engine.promoter.roll_back("small") == 1
         assert (live_version(engine), promotions(metrics)) == (1, {"promoted": 1, "rolled_back": 1})
         with pytest.raises(ModelStateError, match="no other version was live before"):
-            engine.promoter.roll_back("small")
+            await engine.promoter.roll_back("small")
 
 
 async def test_a_rollback_goes_back_from_a_version_that_went_live_by_itself(start: Start, add_version: Any) -> None:
@@ -158,7 +158,7 @@ async def test_a_rollback_goes_back_from_a_version_that_went_live_by_itself(star
         add_version(3)
         await engine.live.load("small", 3)
         assert live_version(engine) == 3
-        engine.promoter.roll_back("small")
+        await engine.promoter.roll_back("small")
         assert live_version(engine) == 2
         # The next one is a new start.
         add_version(4)
@@ -171,7 +171,7 @@ async def test_no_version_is_gone_back_to_that_was_unloaded(start: Start) -> Non
         await engine.promoter.promote("small", 2)
         await engine.live.unload("small", 1)
         with pytest.raises(ModelStateError, match="or it is loaded no more"):
-            engine.promoter.roll_back("small")
+            await engine.promoter.roll_back("small")
 
 
 async def test_a_rollback_under_load_fails_no_request(start: Start, options: DecodingOptions) -> None:
@@ -192,7 +192,7 @@ async def test_a_rollback_under_load_fails_no_request(start: Start, options: Dec
         callers = [asyncio.create_task(call_again_and_again()) for _ in range(8)]
         while len(versions) < 20:  # noqa: ASYNC110 - as above
             await asyncio.sleep(0)
-        engine.promoter.roll_back("small")
+        await engine.promoter.roll_back("small")
         # Nothing was awaited: the very next request has the other version.
         before = len(versions)
         assert live_version(engine) == 1
@@ -205,11 +205,11 @@ async def test_a_rollback_under_load_fails_no_request(start: Start, options: Dec
 async def test_a_pin_keeps_every_other_version_from_going_live(start: Start) -> None:
     async with start() as engine:
         await engine.promoter.promote("small", 2)
-        await engine.live.pin("small", 2)
+        await engine.promoter.pin("small", 2)
         with pytest.raises(ModelStateError, match="small/2 is pinned; unpin small first"):
-            engine.promoter.force("small", 1, reason="x")
+            await engine.promoter.force("small", 1, reason="x")
         with pytest.raises(ModelStateError, match="small/2 is pinned; unpin small first"):
-            engine.promoter.roll_back("small")
+            await engine.promoter.roll_back("small")
         with pytest.raises(ModelStateError, match="small/2 is pinned"):
             await engine.promoter.promote("small", 1)
 
@@ -221,7 +221,7 @@ async def test_what_cannot_be_promoted_is_told(start: Start, golden_sets: Path) 
         with pytest.raises(ModelNotFoundError, match="small/3 is not loaded"):
             await engine.promoter.promote("small", 3)
         with pytest.raises(ModelNotFoundError, match="no version of other is loaded"):
-            engine.promoter.roll_back("other")
+            await engine.promoter.roll_back("other")
         (golden_sets / "small.tsv").write_text("x" * 2000 + "\tx\n")
         with pytest.raises(ModelStateError, match=r"the golden set cannot be translated: contents\[0\]"):
             await engine.promoter.promote("small", 2)
@@ -236,9 +236,9 @@ async def test_a_version_that_changes_while_it_is_judged_does_not_go_live(start:
         script.allow(0)
         promoting = asyncio.create_task(engine.promoter.promote("small", 2))
         await script.until(lambda script: script.blocked)
-        engine.promoter.force("small", 2, reason="no time")
-        engine.promoter.roll_back("small")
-        engine.promoter.force("small", 2, reason="no time")
+        await engine.promoter.force("small", 2, reason="no time")
+        await engine.promoter.roll_back("small")
+        await engine.promoter.force("small", 2, reason="no time")
         script.allow(math.inf)
         with pytest.raises(ModelStateError, match="small has changed while small/2 was judged"):
             await promoting
@@ -272,7 +272,7 @@ async def test_the_highest_version_is_judged_first_and_none_below_the_live_one(s
     async with start(2, 3, promotion="gate") as engine:
         await until_live(engine, 3)
         assert promotions(metrics) == {"promoted": 1}
-        engine.promoter.roll_back("small")
+        await engine.promoter.roll_back("small")
         # What was gone back from is not tried again; what was passed over may be, with the next change.
         waiting = engine.promoter._next()
         assert waiting is not None
@@ -304,7 +304,7 @@ async def test_a_stopping_engine_promotes_nothing(start: Start) -> None:
         await engine.promoter.promote("small", 2)
         engine.drain()
         with pytest.raises(DrainingError):
-            engine.promoter.roll_back("small")
+            await engine.promoter.roll_back("small")
         with pytest.raises(DrainingError):
             await engine.promoter.promote("small", 1)
         assert live_version(engine) == 2

@@ -21,7 +21,7 @@ PAIR = {"model": "small", "live": "1", "shadow": "2"}
 @pytest.fixture
 async def engine(start: Start) -> AsyncIterator[Engine]:
     async with start() as engine:
-        engine.promoter.share("small", 2, canary=None, shadow=1.0)
+        await engine.promoter.share("small", 2, canary=None, shadow=1.0)
         yield engine
 
 
@@ -89,7 +89,7 @@ async def test_what_cannot_be_compared_is_not_copied(
 
 
 async def test_only_the_share_is_copied(engine: Engine, metrics: Metrics, options: DecodingOptions) -> None:
-    engine.promoter.share("small", 2, canary=None, shadow=0.5)
+    await engine.promoter.share("small", 2, canary=None, shadow=0.5)
     draws = iter([0.4, 0.5, 0.6, 0.0])
     engine._shadow._draw = lambda: next(draws)
     for _ in range(4):
@@ -168,7 +168,7 @@ async def test_the_shadow_has_its_own_defaults_where_the_request_has_none(
     async with start() as engine:
         add_version(3, generation_defaults=defaults)
         await engine.live.load("small", 3)
-        engine.promoter.share("small", 3, canary=None, shadow=1.0)
+        await engine.promoter.share("small", 3, canary=None, shadow=1.0)
         asked: list[DecodingOptions] = []
 
         async def ask(*_: Any, options: DecodingOptions, **__: Any) -> Any:

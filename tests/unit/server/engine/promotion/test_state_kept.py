@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import json
 import logging
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +24,7 @@ from xuanzang.server.engine.models.traffic import Share, Traffic
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.state_file import FILE
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.whole_files import remove_abandoned
 
 Restart = Callable[..., Any]
 
@@ -45,25 +52,25 @@ async def test_live_previous_canary_and_shadow_outlive_the_engine(restart: Resta
     for version in (2, 3, 4):
         add_version(version)
     first = await restart()
-    first.promoter.force("small", 3, reason="a test")
-    first.promoter.share("small", 2, canary=0.25, shadow=None)
-    first.promoter.share("small", 4, canary=None, shadow=0.5)
+    await first.promoter.force("small", 3, reason="a test")
+    await first.promoter.share("small", 2, canary=0.25, shadow=None)
+    await first.promoter.share("small", 4, canary=None, shadow=0.5)
     second = await restart(first)
     assert second.live.catalog.traffic["small"] == Traffic(
         live=3, previous=1, canary=Share(version=2, share=0.25), shadow=Share(version=4, share=0.5)
     )
-    assert second.promoter.roll_back("small") == 1
+    assert await second.promoter.roll_back("small") == 1
     third = await restart(second)
     assert live_version(third) == 1
     with pytest.raises(ModelStateError, match="cannot go back"):
-        third.promoter.roll_back("small")
+        await third.promoter.roll_back("small")
 
 
 async def test_a_pin_by_command_is_kept_and_the_settings_go_before_it(restart: Restart, add_version: Any) -> None:
     add_version(2)
     add_version(3)
     first = await restart(promotion="direct")
-    await first.live.pin("small", 2)
+    await first.promoter.pin("small", 2)
     second = await restart(first, promotion="direct")
     assert second.live.catalog.pins == {"small": 2}
     assert live_version(second) == 2
@@ -79,7 +86,7 @@ async def test_a_pin_whose_version_is_gone_ends_with_a_warning(
 ) -> None:
     folder = add_version(2)
     first = await restart(promotion="direct")
-    await first.live.pin("small", 2)
+    await first.promoter.pin("small", 2)
     await first.join(5)
     shutil.rmtree(folder)
     second = await restart(promotion="direct")
@@ -93,7 +100,7 @@ async def test_versions_that_came_while_the_server_was_down_join_as_if_loaded_no
     add_version(2)
     add_version(5)
     first = await restart(promotion="direct")
-    first.promoter.force("small", 2, reason="5 is bad")
+    await first.promoter.force("small", 2, reason="5 is bad")
     second = await restart(first, promotion="direct")
     assert live_version(second) == 2
     await second.join(5)
@@ -117,8 +124,8 @@ async def test_another_bundle_under_the_number_of_the_live_version_is_not_live(
     folder = add_version(3)
     add_version(2)
     first = await restart()
-    first.promoter.force("small", 2, reason="a test")
-    first.promoter.force("small", 3, reason="a test")
+    await first.promoter.force("small", 2, reason="a test")
+    await first.promoter.force("small", 3, reason="a test")
     await first.join(5)
     edit_manifest(folder, lambda manifest: manifest["generation_defaults"].update(beam_size=1))
     second = await restart()
@@ -186,7 +193,7 @@ async def test_a_chosen_file_keeps_the_state_and_the_folder_of_the_models_has_no
     add_version(2)
     chosen = tmp_path / "state.json"
     first = await restart(promotion_state=chosen)
-    first.promoter.force("small", 2, reason="a test")
+    await first.promoter.force("small", 2, reason="a test")
     second = await restart(first, promotion_state=chosen)
     assert live_version(second) == 2
     assert not (repository / FILE).exists()
@@ -198,7 +205,7 @@ async def test_a_folder_that_cannot_be_written_is_named_in_the_log_and_read(
 ) -> None:
     add_version(2)
     first = await restart()
-    first.promoter.force("small", 2, reason="a test")
+    await first.promoter.force("small", 2, reason="a test")
     await first.join(5)
     kept = (repository / FILE).read_bytes()
     # Root may write everywhere, so a mode would not do.
@@ -206,25 +213,135 @@ async def test_a_folder_that_cannot_be_written_is_named_in_the_log_and_read(
     second = await restart()
     assert "pins and promotions are lost at the end of the process" in caplog.messages
     assert live_version(second) == 2
-    second.promoter.roll_back("small")
+    await second.promoter.roll_back("small")
     await second.promoter.settle()
     assert (repository / FILE).read_bytes() == kept
 
 
-async def test_what_could_not_be_written_is_written_with_the_next_change(
-    restart: Restart, add_version: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Fill the disk, or make room: `full_disk(True)`."""
+    sync = os.fsync
+
+    def fill(full: bool) -> None:
+        def fsync(descriptor: int) -> None:
+            if full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(descriptor)
+
+        monkeypatch.setattr("os.fsync", fsync)
+
+    return fill
+
+
+async def test_a_change_that_cannot_be_kept_is_refused_and_changes_nothing(
+    restart: Restart, add_version: Any, repository: Path, full_disk: Callable[[bool], None]
 ) -> None:
     add_version(2)
-    folder = tmp_path / "state"
-    folder.mkdir()
-    engine = await restart(promotion_state=folder / "promotion.json")
+    engine = await restart()
+    await engine.promoter.force("small", 2, reason="a test")
+    kept = (repository / FILE).read_bytes()
+    before = engine.live.catalog
+    full_disk(True)
+    changes: tuple[Callable[[], Any], ...] = (
+        lambda: engine.promoter.pin("small", 1),
+        lambda: engine.promoter.force("small", 1, reason="x"),
+        lambda: engine.promoter.roll_back("small"),
+        lambda: engine.promoter.share("small", 1, canary=0.5, shadow=None),
+    )
+    for change in changes:
+        with pytest.raises(ModelStateError, match=r"nothing has changed: .* No space left on device"):
+            await change()
+        assert engine.live.catalog is before
+    assert (repository / FILE).read_bytes() == kept
+    assert not list(await asyncio.to_thread(repository.glob, "..*"))
+    full_disk(False)
+    await engine.promoter.pin("small", 1)
+    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 1
+
+
+async def test_what_servers_of_one_folder_decide_holds_for_all_of_them(restart: Restart, add_version: Any) -> None:
+    for version in (2, 3):
+        add_version(version)
+    one, other = await restart(promotion="direct"), await restart(promotion="direct")
+    await asyncio.gather(
+        *(server.promoter.pin("small", 1 + number % 3) for number in range(30) for server in (one, other))
+    )
+    for server in (one, other):
+        await server.promoter.reload_if_changed()
+    assert one.live.catalog.pins == other.live.catalog.pins
+    await one.promoter.pin("small", None)
+    await one.promoter.share("small", 1, canary=0.25, shadow=None)
+    # The second knows the first one's decision before it makes its own.
+    await other.promoter.share("small", 2, canary=None, shadow=0.5)
+    await one.promoter.reload_if_changed()
+    for server in (one, other, await restart(one, promotion="direct")):
+        assert server.live.catalog.pins == {}
+        assert server.live.catalog.traffic["small"].canary == Share(version=1, share=0.25)
+        assert server.live.catalog.traffic["small"].shadow == Share(version=2, share=0.5)
+    await other.join(5)
+
+
+async def test_a_decision_about_a_version_that_is_not_loaded_here_yet_waits_for_it(
+    restart: Restart, add_version: Any, repository: Path
+) -> None:
+    behind = await restart(promotion="direct")
+    add_version(2)
+    ahead = await restart(promotion="direct")
+    add_version(3)
+    await ahead.live.load("small", 3)
+    await ahead.promoter.pin("small", 2)
+    await behind.promoter.reload_if_changed()
+    assert (live_version(behind), behind.live.catalog.pins) == (1, {})
+    # What it decides about other things takes nothing from the other server's decision.
+    await behind.promoter.settle()
+    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 2
+    await behind.live.load("small", 3)
+    await behind.live.load("small", 2)
+    assert (live_version(behind), behind.live.catalog.pins) == (2, {"small": 2})
+    await behind.promoter.settle()
+    assert json.loads((repository / FILE).read_text())["models"]["small"]["pinned"] == 2
+    await behind.join(5)
+    await ahead.join(5)
+
+
+async def test_a_server_follows_the_decisions_of_another_by_itself(restart: Restart, add_version: Any) -> None:
+    add_version(2)
+    one, other = await restart(promotion="direct"), await restart(promotion="direct")
+    await one.promoter.pin("small", 1)
+    while live_version(other) != 1:  # noqa: ASYNC110 - a catalog has no event
+        await asyncio.sleep(0.01)
+    await one.join(5)
+    await other.join(5)
+
+
+async def test_an_impatient_caller_leaves_no_half_of_a_change(
+    restart: Restart, add_version: Any, repository: Path
+) -> None:
+    add_version(2)
+    engine = await restart()
+    impatient = asyncio.create_task(engine.promoter.force("small", 2, reason="a test"))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
     await engine.promoter.settle()
-    shutil.rmtree(folder)
-    engine.promoter.force("small", 2, reason="a test")
-    await engine.promoter.settle()
-    assert "the state of promotion cannot be written" in caplog.messages
-    folder.mkdir()
-    engine.promoter.share("small", 1, canary=0.5, shadow=None)
-    await engine.promoter.settle()
-    kept = json.loads((folder / "promotion.json").read_text())["models"]["small"]
-    assert (kept["live"], kept["canary"]) == (2, {"version": 1, "share": 0.5})
+    assert live_version(engine) == json.loads((repository / FILE).read_text())["models"]["small"]["live"]
+
+
+def test_what_killed_writers_have_left_is_removed_and_what_is_being_written_is_not(tmp_path: Path) -> None:
+    write = "from pathlib import Path; import os, sys; from xuanzang.server import whole_files\n"
+    write += "whole_files.os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+    write += "whole_files.write_whole(Path(sys.argv[1]), b'x')"
+    for name in ("a.tsv", "b.json"):
+        subprocess.run([sys.executable, "-c", write, str(tmp_path / name)], check=False)
+    (tmp_path / "..mine.tsv").touch()
+    assert len(list(tmp_path.iterdir())) == 3
+    remove_abandoned(tmp_path, "*.tsv")
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert (left[0], left[1][:9], len(left)) == ("..b.json." + left[0][9:], "..mine.ts", 2)
+    handle, name = tempfile.mkstemp(prefix="..c.tsv.", suffix=".tmp", dir=tmp_path)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    remove_abandoned(tmp_path, "*")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["..mine.tsv", Path(name).name])
+    os.close(handle)

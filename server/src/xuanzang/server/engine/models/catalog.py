@@ -64,6 +64,11 @@ class Catalog:
         return tuple(self.served.values())
 
     @property
+    def defaults(self) -> tuple[LoadedModel, ...]:
+        """Versions that answer requests that name none, by name."""
+        return tuple(self._models[name, version] for name, version in sorted(self._defaults.items()))
+
+    @property
     def names(self) -> frozenset[str]:
         """Names of the models."""
         return frozenset(name for name, _ in self._models)
@@ -101,9 +106,14 @@ class Catalog:
         others = [other for other in self._models.values() if other is not model]
         return self._changed(others, traffic={model.name: traffic})
 
-    def with_pins(self, pins: Mapping[str, int]) -> Catalog:
-        """Return a catalog of the same models with other pins."""
-        return self._changed(self._models.values(), pins=pins)
+    def with_pin(self, name: str, version: int | None) -> Catalog:
+        """Return a catalog in which a version answers whatever else is live; None: the live one does again."""
+        others = {pinned: number for pinned, number in self.pins.items() if pinned != name}
+        return self._changed(self._models.values(), pins=others if version is None else {**others, name: version})
+
+    def following(self, pins: Mapping[str, int], traffic: Mapping[str, Traffic]) -> Catalog:
+        """Return a catalog of the same models with other pins, and other shares of the versions of some."""
+        return Catalog(self._models.values(), pins, {**self.traffic, **traffic}, holds=self._holds)
 
     def with_live(self, model: LoadedModel) -> Catalog:
         """Return a catalog in which a loaded model answers the requests that name no version."""

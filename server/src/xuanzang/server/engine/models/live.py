@@ -206,33 +206,6 @@ class LiveModels:
             await self._remove_gone(lambda version: version not in found)
         return await self.statuses()
 
-    async def pin(self, name: str, version: int | None) -> ModelStatus:
-        """Let a version answer the requests that name none.
-
-        Args:
-            name: Name of the model.
-            version: Version; None for the highest that is loaded, now and later.
-
-        Returns:
-            State of the version that is the default now.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            DrainingError: The engine is stopping.
-        """
-        async with self._changing:
-            self._require_open()
-            if version is None:
-                pins = {pinned: number for pinned, number in self.catalog.pins.items() if pinned != name}
-            else:
-                pins = {**self.catalog.pins, name: self._loaded(name, version).version}
-            if name not in self.catalog.names:
-                raise ModelNotFoundError(f"no version of {name} is loaded")
-            self._publish(self.catalog.with_pins(pins))
-            [default] = [each for each in self.catalog.served if each.name == name and each.is_default]
-            _LOGGER.info("default version", extra={"model": name, "version": default.version, "pinned": name in pins})
-            return self._states.status(VersionName(name, default.version), self.catalog)
-
     def switch(self, catalog: Catalog) -> None:
         """Serve the same models in other shares, from the next request on.
 
@@ -242,7 +215,7 @@ class LiveModels:
         Raises:
             DrainingError: The engine is stopping.
         """
-        self._require_open()
+        self.require_open()
         self._publish(catalog)
 
     async def follow(self, watch: FolderWatch) -> None:
@@ -262,7 +235,7 @@ class LiveModels:
 
     async def _take_over(self, version: VersionName, directory: Path) -> BundleError | None:
         """Load a bundle and serve it, unless it is served already; return why it is refused."""
-        self._require_open()
+        self.require_open()
         served = self.catalog.find(*version)
         if served is not None and await asyncio.to_thread(is_unchanged, served, directory):
             return None
@@ -290,11 +263,11 @@ class LiveModels:
         refused = await self._trial_loader.refusals([directory]) if self._trial_loader else {}
         if directory in refused:
             return refused[directory]
-        self._require_open()
+        self.require_open()
         outcome = await loop.run_in_executor(
             self._executor, load_model, directory, self._open_model, self._trial_loader
         )
-        self._require_open()
+        self.require_open()
         # Digests and packed weights leave hundreds of megabytes free in the heap of that thread.
         await loop.run_in_executor(self._executor, return_free_memory)
         return outcome
@@ -314,7 +287,7 @@ class LiveModels:
         return self._holds and remain and model is self.catalog.live(model.name)
 
     async def _remove(self, model: LoadedModel) -> asyncio.Task[None]:
-        self._require_open()
+        self.require_open()
         self._publish(self.catalog.without(model))
         retiring = self._retirement.begin(model)
         await self._report()
@@ -337,6 +310,11 @@ class LiveModels:
         for listener in self._listeners:
             await listener(self.catalog.names)
 
-    def _require_open(self) -> None:
+    def require_open(self) -> None:
+        """Refuse changes once the engine is stopping.
+
+        Raises:
+            DrainingError: It is.
+        """
         if self._closed:
             raise DrainingError("the server is stopping")

@@ -119,6 +119,45 @@ def restored_catalog(
     return catalog
 
 
+def followed_catalog(kept: KeptState, catalog: Catalog, *, configured: Mapping[str, int]) -> Catalog:
+    """Return a catalog of the same models in which versions stand as another server has decided.
+
+    Args:
+        kept: State that the other server has written.
+        catalog: What is served.
+        configured: Pins of the settings, which go before those that were kept.
+    """
+    known = known_models(kept, catalog.models)
+    pins = {name: version for name, version in catalog.pins.items() if name not in kept.models}
+    pins |= {name: each.pinned for name, each in kept.models.items() if each.pinned and catalog.find(name, each.pinned)}
+    traffic = {
+        name: _traffic(kept.models[name], {each.version for each in known if each.name == name})
+        for name in {model.name for model in known}
+    }
+    return catalog.following({**pins, **configured}, traffic)
+
+
+def missing_models(kept: KeptState, catalog: Catalog) -> frozenset[str]:
+    """Return the names of models of which a version that is not loaded is pinned, was or is live, or has a share.
+
+    Args:
+        kept: State that another server has written.
+        catalog: What is served.
+    """
+    known = {(model.name, model.version) for model in known_models(kept, catalog.models)}
+    return frozenset(
+        name
+        for name, each in kept.models.items()
+        for version in (
+            each.pinned,
+            each.live,
+            each.canary and each.canary.version,
+            each.shadow and each.shadow.version,
+        )
+        if version is not None and name in catalog.names and (name, version) not in known
+    )
+
+
 def known_models(kept: KeptState, models: Iterable[LoadedModel]) -> list[LoadedModel]:
     """Return the models whose bundles were served when the state was kept."""
     digests = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
 
 from xuanzang.server.engine.calls.background import BackgroundCalls
@@ -13,14 +14,22 @@ from xuanzang.server.engine.errors import (
     ModelNotFoundError,
     ModelStateError,
 )
+from xuanzang.server.engine.models.catalog import Catalog
 from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.gate import Evaluation
 from xuanzang.server.engine.promotion.judging import Judge
-from xuanzang.server.engine.promotion.kept_state import KeptState, kept_state, known_models
+from xuanzang.server.engine.promotion.kept_state import (
+    KeptState,
+    followed_catalog,
+    kept_state,
+    known_models,
+    missing_models,
+)
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.metrics import Metrics
+from xuanzang.server.watched_files import reload_when_changed
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -63,6 +72,12 @@ class Promoter:
         self._judged: WeakSet[LoadedModel] = WeakSet()
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._changing: set[asyncio.Task[None]] = set()
+        # What another server has decided about versions that this one has not loaded.
+        self._wanted: KeptState | None = None
+        self._waiting: frozenset[str] = frozenset()
+        self._is_taking_up = False
 
     def start(self, kept: KeptState) -> None:
         """Keep each change, and judge the versions that wait, and those that are loaded later, if the settings say so.
@@ -75,21 +90,30 @@ class Promoter:
             if reasons is not None:
                 self._verdicts[model] = self._refusals[model] = reasons
                 self._judged.add(model)
-        self._live.observe(self._keep)
-        self._keep()
+        self._live.observe(self._on_catalog)
+        self._on_catalog()
         if self._settings.promotion == "gate":
             self._changed.set()
             self._live.listen(self._on_change)
             self._following = asyncio.create_task(self._follow())
+        self._watching = asyncio.create_task(reload_when_changed([self]))
 
     def close(self) -> None:
-        """Judge nothing any more."""
-        if self._following:
-            self._following.cancel()
+        """Judge nothing any more, and take nothing up."""
+        for task in (self._following, self._watching):
+            if task:
+                task.cancel()
 
     async def settle(self) -> None:
         """Wait until what was decided outlives the process, or cannot."""
+        await asyncio.gather(*self._changing, return_exceptions=True)
         await self._state_file.settle()
+
+    async def reload_if_changed(self) -> None:
+        """Take up what another server of the folder has decided."""
+        if self._state_file.has_changed:
+            async with self._state_file.exclusive() as decided:
+                self._take_up(decided)
 
     def refusals(self, name: str, version: int) -> tuple[str, ...]:
         """Return the reasons for which a loaded version was not let through when it was last judged; none if it was."""
@@ -118,7 +142,7 @@ class Promoter:
             self._refusals[candidate] = (str(error),)
             raise
         self._refusals[candidate] = self._verdicts[candidate] = evaluation.reasons
-        self._keep()
+        self._state_file.keep(self._state)
         return evaluation
 
     async def promote(self, name: str, version: int) -> Evaluation:
@@ -144,13 +168,47 @@ class Promoter:
             self._metrics.server.promotions["refused"].inc()
             _LOGGER.warning("promotion refused", extra={"model": name, "version": version, "reason": str(error)})
             raise
-        self._require_unpinned(name)
-        if self._live.catalog.find(name, version) is not candidate or self._live.catalog.live(name) is not live:
-            raise ModelStateError(f"{name} has changed while {name}/{version} was judged; promote it again")
-        self._switch(candidate, "promoted")
+
+        def edit(catalog: Catalog) -> Catalog:
+            self._require_unpinned(name)
+            if catalog.find(name, version) is not candidate or catalog.live(name) is not live:
+                raise ModelStateError(f"{name} has changed while {name}/{version} was judged; promote it again")
+            return catalog.with_live(candidate)
+
+        await self._change(name, edit, partial(self._went_live, candidate, "promoted"))
         return evaluation
 
-    def force(self, name: str, version: int, *, reason: str) -> None:
+    async def pin(self, name: str, version: int | None) -> int:
+        """Let a version answer the requests that name none, whatever else is live.
+
+        Args:
+            name: Name of the model.
+            version: Loaded version; None for the live one again, now and later.
+
+        Returns:
+            The version that is the default now.
+
+        Raises:
+            ModelNotFoundError: It is not loaded.
+            ModelStateError: The change cannot be kept; nothing has changed.
+            DrainingError: The engine is stopping.
+        """
+
+        def edit(catalog: Catalog) -> Catalog:
+            if version is not None and catalog.find(name, version) is None:
+                raise ModelNotFoundError(f"{name}/{version} is not loaded")
+            if name not in catalog.names:
+                raise ModelNotFoundError(f"no version of {name} is loaded")
+            return catalog.with_pin(name, version)
+
+        def log() -> None:
+            facts = {"model": name, "version": self._live_version(name), "pinned": version is not None}
+            _LOGGER.info("default version", extra=facts)
+
+        await self._change(name, edit, log)
+        return self._live_version(name)
+
+    async def force(self, name: str, version: int, *, reason: str) -> None:
         """Let a version go live without asking the gate.
 
         Args:
@@ -163,12 +221,16 @@ class Promoter:
             ModelStateError: It is live already, or another version is pinned.
             DrainingError: The engine is stopping.
         """
-        self._require_unpinned(name)
-        candidate, _ = self._candidate(name, version)
-        self._switch(candidate, "forced", reason=reason)
 
-    def roll_back(self, name: str) -> int:
-        """Let the version go live again that was live before, without a wait.
+        def edit(catalog: Catalog) -> Catalog:
+            self._require_unpinned(name)
+            return catalog.with_live(self._candidate(name, version)[0])
+
+        candidate, _ = self._candidate(name, version)
+        await self._change(name, edit, partial(self._went_live, candidate, "forced", reason=reason))
+
+    async def roll_back(self, name: str) -> int:
+        """Let the version go live again that was live before.
 
         Args:
             name: Name of the model.
@@ -181,19 +243,25 @@ class Promoter:
             ModelStateError: There is no such version, or a version is pinned.
             DrainingError: The engine is stopping.
         """
-        catalog = self._live.catalog
-        if name not in catalog.traffic:
-            raise ModelNotFoundError(f"no version of {name} is loaded")
-        self._require_unpinned(name)
-        previous = catalog.traffic[name].previous
-        if previous is None:
-            raise ModelStateError(f"{name} cannot go back: no other version was live before, or it is loaded no more")
-        self._live.switch(catalog.rolled_back(name))
-        self._metrics.server.promotions["rolled_back"].inc()
-        _LOGGER.warning("rolled back", extra={"model": name, "version": previous})
-        return previous
 
-    def share(self, name: str, version: int, *, canary: float | None, shadow: float | None) -> None:
+        def edit(catalog: Catalog) -> Catalog:
+            if name not in catalog.traffic:
+                raise ModelNotFoundError(f"no version of {name} is loaded")
+            self._require_unpinned(name)
+            if catalog.traffic[name].previous is None:
+                raise ModelStateError(
+                    f"{name} cannot go back: no other version was live before, or it is loaded no more"
+                )
+            return catalog.rolled_back(name)
+
+        def count() -> None:
+            self._metrics.server.promotions["rolled_back"].inc()
+            _LOGGER.warning("rolled back", extra={"model": name, "version": self._live_version(name)})
+
+        await self._change(name, edit, count)
+        return self._live_version(name)
+
+    async def share(self, name: str, version: int, *, canary: float | None, shadow: float | None) -> None:
         """Give a version a share of the live version's requests, until another version goes live.
 
         Args:
@@ -207,14 +275,80 @@ class Promoter:
             ModelStateError: It is live.
             DrainingError: The engine is stopping.
         """
-        self._candidate(name, version)
-        catalog = self._live.catalog
-        traffic = catalog.traffic[name].shared(version, canary=canary, shadow=shadow)
-        self._live.switch(catalog.with_traffic(name, traffic))
-        _LOGGER.info("traffic", extra={"model": name, "version": version, "canary": canary, "shadow": shadow})
 
-    def _keep(self) -> None:
-        self._state_file.keep(kept_state(self._live.catalog, configured=self._pins, verdicts=self._verdicts))
+        def edit(catalog: Catalog) -> Catalog:
+            self._candidate(name, version)
+            traffic = catalog.traffic[name].shared(version, canary=canary, shadow=shadow)
+            return catalog.with_traffic(name, traffic)
+
+        facts = {"model": name, "version": version, "canary": canary, "shadow": shadow}
+        await self._change(name, edit, lambda: _LOGGER.info("traffic", extra=facts))
+
+    async def _change(self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None]) -> None:
+        """Change what answers requests, once it outlives the process.
+
+        Args:
+            name: Name of the model that is changed.
+            edit: Function that returns the changed catalog; it may refuse, and is called again after a wait.
+            then: Function that is called once the change is in effect.
+
+        Raises:
+            ModelStateError: The change cannot be kept; nothing has changed.
+            DrainingError: The engine is stopping.
+        """
+        self._live.require_open()
+        changing = asyncio.create_task(self._change_and_keep(name, edit, then))
+        self._changing.add(changing)
+        changing.add_done_callback(self._changing.discard)
+        # Those who wait may go away; half of a change must not remain.
+        await asyncio.shield(changing)
+
+    async def _change_and_keep(self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None]) -> None:
+        try:
+            async with self._state_file.exclusive() as decided:
+                self._take_up(decided)
+                changed = edit(self._live.catalog)
+                self._waiting -= {name}
+                await self._state_file.write(self._state(changed))
+                # Another version may have been loaded meanwhile.
+                self._live.switch(edit(self._live.catalog))
+                then()
+        except OSError as error:
+            _LOGGER.error("a change of models cannot be kept", extra={"model": name, "reason": str(error)})  # noqa: TRY400
+            reason = error.strerror or "another process holds it"
+            raise ModelStateError(f"nothing has changed: the state of promotion cannot be written: {reason}") from error
+
+    def _state(self, catalog: Catalog | None = None) -> KeptState:
+        """Return what is to be kept; of models that wait for versions, what another server has decided."""
+        state = kept_state(catalog or self._live.catalog, configured=self._pins, verdicts=self._verdicts)
+        others = {name: self._wanted.models[name] for name in self._waiting} if self._wanted else {}
+        return state.model_copy(update={"models": {**state.models, **others}})
+
+    def _take_up(self, decided: KeptState | None) -> None:
+        """Let versions stand as another server has decided, as far as they are loaded here."""
+        if decided is None:
+            return
+        self._wanted = decided
+        self._waiting = missing_models(decided, self._live.catalog)
+        followed = followed_catalog(decided, self._live.catalog, configured=self._pins)
+        before = {(model.name, model.version) for model in self._live.catalog.defaults}
+        self._is_taking_up = True
+        try:
+            self._live.switch(followed)
+        finally:
+            self._is_taking_up = False
+        for model in followed.defaults:
+            if (model.name, model.version) not in before:
+                extra = {"model": model.name, "version": model.version, "result": "followed"}
+                _LOGGER.warning("version is live", extra=extra)
+
+    def _on_catalog(self) -> None:
+        """Keep a new catalog, after what waited for its versions."""
+        if self._is_taking_up:
+            return
+        if self._waiting:
+            self._take_up(self._wanted)
+        self._state_file.keep(self._state)
 
     async def _let_through(self, name: str, version: int) -> Evaluation:
         evaluation = await self.evaluate(name, version)
@@ -222,8 +356,7 @@ class Promoter:
             raise ModelStateError(f"{name}/{version} may not go live: " + "; ".join(evaluation.reasons))
         return evaluation
 
-    def _switch(self, candidate: LoadedModel, result: str, **facts: str) -> None:
-        self._live.switch(self._live.catalog.with_live(candidate))
+    def _went_live(self, candidate: LoadedModel, result: str, **facts: str) -> None:
         self._refusals.pop(candidate, None)
         self._metrics.server.promotions[result].inc()
         extra = {"model": candidate.name, "version": candidate.version, "result": result, **facts}
@@ -267,10 +400,10 @@ class Promoter:
             for model in catalog.models
             if model not in self._judged
             and model.name not in catalog.pins
-            and model.version > self._live_version(model)
+            and model.version > self._live_version(model.name)
         ]
         return max(waiting, key=lambda model: model.version, default=None)
 
-    def _live_version(self, model: LoadedModel) -> int:
-        live = self._live.catalog.live(model.name)
+    def _live_version(self, name: str) -> int:
+        live = self._live.catalog.live(name)
         return live.version if live else 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.terminology.terms import GlossaryEntry, TermIndex
-from xuanzang.server.engine.whole_files import remove_leftovers
+from xuanzang.server.whole_files import remove_abandoned
 
 FOLDER = "glossaries"
 MAX_SOURCE_CHARACTERS = 100
@@ -119,7 +119,7 @@ class GlossaryFolder:
 def _look(folder: Path, seen: dict[Path, _State]) -> dict[Path, _State]:
     """Return the files of a folder; those that were seen before, if it cannot be looked into now."""
     try:
-        remove_leftovers(folder)
+        remove_abandoned(folder, "*.tsv")
         paths = sorted(path for path in folder.iterdir() if path.suffix == ".tsv")[:MAX_FILES]
     except (FileNotFoundError, NotADirectoryError):
         # Most servers have no such folder.

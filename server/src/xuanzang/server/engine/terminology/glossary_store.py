@@ -29,7 +29,7 @@ from xuanzang.server.engine.terminology.glossaries import (
     entry_faults,
 )
 from xuanzang.server.engine.terminology.terms import GlossaryEntry
-from xuanzang.server.engine.whole_files import write_whole
+from xuanzang.server.whole_files import write_whole
 
 _LOGGER = logging.getLogger(__name__)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8}){0,6}")

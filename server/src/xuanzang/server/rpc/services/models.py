@@ -54,16 +54,13 @@ class ModelService:
 
     async def PinModel(self, request: pb.PinModelRequest, rpc: RpcContext) -> pb.PinModelResponse:
         """Make a version the default."""
-        status = await self._live.pin(*_checked(request.name, request.version))
-        await self._promoter.settle()
-        return pb.PinModelResponse(model=self._message(status))
+        name, version = _checked(request.name, request.version)
+        return pb.PinModelResponse(model=await self._model_of(name, await self._promoter.pin(name, version)))
 
     async def UnpinModel(self, request: pb.UnpinModelRequest, rpc: RpcContext) -> pb.UnpinModelResponse:
         """Make the highest version the default."""
         name, _ = _checked(request.name, "1")
-        status = await self._live.pin(name, None)
-        await self._promoter.settle()
-        return pb.UnpinModelResponse(model=self._message(status))
+        return pb.UnpinModelResponse(model=await self._model_of(name, await self._promoter.pin(name, None)))
 
     async def EvaluateModel(self, request: pb.EvaluateModelRequest, rpc: RpcContext) -> pb.EvaluateModelResponse:
         """Judge a version."""
@@ -78,7 +75,7 @@ class ModelService:
             raise InvalidInputError([FieldViolation(field="force_reason", description=description)])
         evaluation = None
         if request.force_reason:
-            self._promoter.force(name, version, reason=request.force_reason)
+            await self._promoter.force(name, version, reason=request.force_reason)
         else:
             evaluation = _evaluation(await self._promoter.promote(name, version))
         return pb.PromoteModelResponse(model=await self._model_of(name, version), evaluation=evaluation)
@@ -86,18 +83,17 @@ class ModelService:
     async def RollbackModel(self, request: pb.RollbackModelRequest, rpc: RpcContext) -> pb.RollbackModelResponse:
         """Go back to the version that was live before."""
         name, _ = _checked(request.name, "1")
-        return pb.RollbackModelResponse(model=await self._model_of(name, self._promoter.roll_back(name)))
+        return pb.RollbackModelResponse(model=await self._model_of(name, await self._promoter.roll_back(name)))
 
     async def SetModelTraffic(self, request: pb.SetModelTrafficRequest, rpc: RpcContext) -> pb.SetModelTrafficResponse:
         """Change the share of a version."""
         name, version = _checked(request.name, request.version)
         shares = _shares(request)
-        self._promoter.share(name, version, canary=shares.get("canary_weight"), shadow=shares.get("shadow_share"))
+        await self._promoter.share(name, version, canary=shares.get("canary_weight"), shadow=shares.get("shadow_share"))
         return pb.SetModelTrafficResponse(model=await self._model_of(name, version))
 
     async def _model_of(self, name: str, version: int) -> pb.Model:
-        """Return a version after a change, which outlives the process by then."""
-        await self._promoter.settle()
+        """Return a version after a change."""
         return self._message(await self._live.status(name, version))
 
     def _message(self, status: ModelStatus) -> pb.Model:

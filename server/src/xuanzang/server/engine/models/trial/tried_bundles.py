@@ -6,7 +6,6 @@ import hashlib
 import logging
 import os
 import stat
-import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +17,7 @@ import sentencepiece
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.manifest import manifest_digest
 from xuanzang.server.engine.hardware import processor
+from xuanzang.server.whole_files import remove_abandoned, write_whole
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -75,11 +75,8 @@ class TriedBundles:
         kept = list(dict.fromkeys([*self.entries(), *entries]))[-_MAX_ENTRIES:]
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            # Written beside it and renamed, so that servers that start at once do not see half a list.
-            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=self._file.name)
-            with os.fdopen(handle, "w") as file:
-                file.write("\n".join([*kept, ""]))
-            Path(name).replace(self._file)
+            remove_abandoned(self._file.parent, self._file.name)
+            write_whole(self._file, "\n".join([*kept, ""]).encode(), mode=0o600)
         except OSError as error:
             _LOGGER.info("tried bundles not remembered", extra={"file": str(self._file), "reason": error.strerror})
 

@@ -1,0 +1,107 @@
+"""Files that are written as a whole or not at all: the one way in which the server and its commands write."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_MODE = 0o644
+# Names that neither the search for models nor the verification of bundles takes notice of.
+_PREFIX = ".."
+_SUFFIX = ".tmp"
+_ANY_RANDOM = "?" * 8
+"""Stands for the random part that `tempfile` gives a name."""
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = _MODE) -> None:
+    """Write a file beside its place and rename it, so that no reader and no crash sees a part of it.
+
+    When this returns, the content is on the disk. A file that is replaced keeps its owner if the process may set it.
+
+    Args:
+        path: The file; its folder must exist.
+        content: What it holds then.
+        mode: Permissions of the file.
+
+    Raises:
+        OSError: It cannot be written, and is as it was.
+    """
+    handle, temporary = _temporary(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(handle, mode)
+            with suppress(FileNotFoundError, PermissionError):
+                old = path.stat()
+                os.fchown(handle, old.st_uid, old.st_gid)
+            os.fsync(handle)
+            temporary.replace(path)
+        _sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep other processes that ask for the same lock waiting; it needs no file of its own.
+
+    Args:
+        folder: Folder of the files that are read and written meanwhile.
+
+    Raises:
+        OSError: The folder cannot be opened.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def remove_abandoned(folder: Path, name: str) -> None:
+    """Remove what killed processes have left of files that they were writing; other files, and errors, are left alone.
+
+    Args:
+        folder: Folder of the files.
+        name: Name of the files, or a pattern such as "*.tsv".
+    """
+    with suppress(OSError):
+        for temporary in list(folder.glob(f"{_PREFIX}{name}.{_ANY_RANDOM}{_SUFFIX}")):
+            with suppress(OSError):
+                descriptor = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    # Whoever still writes it holds the lock.
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    temporary.unlink()
+                finally:
+                    os.close(descriptor)
+
+
+def _temporary(path: Path) -> tuple[int, Path]:
+    """Create a file beside a path, locked as long as it is open; return its descriptor and its name."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f"{_PREFIX}{path.name}.", suffix=_SUFFIX, dir=path.parent)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        # Another process took it for abandoned before it was locked.
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Write the names in a folder to the disk, or a crash could undo a rename."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # some file systems do not know this
+            raise
+    finally:
+        os.close(descriptor)
