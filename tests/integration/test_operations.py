@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 import grpc
 import pytest
 import trustme
+from api_keys import add_key
+from bundle_versions import add_good_version
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AsyncTranslationClient, ServerUnavailableError, TLSConfig, Translation
@@ -228,3 +231,62 @@ async def test_a_shortlist_of_an_unserved_model_ends_the_start(start_process: An
         assert await process.ended() == 1
     [refusal] = process.logged("cannot serve")
     assert "shortlists are wanted of tinny, which are not served; served: tiny" in refusal["reason"]
+
+
+async def test_signals_that_mean_nothing_to_the_server_leave_it_alone(start_process: Any) -> None:
+    async with start_process() as server:
+        await server.until("serving")
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            server.process.send_signal(number)
+        async with AsyncTranslationClient(server.address) as client:
+            assert (await client.translate_one("你好。")).model == "tiny"
+        assert await server.stop() == 0
+
+
+async def test_sighup_reloads_keys_certificate_glossaries_and_models(
+    start_process: Any, tiny_bundle_repository: Path, tmp_path: Path
+) -> None:
+    models = Path(shutil.copytree(tiny_bundle_repository, tmp_path / "models"))
+    authority = trustme.CA()
+    pem = tmp_path / "server.pem"
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
+    keys_file = tmp_path / "keys.json"
+    await asyncio.to_thread(add_key, keys_file, "first")
+    flags = [f"--models={models}", f"--keys-file={keys_file}", f"--tls-certificate={pem}", f"--tls-key={pem}"]
+    async with start_process(*flags, "--watch-models=0", "--no-detection") as server:
+        await server.until("serving")
+        add_good_version(models, 2)
+        (models / "glossaries").mkdir()
+        (models / "glossaries" / "terms.tsv").write_text("# source_language: zh\n# target_language: en\n猫\tcat\n")
+        authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(pem)
+        key = await asyncio.to_thread(add_key, keys_file, "second")
+        server.process.send_signal(signal.SIGHUP)
+        await server.until("reloaded")
+        tls = TLSConfig(root_certificates=authority.cert_pem.bytes(), server_name="localhost")
+        async with AsyncTranslationClient(server.address, tls=tls, api_key=key) as client:
+            assert (await client.translate_one("你好。")).model_version == "2"
+        (models / "tiny" / "2" / "weights.bin").unlink()
+        keys_file.write_text("no keys")
+        server.events.clear()
+        server.process.send_signal(signal.SIGHUP)
+        await server.until("reloaded")
+        assert server.logged("the old keys stay in use")
+        assert await server.stop() == 0
+    assert server.logged("draining")[0]["signal"] == "SIGTERM"
+
+
+async def test_sigquit_ends_a_drain_and_answers_what_is_left(start_process: Any) -> None:
+    async with start_process("--drain-timeout-seconds=3600") as server:
+        await server.until("serving")
+        async with AsyncTranslationClient(server.address) as client:
+            texts = ["我有一只猫。" * 20] * 200
+            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=600))
+            await server.until_metric("nmt_requests_running")
+            server.process.send_signal(signal.SIGTERM)
+            draining = await server.until("draining")
+            assert (draining["signal"], draining["requests"], draining["limit_seconds"]) == ("SIGTERM", 1, 3600)
+            assert (await server.until("still draining"))["requests"] == 1
+            assert await server.stop(signal.SIGQUIT) == 0
+            with pytest.raises(ServerUnavailableError):
+                await call
+    assert server.logged("stopped")[0]["drained"] is False

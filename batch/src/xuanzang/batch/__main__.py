@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 from tqdm import tqdm
 
@@ -48,10 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         job = job_of(arguments)
         run_shards = _engine(arguments, job)
-        with closing(tqdm(unit=" lines", disable=arguments.quiet or None, smoothing=0.1)) as bar:
+        with _stopped_by_signals(), closing(tqdm(unit=" lines", disable=arguments.quiet or None, smoothing=0.1)) as bar:
             totals = run_job(job, run_shards, show=partial(_show, bar))
-    except KeyboardInterrupt:
-        return 130
+    except KeyboardInterrupt as stop:
+        number = stop.number if isinstance(stop, _Stopped) else signal.SIGINT
+        sys.stderr.write(f"xuanzang-batch: stopped by {number.name}; the same command continues the job\n")
+        return 128 + number
     except (BatchError, BundleError, EngineError, OSError) as error:
         sys.stderr.write(f"xuanzang-batch: {error}\n")
         return 2
@@ -59,6 +63,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     if totals["failed"]:
         print(f"{totals['failed']} lines have no translation; the reasons are in {failures_file(job.output)}")
     return 1 if totals["failed"] else 0
+
+
+class _Stopped(KeyboardInterrupt):
+    """A signal ends the job as Ctrl-C does: shards in translation are given up, finished ones are kept."""
+
+    def __init__(self, number: int) -> None:
+        self.number = signal.Signals(number)
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[None]:
+    """End the job in order at SIGTERM and SIGHUP, too; SIGQUIT still ends the process at once."""
+
+    def stop(number: int, _: object) -> NoReturn:
+        raise _Stopped(number)
+
+    # Not in a program that calls `main` from a thread, nor what nohup ignores.
+    is_main = threading.current_thread() is threading.main_thread()
+    taken = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in taken if is_main}
+    previous |= {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGUSR1, signal.SIGUSR2) if is_main}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def _engine(arguments: argparse.Namespace, job: Job) -> RunShards:

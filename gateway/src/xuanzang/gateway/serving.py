@@ -53,7 +53,7 @@ class GatewayServer(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT, then drain.
+    """Serve until SIGTERM or SIGINT, then drain; SIGQUIT stops without waiting, SIGHUP reloads the certificate.
 
     Args:
         settings: Settings.
@@ -65,6 +65,8 @@ def serve(settings: Settings) -> None:
     # uvicorn raises the signal again when it has drained, which would end the process with its status.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     asyncio.run(_serve(settings))
 
 
@@ -74,6 +76,9 @@ async def _serve(settings: Settings) -> None:
         _allow_files(settings.max_connections)
         server = GatewayServer(configuration(settings, metrics))
         facts = {"port": listening.getsockname()[1], "server": settings.server, "metrics_port": metrics_port}
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, _reload_certificate, server.config)
+        loop.add_signal_handler(signal.SIGQUIT, _stop_at_once, server)
         _LOGGER.info("listening", extra=facts)
         await server.serve(sockets=[listening])
     _LOGGER.info("stopped")
@@ -89,6 +94,23 @@ def _allow_files(connections: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     if allowed < wanted:
         _LOGGER.warning("few files may be open: lower --max-connections", extra={"files": allowed, "wanted": wanted})
+
+
+def _reload_certificate(configuration: uvicorn.Config) -> None:
+    """Use the files of the certificate as they are now for new connections; keep the old ones if they are not valid."""
+    if not configuration.ssl or not configuration.ssl_certfile:
+        return
+    try:
+        configuration.ssl.load_cert_chain(configuration.ssl_certfile, configuration.ssl_keyfile)
+    except OSError as error:  # of which ssl.SSLError is one
+        _LOGGER.error("the old certificate stays in use", extra={"reason": str(error)})  # noqa: TRY400 - it is enough
+    else:
+        _LOGGER.info("certificate reloaded")
+
+
+def _stop_at_once(server: uvicorn.Server) -> None:
+    """Stop without waiting for requests in progress."""
+    server.should_exit = server.force_exit = True
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 from importlib.metadata import version
 
@@ -40,6 +41,9 @@ def main() -> int:
     # Containers probe every few seconds, so imports that only a server needs come later.
     from xuanzang.server.logs import configure_logging  # noqa: PLC0415
 
+    # Until the server takes signals itself; USR1 and USR2 mean nothing to it, and would end it.
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     configure_logging(level=settings.log_level, log_format=settings.log_format)
     _LOGGER.info("settings", extra=settings.model_dump(mode="json"))
     try:

@@ -11,7 +11,9 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import EngineError
 from xuanzang.server.heap import keep_heap, trim_heap_when_idle
 from xuanzang.server.metrics_endpoint import MetricsEndpoint
 from xuanzang.server.observation.observation import Observation
@@ -22,6 +24,29 @@ _LOGGER = logging.getLogger(__name__)
 
 # Limit for callers that are slow to read their last answers.
 _SENDING_SECONDS = 5.0
+_PROGRESS_SECONDS = 3.0
+
+
+class Signals:
+    """What the signals of the process ask for."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        """Name of the first signal that ends the process."""
+        self.stop = asyncio.Event()
+        self.hurry = asyncio.Event()
+        """Set if accepted work is not to be finished."""
+        self.reload = asyncio.Event()
+
+    def take(self, number: int) -> None:
+        """Do what a signal asks for; call it in the event loop."""
+        if number == signal.SIGHUP:
+            self.reload.set()
+            return
+        self.name = self.name or signal.Signals(number).name
+        self.stop.set()
+        if number == signal.SIGQUIT:
+            self.hurry.set()
 
 
 class Server:
@@ -45,27 +70,32 @@ class Server:
         self._engine = engine
         self._observation = observation or Observation()
         self._drain_timeout_seconds = drain_timeout_seconds
+        self._is_loaded = asyncio.Event()
 
     async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then drain.
+        """Serve until SIGTERM or SIGINT, then drain; SIGQUIT stops without waiting, SIGHUP reloads.
 
         Raises:
             BundleError: A bundle cannot be served.
             ListenerEndedError: The server no longer accepts RPCs; those in progress have been finished.
         """
-        with _stop_signals() as stop:
+        with _handled_signals() as signals:
             ended = asyncio.create_task(self.rpc.ended())
-            ended.add_done_callback(lambda _: stop.set())
-            trimming = asyncio.create_task(trim_heap_when_idle(lambda: self.rpc.is_idle))
+            ended.add_done_callback(lambda _: signals.stop.set())
+            tasks = (
+                asyncio.create_task(trim_heap_when_idle(lambda: not self.rpc.running)),
+                asyncio.create_task(self._reload_at(signals.reload)),
+            )
             try:
                 await self.listen()
-                await _run_until(stop, self.load())
-                await stop.wait()
+                await _run_until(signals.stop, self.load())
+                self._is_loaded.set()
+                await signals.stop.wait()
             finally:
                 has_ended = ended.done()
-                ended.cancel()
-                trimming.cancel()
-                await self.drain()
+                for task in (ended, *tasks):
+                    task.cancel()
+                await self.drain(signals)
         if has_ended:
             raise ListenerEndedError("gRPC no longer accepts RPCs; the process ends so that another replaces it")
 
@@ -91,15 +121,45 @@ class Server:
         if self.admin:
             await self.admin.start()
 
-    async def drain(self) -> None:
-        """Refuse new requests, finish accepted ones within the limit, and stop."""
+    async def _reload_at(self, asked: asyncio.Event) -> None:
+        """Reload whenever that is asked for, once the models are loaded."""
+        await self._is_loaded.wait()
+        while await asked.wait():
+            asked.clear()
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Take over changed keys, certificates, glossaries and models; what is not valid is logged, the old stays."""
+        _LOGGER.info("reloading")
+        try:
+            await self.rpc.reload()
+            if self.admin:
+                await self.admin.reload()
+            await self._engine.reload()
+        except (BundleError, EngineError) as error:
+            _LOGGER.error("the models cannot be reloaded", extra={"reason": str(error)})  # noqa: TRY400 - it is enough
+        except Exception:
+            # The next one must be tried all the same.
+            _LOGGER.exception("a reload failed")
+        else:
+            _LOGGER.info("reloaded", extra={"models": sorted(self._engine.live.catalog.names)})
+
+    async def drain(self, signals: Signals | None = None) -> None:
+        """Refuse new requests, finish accepted ones within the limit, and stop.
+
+        Args:
+            signals: Signals of the process, which may cut the time short; None if there are none.
+        """
         began = time.monotonic()
+        signals = signals or Signals()
+        facts: dict[str, object] = {"signal": signals.name, "limit_seconds": self._drain_timeout_seconds}
+        _LOGGER.info("draining", extra=facts | {"requests": self.rpc.running})
         await self.rpc.close()
         self._engine.drain()
         if self.admin:
             await self.admin.stop()
         # The engine answers requests that it cannot finish in time with an error, so every RPC has an answer to send.
-        finished = await self._engine.join(self._drain_timeout_seconds)
+        finished = await self._finish(signals, began)
         with suppress(TimeoutError):
             async with asyncio.timeout(_SENDING_SECONDS):
                 await self.rpc.join()
@@ -109,8 +169,19 @@ class Server:
             await self.health.stop()
         self.metrics_endpoint.stop()
         gc.unfreeze()
-        facts = {"seconds": round(time.monotonic() - began, 3), "drained": finished and not unsent}
-        _LOGGER.info("stopped", extra=facts)
+        took = round(time.monotonic() - began, 3)
+        _LOGGER.info("stopped", extra={"seconds": took, "drained": finished and not unsent})
+
+    async def _finish(self, signals: Signals, began: float) -> bool:
+        """Wait for accepted work, and log what is left of it; return whether all of it was done."""
+        joining = asyncio.create_task(self._engine.join(self._drain_timeout_seconds))
+        hurrying = asyncio.create_task(signals.hurry.wait())
+        hurrying.add_done_callback(lambda each: None if each.cancelled() else self._engine.hurry())
+        while not (await asyncio.wait((joining,), timeout=_PROGRESS_SECONDS))[0]:
+            facts = {"seconds": round(time.monotonic() - began, 1), "requests": self.rpc.running}
+            _LOGGER.info("still draining", extra=facts)
+        hurrying.cancel()
+        return await joining
 
 
 async def _run_until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> None:
@@ -127,17 +198,21 @@ async def _run_until(stop: asyncio.Event, work: Coroutine[None, None, None]) -> 
 
 
 @contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """Yield an event that SIGTERM and SIGINT set; a second signal changes nothing, as the drain has a time limit."""
-    stop = asyncio.Event()
+def _handled_signals() -> Iterator[Signals]:
+    """Take signals while the context lasts.
+
+    A second SIGTERM or SIGINT changes nothing, as the drain has a time limit; SIGQUIT ends the drain.
+    """
+    signals = Signals()
     loop = asyncio.get_running_loop()
 
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signature of signal handlers
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(signals.take, number)
 
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+    previous = {number: signal.signal(number, handle) for number in numbers}
     try:
-        yield stop
+        yield signals
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -73,8 +73,11 @@ class ReloadedContent(ABC, Generic[Content]):
 
     async def reload_if_changed(self) -> None:
         """Read the files again if one has changed; files that are not valid are logged and counted."""
-        if not await asyncio.to_thread(self._watched.have_changed):
-            return
+        if await asyncio.to_thread(self._watched.have_changed):
+            await self.reload()
+
+    async def reload(self) -> None:
+        """Read the files again; if they are not valid, that is logged and counted."""
         try:
             content = await asyncio.to_thread(self._read)
         except OSError as error:

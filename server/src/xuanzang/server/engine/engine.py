@@ -287,6 +287,21 @@ class Engine:
             task.cancel()
         self.live.close()
 
+    def hurry(self) -> None:
+        """Let `join` wait for work no longer; what is left is answered with an error."""
+        self._calls.hurry()
+
+    async def reload(self) -> None:
+        """Take over what has changed in the folder of the models and of the glossaries, and in the state of promotion.
+
+        Raises:
+            EngineError: The folder has no bundle, or the engine is stopping.
+            BundleError: The folder cannot be read.
+        """
+        await self.glossaries.reload_if_changed()
+        await self.promoter.reload_if_changed()
+        await self.live.reload()
+
     async def join(self, timeout: float) -> bool:  # noqa: ASYNC109 - work left by then is answered with an error
         """Wait for the accepted work, then stop the threads.
 

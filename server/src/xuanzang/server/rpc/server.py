@@ -123,6 +123,11 @@ class _ListeningServer:
         await self._server.start()
         self._reloading = asyncio.create_task(reload_when_changed(self._reloaded))
 
+    async def reload(self) -> None:
+        """Read keys and certificates again, whether they have changed or not."""
+        for part in self._reloaded:
+            await part.reload()
+
     async def stop(self) -> int:
         """Stop, and cancel what callers still wait for."""
         if self._reloading is not None:
@@ -202,9 +207,9 @@ class RpcServer(_ListeningServer):
         await self._listener.ended()
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no RPC of the translation service is in progress."""
-        return not self._gate.running
+    def running(self) -> int:
+        """RPCs of the translation service in progress."""
+        return self._gate.running
 
     async def open(self, models: list[str]) -> None:
         """Translate from now on.

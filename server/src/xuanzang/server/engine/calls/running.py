@@ -54,6 +54,7 @@ class RunningCalls:
         self._shared = shared
         self._answered = answered
         self._progress = _Progress()
+        self._hurried = asyncio.Event()
 
     async def run(
         self,
@@ -127,6 +128,10 @@ class RunningCalls:
         """Refuse new calls from now on; those in progress go on."""
         self._progress.refuses = True
 
+    def hurry(self) -> None:
+        """Let `end` wait no longer."""
+        self._hurried.set()
+
     async def end(self, timeout: float) -> bool:  # noqa: ASYNC109 - calls left by then are answered with an error
         """Wait for the calls in progress; what is left after the time fails.
 
@@ -136,12 +141,13 @@ class RunningCalls:
         Returns:
             Whether all have ended by themselves.
         """
-        try:
-            async with asyncio.timeout(timeout):
-                await self._progress.idle.wait()
-        except TimeoutError:
-            _LOGGER.warning("requests cut off", extra={"requests": self._progress.calls})
+        waits = [asyncio.create_task(event.wait()) for event in (self._progress.idle, self._hurried)]
+        await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
         done = not self._progress.calls
+        if not done:
+            _LOGGER.warning("requests cut off", extra={"requests": self._progress.calls})
         for request in self._shared.requests:
             request.fail(DrainingError("the server stopped before the translation was done"))
         return done
