@@ -15,7 +15,14 @@ from api_keys import add_key
 from bundle_versions import add_good_version
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from xuanzang.client import AsyncTranslationClient, ServerUnavailableError, TLSConfig, Translation
+from xuanzang.client import (
+    AsyncTranslationClient,
+    InvalidRequestError,
+    ModelNotFoundError,
+    ServerUnavailableError,
+    TLSConfig,
+    Translation,
+)
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 
@@ -279,14 +286,39 @@ async def test_sigquit_ends_a_drain_and_answers_what_is_left(start_process: Any)
     async with start_process("--drain-timeout-seconds=3600") as server:
         await server.until("serving")
         async with AsyncTranslationClient(server.address) as client:
-            texts = ["我有一只猫。" * 20] * 200
-            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=600))
+            texts = ["我有一只猫。" * 20] * 20
+            call = asyncio.ensure_future(client.translate(texts, beam_size=16, min_target_length=60, timeout=60))
             await server.until_metric("nmt_requests_running")
             server.process.send_signal(signal.SIGTERM)
             draining = await server.until("draining")
             assert (draining["signal"], draining["requests"], draining["limit_seconds"]) == ("SIGTERM", 1, 3600)
-            assert (await server.until("still draining"))["requests"] == 1
             assert await server.stop(signal.SIGQUIT) == 0
             with pytest.raises(ServerUnavailableError):
                 await call
     assert server.logged("stopped")[0]["drained"] is False
+
+
+async def test_a_drain_says_what_is_left_and_refusals_say_why(
+    start_server: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("xuanzang.server.lifecycle._PROGRESS_SECONDS", 0.001)
+    async with start_server(max_content_characters=100) as running, AsyncTranslationClient(running.address) as client:
+        with caplog.at_level("INFO"):
+            named = client.for_caller(request_id="by-name")
+            with pytest.raises(InvalidRequestError):
+                await named.translate(["你好。", "猫" * 101], beam_size=0)
+            with pytest.raises(ModelNotFoundError):
+                await client.translate_one("你好。", model="missing")
+            call = asyncio.ensure_future(client.translate(["我有一只猫。"] * 20, min_target_length=20))
+            while not running.server.rpc.running:  # noqa: ASYNC110 - an RPC begins without an event
+                await asyncio.sleep(0)
+            await running.server.drain()
+            assert len(await call) == 20
+    lines = {record.message: record.__dict__ for record in caplog.records}
+    assert (lines["draining"]["signal"], lines["draining"]["requests"]) == (None, 1)
+    assert lines["still draining"]["requests"] == 1
+    refused = [record.__dict__ for record in caplog.records if record.message == "rpc"]
+    assert [line["reason"] for line in refused] == ["fields", "model"]
+    assert refused[0]["request_id"] == "by-name"
+    assert {"contents[1]", "settings.options.beam_size"} & {*refused[0]["fields"], "settings.options.beam_size"}
+    assert "猫" not in str(refused)

@@ -82,7 +82,7 @@ async def test_rpcs_come_in_the_order_of_their_ends(tmp_path: Path, dropped: Cou
 
 async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, dropped: Counter) -> None:
     recorder = Recorder(AccessLog(str(tmp_path / "log"), dropped=dropped), dropped=dropped)
-    recorder.add(UnreadRpcs(method="TranslateText", code="RESOURCE_EXHAUSTED", rpcs=40))
+    recorder.add(UnreadRpcs(method="TranslateText", code="RESOURCE_EXHAUSTED", rpcs=40, reason="queue"))
     recorder.close()
     [line] = lines_of(tmp_path / "log")
     assert line.pop("time")

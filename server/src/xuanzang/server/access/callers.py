@@ -225,7 +225,7 @@ class KeyCaller(Caller):
             self._metrics.refusals[what].inc()
             quota = {"requests": self._requests, "characters": self._characters}[what].limit
             message = f"the quota of the API key, {quota} {what} per minute, is used up"
-            raise QuotaExceededError(message, retry_after_seconds=waits[what])
+            raise QuotaExceededError(message, retry_after_seconds=waits[what], reason="quota")
         self._requests.take(requests)
         self._characters.take(characters)
         self._metrics.requests.inc(requests)

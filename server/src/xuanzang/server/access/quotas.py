@@ -116,6 +116,7 @@ class Places:
                 f"the API key may have {self.limit} sentences in translation: {self.taken} are, and the request has "
                 f"{count}",
                 retry_after_seconds=self._seconds_until(excess),
+                reason="quota",
             )
 
     @contextmanager

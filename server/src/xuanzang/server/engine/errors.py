@@ -111,15 +111,17 @@ class ExplanationUnavailableError(EngineError):
 class OverloadedError(EngineError):
     """The queue is full."""
 
-    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+    def __init__(self, message: str, *, retry_after_seconds: float, reason: str = "queue") -> None:
         """Make an error with an estimate.
 
         Args:
             message: Explanation with the limit.
             retry_after_seconds: Estimated wait until the request would be accepted.
+            reason: Word for logs: what there is too little of, such as "queue", "deadline", "places" or "quota".
         """
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
+        self.reason = reason
 
 
 class ModelOverloadedError(OverloadedError):

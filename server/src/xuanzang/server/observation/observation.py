@@ -100,16 +100,17 @@ class Observation:
             record.end(code, code_number, seconds)
             self._recorder.add(record)
 
-    def end_unread(self, method: str, code: str, rpcs: int) -> None:
+    def end_unread(self, method: str, code: str, rpcs: int, *, reason: str) -> None:
         """Write a line for RPCs that were refused unread.
 
         Args:
             method: Name of their method.
             code: Name of their status.
             rpcs: Number of the RPCs.
+            reason: Word for what there was too little of.
         """
         if self._recorder is not None and self._has_log:
-            self._recorder.add(UnreadRpcs(method=method, code=code, rpcs=rpcs))
+            self._recorder.add(UnreadRpcs(method=method, code=code, rpcs=rpcs, reason=reason))
 
     def close(self) -> None:
         """Send and write what waits, within a few seconds."""

@@ -28,12 +28,20 @@ class UnreadRpcs:
     """Name of their status code."""
     rpcs: int
     """Number of the RPCs."""
+    reason: str
+    """Word for what there was too little of."""
     ended_at: int = field(default_factory=time.time_ns)
     """Time by the calendar, nanoseconds."""
 
     def facts(self) -> dict[str, object]:
         """Return the line of the access log."""
-        return {"time": _date(self.ended_at), "method": self.method, "code": self.code, "unread_rpcs": self.rpcs}
+        return {
+            "time": _date(self.ended_at),
+            "method": self.method,
+            "code": self.code,
+            "reason": self.reason,
+            "unread_rpcs": self.rpcs,
+        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,6 +64,10 @@ class RpcRecord:
     seconds: float = 0.0
     ended_at: int = 0
     """Time by the calendar, nanoseconds."""
+    reason: str | None = None
+    """Word for why it was refused; None if it was not."""
+    fields: tuple[str, ...] = ()
+    """Faulty fields of the request."""
     model: str | None = None
     """Model of the last call, None before the first. It and all that follow hold once the calls are summed up."""
     version: int | None = None
@@ -118,6 +130,8 @@ class RpcRecord:
             "trace_id": None if self.span is None else self.span.exemplar["trace_id"],
             "method": self.method,
             "code": self.code,
+            "reason": self.reason,
+            "fields": list(self.fields),
             "seconds": round(self.seconds, 6),
             "tokenize_seconds": round(self.tokenize_seconds, 6),
             "queue_seconds": round(self.queue_seconds, 6),

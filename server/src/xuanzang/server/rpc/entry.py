@@ -23,7 +23,7 @@ from xuanzang.server.engine.errors import (
     OverloadedError,
 )
 from xuanzang.server.metrics import Metrics, RpcMetrics
-from xuanzang.server.observation.observation import Observation, chosen_id
+from xuanzang.server.observation.observation import REQUEST_ID, Observation, chosen_id
 from xuanzang.server.rpc import errors
 from xuanzang.server.rpc.context import CLIENT_ID, RpcContext, ServicerContext, identify
 from xuanzang.server.rpc.gate import RpcGate
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 # RPCs that are refused unread are counted together, after this time.
 _UNREAD_SECONDS = 0.1
+
+
+_Unread = tuple[str, grpc.StatusCode, errors.Reason]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,7 +83,8 @@ class Entry:
         self._observation = observation or Observation()
         self._log = RpcLog()
         self._routes: dict[str, _Route] = {}
-        self._unread: Counter[tuple[str, grpc.StatusCode]] = Counter()
+        self._unread: Counter[_Unread] = Counter()
+        self._unread_ids: dict[_Unread, str] = {}
 
     def add(self, service: Service) -> None:
         """Serve a service."""
@@ -113,18 +117,20 @@ class Entry:
             if route.method.is_screened and self._screen is not None and rpc.refusal is None:
                 refusal = self._screen.refusal(rpc)
                 if refusal is not None:
-                    self._count_unread(path, refusal.code)
+                    self._count_unread(path, refusal.code, refusal.reason, rpc)
                     return refusal
         except Exception as error:  # noqa: BLE001 - an error here would end the listener, for all callers
             status = errors.status_of(error)
-            self._count_unread(path, errors.code_of(status))
-            return Refusal(errors.code_of(status), status.message, ())
+            reason = errors.reason_of(error)
+            self._count_unread(path, errors.code_of(status), reason)
+            return Refusal(errors.code_of(status), status.message, (), reason)
         return streaming_handler(route.method, partial(self._handle, route, rpc))
 
     async def _handle(self, route: _Route, rpc: RpcContext, messages: AsyncIterator[bytes], context: Any) -> Any:
         """Take an RPC from its first message to its status."""
         method, answer, code = route.method, None, grpc.StatusCode.UNKNOWN
         status: status_pb2.Status | None = None
+        reason: errors.Reason | None = None
         rpc.grpc, rpc.sent, began = context, route.series.msg_sent, time.perf_counter()
         route.series.started.inc()
         if method.is_gated:
@@ -141,11 +147,11 @@ class Entry:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where any error becomes a status
             status = errors.status_of(error, request_id=rpc.request_id)
-            code = errors.code_of(status)
+            code, reason = errors.code_of(status), errors.reason_of(error)
             # Its traceback would hold the frames of the RPC, and these the error.
             rpc.refusal = None
         finally:
-            self._count(route, rpc, code, time.perf_counter() - began)
+            self._count(route, rpc, code, time.perf_counter() - began, reason)
         if status is not None:
             # Outside of the handling of the error, which would hold the frames of the RPC.
             await errors.end(context, status, trailers=rpc.id_trailers)
@@ -235,26 +241,37 @@ class Entry:
             has_client_id=CLIENT_ID in rpc.metadata,
         )
 
-    def _count(self, route: _Route, rpc: RpcContext, code: grpc.StatusCode, seconds: float) -> None:
+    def _count(
+        self, route: _Route, rpc: RpcContext, code: grpc.StatusCode, seconds: float, reason: errors.Reason | None
+    ) -> None:
         route.series.handling_seconds.observe(seconds, None if rpc.record is None else rpc.record.exemplar)
         route.handled(code).inc()
-        self._log.write(route.method, code, seconds, request_id=rpc.request_id)
+        self._log.write(route.method, code, seconds, request_id=rpc.request_id, reason=reason)
         if rpc.record is not None:
+            rpc.record.reason, rpc.record.fields = reason or (None, ())
             self._observation.end(rpc.record, code.name, code.value[0], seconds)
 
-    def _count_unread(self, path: str, code: grpc.StatusCode) -> None:
+    def _count_unread(
+        self, path: str, code: grpc.StatusCode, reason: errors.Reason, rpc: RpcContext | None = None
+    ) -> None:
         if not self._unread:
             asyncio.get_running_loop().call_later(_UNREAD_SECONDS, self._publish_unread)
-        self._unread[path, code] += 1
+        key = path, code, reason
+        if key not in self._unread and rpc is not None and REQUEST_ID in rpc.metadata:
+            self._unread_ids[key] = chosen_id(rpc.metadata)
+        self._unread[key] += 1
 
     def _publish_unread(self) -> None:
-        for (path, code), number in self._unread.items():
+        for key, number in self._unread.items():
+            path, code, reason = key
             route = self._routes[path]
             route.series.started.inc(number)
             route.handled(code).inc(number)
             for _ in range(number):
-                self._log.write(route.method, code, 0.0)
-            self._observation.end_unread(route.method.logged_name, code.name, number)
+                # One has the id that its caller chose.
+                request_id = self._unread_ids.pop(key, None)
+                self._log.write(route.method, code, 0.0, request_id=request_id, reason=reason)
+            self._observation.end_unread(route.method.logged_name, code.name, number, reason=reason.word)
         self._unread.clear()
 
 

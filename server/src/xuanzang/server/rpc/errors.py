@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import NamedTuple
 
 import grpc
 from google.protobuf.any_pb2 import Any
@@ -65,7 +66,59 @@ _CODES: Mapping[type[Exception], grpc.StatusCode] = MappingProxyType(
     }
 )
 
+_REASONS: Mapping[type[Exception], str] = MappingProxyType(
+    {
+        errors.ModelNotFoundError: "model",
+        errors.ModelStateError: "model_state",
+        errors.GlossaryNotFoundError: "glossary",
+        errors.GlossaryExistsError: "glossary",
+        errors.GlossaryStateError: "glossary",
+        BundleError: "bundle",
+        errors.DetectionUnavailableError: "not_offered",
+        errors.ExplanationUnavailableError: "not_offered",
+        errors.MemoryLimitError: "memory",
+        errors.DeadlineExceededError: "deadline",
+        errors.DrainingError: "draining",
+        NotReadyError: "loading",
+        NotOfferedError: "not_offered",
+        IdleRpcError: "idle",
+        UnauthenticatedError: "key",
+        WrongRoleError: "role",
+        ModelNotAllowedError: "model_not_allowed",
+        NotAWriterError: "not_a_writer",
+    }
+)
+_MAX_FIELDS = 5
+
 _CODES_BY_NUMBER = MappingProxyType({code.value[0]: code for code in grpc.StatusCode})
+
+
+class Reason(NamedTuple):
+    """Why an RPC was refused, for logs: no text of a caller."""
+
+    word: str
+    """One of a few words, such as "fields", "queue", "deadline", "quota" or "places"."""
+    fields: tuple[str, ...] = ()
+    """Faulty fields of the request, the first of them."""
+
+    def facts(self) -> dict[str, object]:
+        """Return what a log line says of it."""
+        return {"reason": self.word, **({"fields": list(self.fields)} if self.fields else {})}
+
+
+def reason_of(error: Exception) -> Reason:
+    """Return why an error refuses an RPC.
+
+    Args:
+        error: Error of any class.
+    """
+    match error:
+        case errors.InvalidInputError(violations=violations):
+            return Reason("fields", tuple(each.field for each in violations[:_MAX_FIELDS]))
+        case errors.OverloadedError(reason=word):
+            return Reason(word)
+        case _:
+            return Reason(_REASONS.get(type(error), "internal"))
 
 
 def status_of(error: Exception, *, request_id: str | None = None) -> status_pb2.Status:

@@ -134,7 +134,7 @@ class Occupancy:
         for taken, limit, what in checks:
             if taken >= limit:
                 message = f"the limit of {limit} {what} is reached"
-                raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS)
+                raise OverloadedError(message, retry_after_seconds=_RETRY_AFTER_SECONDS, reason="places")
 
 
 class RpcGate:

@@ -18,6 +18,8 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
+from xuanzang.server.rpc.errors import Reason
+
 _LOGGER = logging.getLogger(__name__)
 
 SUPPORTED_GRPC: Final = "1.85"
@@ -36,6 +38,8 @@ class Refusal(NamedTuple):
     code: grpc.StatusCode
     message: str
     trailers: tuple[tuple[str, str | bytes], ...]
+    reason: Reason
+    """For logs."""
 
 
 Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Handler]"

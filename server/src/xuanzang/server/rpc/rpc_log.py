@@ -8,6 +8,7 @@ from collections import Counter
 
 import grpc
 
+from xuanzang.server.rpc.errors import Reason
 from xuanzang.server.rpc.methods import Method
 
 _LOGGER = logging.getLogger(__name__)
@@ -21,7 +22,15 @@ class RpcLog:
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
 
-    def write(self, method: Method, code: grpc.StatusCode, seconds: float, *, request_id: str | None = None) -> None:
+    def write(
+        self,
+        method: Method,
+        code: grpc.StatusCode,
+        seconds: float,
+        *,
+        request_id: str | None = None,
+        reason: Reason | None = None,
+    ) -> None:
         """Log the end of an RPC.
 
         Args:
@@ -29,12 +38,15 @@ class RpcLog:
             code: Its status.
             seconds: Its duration.
             request_id: Its id; None if it has none.
+            reason: Why it was refused; None if it was not, or its caller has gone.
         """
         # Success is counted; log lines for it take a fifth of the event loop's time. Health is checked often.
         level = logging.DEBUG if code is grpc.StatusCode.OK or method.is_open else logging.INFO
         if not _LOGGER.isEnabledFor(level) or (level == logging.INFO and not self._has_room(code.name)):
             return
-        facts = {"method": method.path[1:], "code": code.name, "seconds": round(seconds, 6)}
+        facts: dict[str, object] = {"method": method.path[1:], "code": code.name, "seconds": round(seconds, 6)}
+        if reason is not None:
+            facts |= reason.facts()
         if request_id is not None:
             facts["request_id"] = request_id
         _LOGGER.log(level, "rpc", extra=facts)

@@ -161,12 +161,12 @@ class Screen:
             until_done = error.retry_after_seconds + part * seconds
             until_room = max(until_done - seconds, (1 - _BUSY_SHARE / share) * until_done)
             wait = min(error.retry_after_seconds, until_room)
-            raise OverloadedError(message, retry_after_seconds=wait) from None
+            raise OverloadedError(message, retry_after_seconds=wait, reason="places") from None
 
 
 def _refusal_of(error: OverloadedError) -> Refusal:
     status = errors.status_of(error)
-    return Refusal(errors.code_of(status), status.message, errors.trailers_of(status))
+    return Refusal(errors.code_of(status), status.message, errors.trailers_of(status), errors.reason_of(error))
 
 
 def _seconds_left(rpc: RpcContext) -> float:

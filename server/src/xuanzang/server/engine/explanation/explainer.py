@@ -94,7 +94,7 @@ class Explainer:
         if self._running >= limit:
             metrics.explanations["refused"].inc()
             message = f"{limit} translations are being explained, which is the limit"
-            raise OverloadedError(message, retry_after_seconds=_RETRY_SECONDS)
+            raise OverloadedError(message, retry_after_seconds=_RETRY_SECONDS, reason="limit")
         self._begin()
         try:
             yield

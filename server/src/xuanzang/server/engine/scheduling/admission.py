@@ -200,6 +200,7 @@ class Admission:
                 f"model {model.name}/{model.version} is limited to {model.limits}, and {waiting} tokens wait for it "
                 f"already, of at most {self._max_tokens // 2}",
                 retry_after_seconds=_UNMEASURED_WAIT_SECONDS if wait is None else wait,
+                reason="limit",
             )
 
     def _seconds_for(self, flow: FlowKey, tokens: int) -> float | None:
@@ -244,6 +245,7 @@ class Admission:
             f"the deadline is in {seconds:.2f} s, and the request would be done in about "
             f"{self._calibration.safe(estimate):.2f} s: {tokens} tokens come first",
             retry_after_seconds=self._wait(asked, seconds),
+            reason="deadline",
         )
 
     def _wait(self, asked: _Asked, seconds: float) -> float:
