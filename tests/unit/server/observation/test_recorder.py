@@ -86,7 +86,7 @@ async def test_rpcs_that_were_refused_unread_share_a_line(tmp_path: Path, droppe
     recorder.close()
     [line] = lines_of(tmp_path / "log")
     assert line.pop("time")
-    assert line == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "unread_rpcs": 40}
+    assert line == {"method": "TranslateText", "code": "RESOURCE_EXHAUSTED", "reason": "queue", "unread_rpcs": 40}
 
 
 async def test_rpcs_that_a_slow_reader_does_not_take_are_lost_and_counted(

@@ -117,7 +117,7 @@ class Entry:
             if route.method.is_screened and self._screen is not None and rpc.refusal is None:
                 refusal = self._screen.refusal(rpc)
                 if refusal is not None:
-                    self._count_unread(path, refusal.code, refusal.reason, rpc)
+                    self._count_unread(path, refusal.code, errors.Reason(*refusal.reason), rpc)
                     return refusal
         except Exception as error:  # noqa: BLE001 - an error here would end the listener, for all callers
             status = errors.status_of(error)

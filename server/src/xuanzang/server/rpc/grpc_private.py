@@ -18,8 +18,6 @@ from grpc._cython import cygrpc
 from grpc.aio._server import Server
 from typing_extensions import override
 
-from xuanzang.server.rpc.errors import Reason
-
 _LOGGER = logging.getLogger(__name__)
 
 SUPPORTED_GRPC: Final = "1.85"
@@ -38,8 +36,8 @@ class Refusal(NamedTuple):
     code: grpc.StatusCode
     message: str
     trailers: tuple[tuple[str, str | bytes], ...]
-    reason: Reason
-    """For logs."""
+    reason: tuple[str, tuple[str, ...]]
+    """Word and fields, for logs."""
 
 
 Begin: TypeAlias = "Callable[[str, grpc.aio.ServicerContext[Any, Any]], Refusal | Handler]"
