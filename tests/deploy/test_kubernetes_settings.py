@@ -10,6 +10,7 @@ import manifests
 import yaml
 from prometheus_client import CollectorRegistry
 
+from xuanzang.gateway.settings import read_settings as read_gateway_settings
 from xuanzang.server import lifecycle
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc import server as rpc
@@ -18,6 +19,8 @@ from xuanzang.server.settings import Settings, read_settings, split_address
 
 POD = manifests.pod(manifests.base("Deployment"))
 SERVER = manifests.server(manifests.base("Deployment"))
+GATEWAY_DEPLOYMENT = manifests.read(manifests.COMPONENTS / "gateway" / "deployment.yaml")
+GATEWAY = manifests.server(GATEWAY_DEPLOYMENT)
 TLS, KEYS = manifests.COMPONENTS / "tls", manifests.COMPONENTS / "keys"
 AUTOSCALING, KEDA = manifests.COMPONENTS / "autoscaling", manifests.COMPONENTS / "keda"
 
@@ -109,11 +112,25 @@ def containers() -> list[dict[str, Any]]:
     return [SERVER, *copying["initContainers"]]
 
 
+def test_the_gateway_accepts_its_arguments_and_calls_the_servers() -> None:
+    used = read_gateway_settings(GATEWAY["args"])
+    ports = {port["name"]: port["containerPort"] for port in GATEWAY["ports"]}
+    assert ports == {
+        "http": split_address(used.address).port,
+        "metrics": split_address(used.metrics_address or "").port,
+    }
+    service, port = manifests.base("Service"), split_address(default("address")).port
+    assert used.server == f"dns:///{service['metadata']['name']}:{port}"
+    wait = GATEWAY["lifecycle"]["preStop"]["sleep"]["seconds"]
+    pod = manifests.pod(GATEWAY_DEPLOYMENT)
+    assert pod["terminationGracePeriodSeconds"] > wait + used.drain_timeout_seconds
+
+
 def test_pods_obey_the_restricted_profile_and_write_to_volumes_only() -> None:
-    assert (
-        POD["securityContext"].items() >= {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}.items()
-    )
-    for container in containers():
+    for pod in (POD, manifests.pod(GATEWAY_DEPLOYMENT)):
+        restricted = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert pod["securityContext"].items() >= restricted.items()
+    for container in (*containers(), GATEWAY):
         assert container["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
@@ -141,6 +158,7 @@ def test_user_and_image_are_those_of_the_dockerfile_and_the_compose_file() -> No
     assert f"USER {user}:{group}\n" in dockerfile
     compose = manifests.read(manifests.ROOT / "docker-compose.yml")
     assert {container["image"] for container in containers()} == {compose["services"]["server"]["image"]}
+    assert GATEWAY["image"] == compose["services"]["gateway"]["image"]
 
 
 def test_metrics_in_queries_exist() -> None:
