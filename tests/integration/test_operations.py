@@ -314,11 +314,12 @@ async def test_a_drain_says_what_is_left_and_refusals_say_why(
                 await asyncio.sleep(0)
             await running.server.drain()
             assert len(await call) == 20
-    lines = {record.message: record.__dict__ for record in caplog.records}
+    # The first of each, when the request was not done.
+    lines = {record.message: record.__dict__ for record in reversed(caplog.records)}
     assert (lines["draining"]["signal"], lines["draining"]["requests"]) == (None, 1)
     assert lines["still draining"]["requests"] == 1
     refused = [record.__dict__ for record in caplog.records if record.message == "rpc"]
     assert [line["reason"] for line in refused] == ["fields", "model"]
     assert refused[0]["request_id"] == "by-name"
-    assert {"contents[1]", "settings.options.beam_size"} & {*refused[0]["fields"], "settings.options.beam_size"}
+    assert any("beam_size" in field for field in refused[0]["fields"])
     assert "猫" not in str(refused)
