@@ -130,13 +130,14 @@ def test_replicas_are_set_unless_an_autoscaler_sets_them(rendered: list[dict[str
 
 
 def test_volumes_that_are_mounted_exist(rendered: list[dict[str, Any]]) -> None:
+    used = set()
     for deployment in of_kind(rendered, "Deployment"):
         pod = manifests.pod(deployment)
         volumes = {volume["name"]: volume for volume in pod.get("volumes", ())}
         containers = (*pod["containers"], *pod.get("initContainers", ()))
         assert {mount["name"] for each in containers for mount in each.get("volumeMounts", ())} == set(volumes)
-        used = {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume}
-        assert used == {resource["metadata"]["name"] for resource in of_kind(rendered, "ConfigMap")} or not volumes
+        used |= {volume["configMap"]["name"] for volume in volumes.values() if "configMap" in volume}
+    assert used == {resource["metadata"]["name"] for resource in of_kind(rendered, "ConfigMap")}
 
 
 def test_a_probe_has_one_way_of_probing(rendered: list[dict[str, Any]]) -> None:
