@@ -20,7 +20,7 @@ CUSTOM = {
     "ScaledObject": {
         "apiVersion": str,
         "kind": str,
-        "metadata": {"name": str, "labels": {"*": str}},
+        "metadata": {"name": str, "namespace": str, "labels": {"*": str}},
         "spec": {
             "scaleTargetRef": {"name": str},
             "minReplicaCount": int,
@@ -35,7 +35,7 @@ CUSTOM = {
     "ServiceMonitor": {
         "apiVersion": str,
         "kind": str,
-        "metadata": {"name": str, "labels": {"*": str}},
+        "metadata": {"name": str, "namespace": str, "labels": {"*": str}},
         "spec": {
             "selector": {"matchLabels": {"*": str}},
             "endpoints": [{"port": str, "path": str, "interval": str, "scrapeTimeout": str}],
