@@ -76,7 +76,7 @@ class Connection(NamedTuple):
     client_id: str | None
     api_key: str | None
     allow_insecure_key: bool
-    wait_for_server: bool
+    wait_for_server: bool = False
 
 
 def connection(arguments: argparse.Namespace) -> Connection:
