@@ -53,6 +53,11 @@ BREAKING = {
         "xuanzang.export.exporter",
     ),
     "The server's floors: imports run down only": (f"{ENGINE}.engine", "xuanzang.server.rpc.services.translation"),
+    "In one process: threads over a loop, texts over translations, translations over options": (
+        "xuanzang.server.in_process.options",
+        "xuanzang.server.in_process.translations",
+    ),
+    "A batch uses the server by its public names": ("xuanzang.batch.translator", f"{ENGINE}.engine"),
     "A batch: shards are planned and recorded without an engine, and run without Ray": (
         "xuanzang.batch.planning",
         "xuanzang.batch.translator",

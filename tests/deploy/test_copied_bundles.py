@@ -9,7 +9,7 @@ from pathlib import Path
 import manifests
 import pytest
 
-from xuanzang.server.bundles.repository import load_bundle, scan
+from xuanzang.server.bundles.repository import find_bundles, load_bundle
 
 FOLDER = manifests.COMPONENTS / "models-from-volume"
 MODELS = manifests.ROOT / "server" / "models"
@@ -40,8 +40,8 @@ def test_pinned_bundles_are_copied_and_can_be_loaded(volume: Path) -> None:
     status, models = copy(volume)
     # After a new export: (cd server/models && sha256sum */*/manifest.json)
     assert status == 0
-    assert [bundle.relative_to(models) for bundle in scan(models)] == [manifest.parent for manifest in pinned()]
-    for bundle in scan(models):
+    assert [bundle.relative_to(models) for bundle in find_bundles(models)] == [manifest.parent for manifest in pinned()]
+    for bundle in find_bundles(models):
         load_bundle(bundle)
 
 

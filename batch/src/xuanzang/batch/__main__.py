@@ -22,9 +22,7 @@ from xuanzang.batch.errors import BatchError, InputError
 from xuanzang.batch.job import Job
 from xuanzang.batch.joining import failures_file
 from xuanzang.batch.local import run_locally
-from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.errors import EngineError
-from xuanzang.server.engine.hardware import usable_cores
+from xuanzang.server import BundleError, EngineError
 
 _RAY_DEFAULTS = MappingProxyType(
     {
@@ -94,7 +92,7 @@ def _stopped_by_signals() -> Iterator[None]:
 def _engine(arguments: argparse.Namespace, job: Job) -> RunShards:
     models = arguments.models.absolute()
     if arguments.engine == "local":
-        return partial(run_locally, job, models, cores=arguments.cores or usable_cores())
+        return partial(run_locally, job, models, cores=arguments.cores or 0)
     for name, value in _RAY_DEFAULTS.items():
         os.environ.setdefault(name, value)
     try:

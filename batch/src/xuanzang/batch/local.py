@@ -23,7 +23,7 @@ def run_locally(job: Job, models: Path, shards: Sequence[Shard], folder: Path, *
         models: Folder of bundles.
         shards: Shards to translate.
         folder: Folder of the parts.
-        cores: Threads that translate.
+        cores: Threads that translate; 0 for one per usable core.
 
     Yields:
         Number of each shard as it is finished.

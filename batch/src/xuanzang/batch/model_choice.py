@@ -6,8 +6,7 @@ from pathlib import Path
 
 from xuanzang.batch.errors import InputError
 from xuanzang.batch.planning import digest
-from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.repository import scan
+from xuanzang.server import BundleError, find_bundles
 
 
 def choose_model(models: Path, wanted: str) -> tuple[str, str]:
@@ -24,7 +23,7 @@ def choose_model(models: Path, wanted: str) -> tuple[str, str]:
         InputError: There is no such bundle, or several models and none is named.
     """
     try:
-        bundles = {f"{path.parent.name}/{path.name}": path for path in scan(models)}
+        bundles = {f"{path.parent.name}/{path.name}": path for path in find_bundles(models)}
         fitting = [name for name in bundles if wanted in ("", name, name.partition("/")[0])]
         if len({name.partition("/")[0] for name in fitting}) != 1:
             what = "holds several models" if fitting else f"holds no model {wanted}".rstrip()

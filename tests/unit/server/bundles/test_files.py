@@ -11,7 +11,7 @@ import pytest
 
 from xuanzang.server.bundles.errors import MAX_REASON_CHARACTERS, MAX_REASONS, BundleError
 from xuanzang.server.bundles.files import changed_files, read_limited
-from xuanzang.server.bundles.repository import load_bundle, scan
+from xuanzang.server.bundles.repository import find_bundles, load_bundle
 
 SPECIAL: dict[str, Callable[[Path], object]] = {
     "a folder": Path.mkdir,
@@ -64,7 +64,7 @@ def test_a_model_or_a_version_may_be_a_link_to_a_folder_anywhere(repository: Pat
         moved.parent.mkdir(parents=True)
         shutil.move((repository / name).resolve(), moved)
         (repository / name).symlink_to(moved)
-        [directory] = scan(repository)
+        [directory] = find_bundles(repository)
         assert load_bundle(directory).manifest.model == "small"
 
 
@@ -72,7 +72,7 @@ def test_a_model_or_a_version_may_be_a_link_to_a_folder_anywhere(repository: Pat
 def test_a_folder_that_is_a_link_to_nowhere_is_refused_alone(repository: Path, directory: Path, name: str) -> None:
     (repository / name).symlink_to("nowhere")
     broken = repository / name
-    assert set(scan(repository)) == {directory, broken}
+    assert set(find_bundles(repository)) == {directory, broken}
     assert "manifest.json is missing" in reasons(broken)
 
 
@@ -83,8 +83,8 @@ def test_what_may_not_be_read_is_refused_alone(repository: Path, directory: Path
     locked = Path(os.path.normpath(repository / "other" / "1" / name))
     locked.chmod(0)
     try:
-        assert directory in scan(repository)
-        [broken] = [path for path in scan(repository) if path != directory]
+        assert directory in find_bundles(repository)
+        [broken] = [path for path in find_bundles(repository) if path != directory]
         assert "Permission denied" in reasons(broken)
     finally:
         locked.chmod(0o755)

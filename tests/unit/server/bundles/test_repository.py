@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.bundles.repository import load_bundle, scan
+from xuanzang.server.bundles.repository import find_bundles, load_bundle
 
 Manifest = dict[str, Any]
 Edit = Callable[[Path, Callable[[Manifest], object]], None]
@@ -39,12 +39,12 @@ def test_bundles_are_found_by_model_and_then_by_number(tmp_path: Path) -> None:
         (tmp_path / path).mkdir(parents=True)
     (tmp_path / "README.md").touch()
     (tmp_path / "a" / "8").touch()
-    assert scan(tmp_path) == [tmp_path / "a/9", tmp_path / "a/10", tmp_path / "b/1"]
+    assert find_bundles(tmp_path) == [tmp_path / "a/9", tmp_path / "a/10", tmp_path / "b/1"]
 
 
 def test_a_repository_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="No such file"):
-        scan(tmp_path / "nothing")
+        find_bundles(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "weights.bin", "shared.spm", "certificate.json"])

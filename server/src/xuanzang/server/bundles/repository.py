@@ -22,7 +22,7 @@ from xuanzang.server.bundles.vocabulary import read_vocabulary
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 
 
-def scan(root: Path) -> list[Path]:
+def find_bundles(root: Path) -> list[Path]:
     """Find the bundles of a repository, `<root>/<model>/<version>/`.
 
     Args:

@@ -115,7 +115,7 @@ class ProtectedPattern(enum.Enum):
     TAG = "tag"
 
 
-class TermOutcome(enum.Enum):
+class GlossaryOutcome(enum.Enum):
     """What became of a term that a sentence has."""
 
     HONOURED = "honoured"
@@ -140,7 +140,7 @@ class GlossaryMatch:
     """The character after its last one."""
     target: str
     """Translation of it that the text's translation holds; empty if it holds none."""
-    outcome: TermOutcome
+    outcome: GlossaryOutcome
     pattern: ProtectedPattern | None
     """Pattern that found it; None for an entry."""
     target_start: int = -1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from xuanzang.server.engine.calls.kept_terms import SentenceTerms
 from xuanzang.server.engine.terminology.terms import FoundTerm
-from xuanzang.server.engine.types import TermOutcome
+from xuanzang.server.engine.types import GlossaryOutcome
 
 
 def outcomes(text: str, *targets: str) -> list[bool]:
     found = [FoundTerm(start=at, end=at + 1, source="源", targets=(target,)) for at, target in enumerate(targets)]
     terms = SentenceTerms(found=tuple((term, None) for term in found))
-    return [match.outcome is TermOutcome.HONOURED for match in terms.matches(text)]
+    return [match.outcome is GlossaryOutcome.HONOURED for match in terms.matches(text)]
 
 
 def test_a_translation_within_another_has_a_place_of_its_own() -> None:

@@ -12,7 +12,7 @@ from xuanzang.server.engine.models.loaded import TargetConstraints
 from xuanzang.server.engine.terminology.terms import FoundTerm
 from xuanzang.server.engine.text.codec import TextCodec
 from xuanzang.server.engine.text.words import find_whole
-from xuanzang.server.engine.types import GlossaryMatch, TermOutcome
+from xuanzang.server.engine.types import GlossaryMatch, GlossaryOutcome
 from xuanzang.server.engine.variants import Variant
 
 MAX_PHRASES = 64
@@ -25,7 +25,7 @@ MAX_PHRASE_TOKENS = 256
 class SentenceTerms:
     """Terms of one sentence, and what its search requires of them."""
 
-    found: tuple[tuple[FoundTerm, TermOutcome | None], ...] = ()
+    found: tuple[tuple[FoundTerm, GlossaryOutcome | None], ...] = ()
     """Each term, with the reason why the search does not require it; spans are those in the whole text."""
     phrases: PhraseAutomaton | None = None
     """What the search requires; None for nothing."""
@@ -74,7 +74,7 @@ def plan_terms(
         return NO_SENTENCE_TERMS
     budget = min(max_tokens, MAX_PHRASE_TOKENS)
     required: Counter[tuple[Variant, ...]] = Counter()
-    judged: list[tuple[FoundTerm, TermOutcome | None]] = []
+    judged: list[tuple[FoundTerm, GlossaryOutcome | None]] = []
     tokens = 0
     for term in found:
         variants = _variants(term, codec, suppressed_texts)
@@ -98,8 +98,8 @@ def _variants(term: FoundTerm, codec: TextCodec, suppressed: Sequence[str]) -> t
     return tuple(variant for target in targets for variant in codec.target_phrases.variants(target))
 
 
-def _refusal(variants: Sequence[Variant]) -> TermOutcome:
-    return TermOutcome.NO_ROOM if variants else TermOutcome.NOT_WRITABLE
+def _refusal(variants: Sequence[Variant]) -> GlossaryOutcome:
+    return GlossaryOutcome.NO_ROOM if variants else GlossaryOutcome.NOT_WRITABLE
 
 
 class _Places:
@@ -125,14 +125,14 @@ class _Places:
         return max((last for first, last in self._taken if first < end and start < last), default=0)
 
 
-def _match(term: FoundTerm, target: str, place: int, reason: TermOutcome | None) -> GlossaryMatch:
-    missed = reason or TermOutcome.NOT_REACHED
+def _match(term: FoundTerm, target: str, place: int, reason: GlossaryOutcome | None) -> GlossaryMatch:
+    missed = reason or GlossaryOutcome.NOT_REACHED
     return GlossaryMatch(
         source=term.source,
         source_start=term.start,
         source_end=term.end,
         target=target,
-        outcome=TermOutcome.HONOURED if target else missed,
+        outcome=GlossaryOutcome.HONOURED if target else missed,
         pattern=term.pattern,
         target_start=place,
     )

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from xuanzang.server.bundles.repository import scan
+from xuanzang.server.bundles.repository import find_bundles
 
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 # Bundles have ten files at the most; verification refuses a folder with more than 1000 entries.
@@ -30,7 +30,7 @@ def version_name(directory: Path) -> VersionName:
     """Return the name and version that a bundle's folder stands for.
 
     Args:
-        directory: Folder of a bundle, as `scan` finds it.
+        directory: Folder of a bundle, as `find_bundles` finds it.
     """
     if _VERSION.fullmatch(directory.name):
         return VersionName(directory.parent.name, int(directory.name))
@@ -49,7 +49,7 @@ def versions_in(root: Path) -> dict[VersionName, Path]:
     Raises:
         BundleError: The repository cannot be read.
     """
-    return {version_name(directory): directory for directory in scan(root)}
+    return {version_name(directory): directory for directory in find_bundles(root)}
 
 
 class FolderWatch:
@@ -101,7 +101,7 @@ class FolderWatch:
         return bool(self._seen) and version not in known
 
     def _fingerprints(self) -> dict[Path, Fingerprint]:
-        return {directory: _fingerprint(directory) for directory in scan(self._root)}
+        return {directory: _fingerprint(directory) for directory in find_bundles(self._root)}
 
 
 def _fingerprint(directory: Path) -> Fingerprint:

@@ -11,7 +11,7 @@ from pathlib import Path
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.bundles.files import changed_files
 from xuanzang.server.bundles.manifest import manifest_digest
-from xuanzang.server.bundles.repository import scan
+from xuanzang.server.bundles.repository import find_bundles
 from xuanzang.server.engine.hardware import flush_denormals
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.replay import replay
@@ -41,7 +41,7 @@ async def load_models(
         BundleError: The repository cannot be read or has no bundle.
     """
     loop = asyncio.get_running_loop()
-    directories = await loop.run_in_executor(executor, scan, repository)
+    directories = await loop.run_in_executor(executor, find_bundles, repository)
     if not directories:
         raise BundleError(repository, ["there is no bundle MODEL/VERSION/ in it"])
     # Nothing is translated before they are loaded: a busy machine would let a process that gives way wait for minutes.

@@ -101,12 +101,7 @@ async def read_settings(
         InvalidInputError: The request has faults; the error names all of them.
         ModelNotFoundError: No served model fits the request, which has no fault otherwise.
     """
-    faults = [
-        *violations,
-        *range_violations(settings.options),
-        *term_violations(settings),
-        *_format_violations(settings),
-    ]
+    faults = [*violations, *settings_violations(settings)]
     try:
         route = await resolve(
             model=settings.model,
@@ -143,6 +138,20 @@ async def read_settings(
     )
 
 
+def settings_violations(settings: pb.TranslationSettings) -> Iterator[FieldViolation]:
+    """Find the values that no model takes.
+
+    Args:
+        settings: Settings as the caller sent them.
+
+    Yields:
+        One violation per value.
+    """
+    yield from range_violations(settings.options)
+    yield from term_violations(settings)
+    yield from _format_violations(settings)
+
+
 def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]:
     """Check a request for the languages of texts.
 
@@ -160,19 +169,18 @@ def read_detection_request(request: pb.DetectLanguageRequest) -> tuple[str, ...]
     return tuple(request.contents)
 
 
-def for_single_text(error: InvalidInputError) -> InvalidInputError:
-    """Rename the field of an engine's error to that of messages with a single text.
+def for_single_text(error: InvalidInputError, name: str = "content") -> InvalidInputError:
+    """Rename the field of an engine's error about a single text.
 
     Args:
         error: Error about "contents[0]".
+        name: Name of the text where the error goes, such as that of messages with a single one.
 
     Returns:
-        The same error about "content".
+        The same error about the name.
     """
     return error.with_violations(
-        FieldViolation(
-            field=_CONTENTS.sub("content", fault.field), description=_CONTENTS.sub("content", fault.description)
-        )
+        FieldViolation(field=_CONTENTS.sub(name, fault.field), description=_CONTENTS.sub(name, fault.description))
         for fault in error.violations
     )
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from xuanzang.server.engine.errors import FieldViolation, InvalidInputError
 from xuanzang.server.engine.terminology.glossaries import GlossaryFolder, entry_faults
 from xuanzang.server.engine.terminology.terms import NO_TERMS, GlossaryEntry, TermIndex, Terms
-from xuanzang.server.engine.types import DecodingOptions, GlossaryMatch, ProtectedPattern, Route, TermOutcome
+from xuanzang.server.engine.types import DecodingOptions, GlossaryMatch, GlossaryOutcome, ProtectedPattern, Route
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 MAX_ENTRIES = 1000
@@ -30,8 +30,8 @@ _PATTERNS: Mapping[int, ProtectedPattern] = MappingProxyType(
 _PATTERN_NUMBERS: Mapping[ProtectedPattern, pb.ProtectedPattern.ValueType] = MappingProxyType(
     {pattern: pb.ProtectedPattern.Value(f"PROTECTED_PATTERN_{pattern.name}") for pattern in ProtectedPattern}
 )
-_OUTCOMES: Mapping[TermOutcome, pb.GlossaryOutcome.ValueType] = MappingProxyType(
-    {outcome: pb.GlossaryOutcome.Value(f"GLOSSARY_OUTCOME_{outcome.name}") for outcome in TermOutcome}
+_OUTCOMES: Mapping[GlossaryOutcome, pb.GlossaryOutcome.ValueType] = MappingProxyType(
+    {outcome: pb.GlossaryOutcome.Value(f"GLOSSARY_OUTCOME_{outcome.name}") for outcome in GlossaryOutcome}
 )
 
 

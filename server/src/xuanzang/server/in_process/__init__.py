@@ -1,0 +1,1 @@
+"""Translation in the process of the caller; `xuanzang.server` has the names that callers use."""

@@ -1,0 +1,376 @@
+"""Translation in the event loop of the caller: the server's engine without a server."""
+
+# ruff: noqa: ASYNC109 - these timeouts are deadlines of the engine, which may answer with a part shortly before
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, TypedDict, Unpack
+
+from prometheus_client import CollectorRegistry
+
+from xuanzang.server.engine.engine import Engine
+from xuanzang.server.engine.errors import (
+    DeadlineExceededError,
+    FieldViolation,
+    InvalidInputError,
+    OverloadedError,
+)
+from xuanzang.server.engine.hardware import default_workers
+from xuanzang.server.engine.scheduling.requests.request import CallArguments
+from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
+from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
+from xuanzang.server.in_process.text_stream import TextStream
+from xuanzang.server.in_process.translations import (
+    Model,
+    ProgressiveTranslation,
+    StreamedTranslation,
+    Translation,
+    model_of,
+    translation_of,
+)
+from xuanzang.server.metrics import Metrics
+from xuanzang.server.rpc.messages import requests
+from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.translation.v1 import translation_pb2 as pb
+
+# As many as the full batches of a worker hold, so that texts of similar lengths find each other.
+_TEXTS_PER_WORKER = 256
+_STOP_SECONDS = 5.0
+
+
+class TranslatorSettings(TypedDict, total=False):
+    """Keyword arguments of translators: what they take of the machine. Those left out have the server's defaults."""
+
+    workers: int
+    """Threads that translate, up to 256; 0, the default: one per usable core."""
+    intra_op_threads: int
+    """Threads that each worker uses inside one operation, 1 to 256; 1 by default."""
+    provider: Literal["cpu", "cuda", "auto"]
+    """What runs the models; "auto", the default: cuda where onnxruntime offers it, else cpu."""
+    kernels: bool
+    """Whether the C++ kernels of xuanzang-kernels are used, where those were built; True by default."""
+    shortlist: str
+    """Models to decode with the shortlists of their bundles, as "zh-en,en-zh"; "*" for all that have one."""
+    detection: bool
+    """Whether languages are detected, where the libraries of the extra `detection` are installed; True by default."""
+    max_batch_sentences: int
+    """Maximum sentences decoded together by one worker, 1 to 1024; 32 by default."""
+    max_cache_mb: int
+    """Maximum megabytes for keys and values; 0, the default: half of the memory that the process may take."""
+    max_content_characters: int
+    """Maximum characters of one text, 1 to 1,000,000; 20,000 by default."""
+
+
+class AsyncTranslator:
+    """Translates with the models of a folder, in the event loop that enters it.
+
+    Nothing computes on the loop for long: workers decode in threads of their own. Texts beyond what the workers can
+    take wait for their turn instead of being refused.
+
+    Args:
+        models: Folder of bundles, laid out as MODEL/VERSION/.
+        settings: Keyword arguments listed in TranslatorSettings.
+
+    Raises:
+        TypeError: There is no such setting.
+        ValueError: A setting is out of range.
+        EngineError: The provider is "cuda", and onnxruntime comes without.
+    """
+
+    def __init__(self, models: str | os.PathLike[str], **settings: Unpack[TranslatorSettings]) -> None:
+        if unknown := settings.keys() - TranslatorSettings.__optional_keys__:
+            raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
+        checked = EngineSettings(**settings)
+        self._engine = Engine(Path(models), settings=checked, metrics=Metrics(CollectorRegistry()))
+        workers = checked.workers or default_workers(self._engine.runtime.execution_provider, checked.intra_op_threads)
+        self._room = workers * _TEXTS_PER_WORKER
+        self._places = asyncio.Semaphore(self._room)
+        self._state: Literal["new", "open", "closed"] = "new"
+
+    async def start(self) -> None:
+        """Load, check and warm the models; `async with` does it.
+
+        Raises:
+            BundleError: No bundle can be served. If only some cannot, a warning in the log says why.
+        """
+        self._require("new")
+        self._state = "open"
+        try:
+            await self._engine.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Finish the texts in translation, for 5 seconds at most, and stop the threads."""
+        if self._state != "closed":
+            self._state = "closed"
+            await self._engine.join(_STOP_SECONDS)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def translate(
+        self, texts: Sequence[str], *, timeout: float | None = None, **options: Unpack[TranslateOptions]
+    ) -> list[Translation]:
+        """Translate texts, any number of them, all or none.
+
+        Args:
+            texts: Texts in the source language. With none, the options are checked and an empty list is returned.
+            timeout: Time limit in seconds; None: none.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Returns:
+            One translation per text, in the same order.
+
+        Raises:
+            InvalidInputError: Texts or options are refused; `violations` names fields, such as "contents[3]".
+            ModelNotFoundError: There is no such model, or none for the languages.
+            DeadlineExceededError: The time was too short.
+            TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
+        """
+        checked = _checked(texts)
+        deadline = _deadline(timeout)
+        request = self._read(settings_of(options), checked)
+
+        async def answer(index: int, text: str) -> Translation:
+            try:
+                return await self._answer(request, text, deadline)
+            except InvalidInputError as error:
+                raise requests.for_single_text(error, f"contents[{index}]") from None
+
+        stream = TextStream(checked, answer, ordered=True, max_in_flight=self._room)
+        async with aclosing(stream.results()) as results:
+            return [result.translation async for result in results]
+
+    async def translate_one(
+        self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
+    ) -> Translation:
+        """Translate one text; see `translate`."""
+        return (await self.translate([text], timeout=timeout, **options))[0]
+
+    def translate_stream(
+        self,
+        texts: Iterable[str] | AsyncIterable[str],
+        *,
+        ordered: bool = False,
+        max_in_flight: int | None = None,
+        **options: Unpack[TranslateOptions],
+    ) -> AsyncGenerator[StreamedTranslation, None]:
+        """Translate any number of texts as they come; a text that is refused yields a result with `error`.
+
+        Args:
+            texts: Texts in the source language. An iterable that is no sequence is read by another thread. An exception
+                of it is raised here after the results of the texts before it.
+            ordered: Whether results come in the order of the texts instead of as they finish.
+            max_in_flight: Maximum number of texts read whose results have not been yielded; None: 256 per worker.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Raises:
+            InvalidInputError: An option has no possible value; those that a model refuses are errors of the texts.
+            TypeError: A lone text instead of an iterable, a value of the wrong type, or an unknown option.
+            ValueError: `max_in_flight` is out of range.
+        """
+        return self.text_stream(texts, ordered=ordered, max_in_flight=max_in_flight, options=options).results()
+
+    def text_stream(
+        self,
+        texts: Iterable[str] | AsyncIterable[str],
+        *,
+        ordered: bool,
+        max_in_flight: int | None,
+        options: TranslateOptions,
+    ) -> TextStream:
+        """Return what `translate_stream` yields from, for callers of another thread."""
+        if isinstance(texts, str | bytes):
+            raise TypeError("texts is an iterable of str; for a single text call translate_one")
+        if max_in_flight is not None and max_in_flight < 1:
+            raise ValueError(f"max_in_flight must be at least 1, not {max_in_flight}")
+        settings = settings_of(options)
+
+        async def answer(_: int, text: str) -> Translation:
+            try:
+                return await self._answer(self._read(settings, _checked([text])), text, None)
+            except InvalidInputError as error:
+                raise requests.for_single_text(error, "content") from None
+
+        return TextStream(texts, answer, ordered=ordered, max_in_flight=max_in_flight or self._room)
+
+    async def translate_progressively(
+        self, text: str, *, timeout: float | None = None, **options: Unpack[TranslateOptions]
+    ) -> AsyncGenerator[ProgressiveTranslation, None]:
+        """Translate one text and yield each part of the translation as soon as it is final.
+
+        Args:
+            text: Text in the source language, of one or several sentences.
+            timeout: Time limit in seconds; None: none.
+            options: Keyword arguments listed in TranslateOptions.
+
+        Raises:
+            EngineError: As `translate` says; parts already yielded remain valid.
+            TypeError: A value of the wrong type, or an unknown option.
+        """
+        deadline, sent = _deadline(timeout), 0
+        try:
+            request = self._read(settings_of(options), _checked([text]))
+            while True:
+                recorder = ProvenanceRecorder(request, self._engine.runtime, method="TranslateTextProgressively")
+                asked = _asked(request, deadline)
+                parts = self._engine.translate_progressively(text, journal=recorder.journal, **asked)
+                try:
+                    async with aclosing(parts):
+                        async for part in parts:
+                            if isinstance(part, str):
+                                sent += len(part)
+                                yield ProgressiveTranslation(text_delta=part, translation=None)
+                            else:
+                                whole = _translation(request, part, recorder)
+                                yield ProgressiveTranslation(text_delta=whole.text[sent:], translation=whole)
+                except OverloadedError as error:
+                    if sent:
+                        raise
+                    await _pause(error, deadline)
+                else:
+                    return
+        except InvalidInputError as error:
+            raise requests.for_single_text(error, "content") from None
+
+    async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
+        """Detect the languages of texts.
+
+        Args:
+            texts: Texts in any language; the first 1000 characters of each are looked at.
+
+        Returns:
+            For each text the languages that it may be in, likeliest first; none if nothing tells its language.
+
+        Raises:
+            DetectionUnavailableError: The libraries of the extra `detection` are not installed.
+            TypeError: A lone text instead of a sequence, or an element that is no str.
+        """
+        self._require("open")
+        return await self._engine.router.detect_languages(_checked(texts))
+
+    def list_models(self) -> list[Model]:
+        """List the models, by name and version."""
+        self._require("open")
+        return [model_of(model) for model in self._engine.models]
+
+    def _require(self, state: Literal["new", "open"]) -> None:
+        if self._state != state:
+            messages = {"new": "is not started: use `async with`", "open": "was started before", "closed": "is closed"}
+            raise RuntimeError(f"the translator {messages[self._state]}")
+
+    def _read(self, settings: pb.TranslationSettings, texts: tuple[str, ...]) -> requests.TranslationRequest:
+        """Check the options as a server does, and find the model that texts get."""
+        self._require("open")
+        return requests.read_settings(settings, texts, self._engine.router.resolve, self._engine.glossaries)
+
+    async def _answer(self, request: requests.TranslationRequest, text: str, deadline: float | None) -> Translation:
+        async with self._place(deadline):
+            while True:
+                recorder = ProvenanceRecorder(request, self._engine.runtime, method="TranslateText")
+                asked = _asked(request, deadline)
+                try:
+                    [found] = await self._engine.translate([text], journal=recorder.journal, **asked)
+                    return _translation(request, found, recorder)
+                except OverloadedError as error:
+                    # Long texts fill the queue before the places are taken.
+                    await _pause(error, deadline)
+
+    @asynccontextmanager
+    async def _place(self, deadline: float | None) -> AsyncGenerator[None, None]:
+        """Wait for one of the places of texts in translation, and hold it."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._places.acquire()
+        except TimeoutError:
+            raise DeadlineExceededError("the time passed while the text waited for its turn", in_queue=True) from None
+        try:
+            yield
+        finally:
+            self._places.release()
+
+
+def check_options(**options: Unpack[TranslateOptions]) -> None:
+    """Check options before models are loaded.
+
+    Args:
+        options: Keyword arguments listed in TranslateOptions.
+
+    Raises:
+        InvalidInputError: Values that no model takes; what is a model's to say, `translate` says.
+        TypeError: A value of the wrong type, or an unknown option.
+    """
+    if faults := list(requests.settings_violations(settings_of(options))):
+        raise InvalidInputError(faults)
+
+
+def _checked(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return texts that the engine can read."""
+    if isinstance(texts, str | bytes):
+        raise TypeError("texts is a sequence of str; for a single text call translate_one")
+    faults = []
+    for index, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"contents[{index}] is a {type(text).__name__}, not a str")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            faults.append(FieldViolation(field=f"contents[{index}]", description=unicode_fault(error)))
+    if faults:
+        raise InvalidInputError(faults)
+    return tuple(texts)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    if timeout is None:
+        return None
+    if not timeout > 0:
+        raise ValueError(f"timeout must be above 0, is {timeout}")
+    return time.monotonic() + timeout
+
+
+async def _pause(error: OverloadedError, deadline: float | None) -> None:
+    """Wait until the queue may have room; after the deadline the engine says that it has passed."""
+    left = error.retry_after_seconds if deadline is None else max(deadline - time.monotonic(), 0.0)
+    await asyncio.sleep(min(error.retry_after_seconds, left))
+
+
+def _asked(request: requests.TranslationRequest, deadline: float | None) -> CallArguments:
+    return CallArguments(
+        model=request.model,
+        options=request.options,
+        deadline=deadline,
+        source_language=request.source_language,
+        target_language=request.target_language,
+        terms=request.terms,
+        content_format=request.content_format,
+    )
+
+
+def _translation(
+    request: requests.TranslationRequest, found: Sequence[Hypothesis], recorder: ProvenanceRecorder
+) -> Translation:
+    return translation_of(
+        found,
+        request.model,
+        scored=request.return_scores,
+        detected_language=request.detected_language,
+        provenance=recorder.provenance(0),
+    )

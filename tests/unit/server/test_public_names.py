@@ -1,0 +1,47 @@
+"""The public names of the server: complete, and light until one of them needs the engine."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+from xuanzang import server
+
+
+def test_every_public_name_is_found_where_the_type_checker_finds_it() -> None:
+    assert sorted(name for names in server._NAMES.values() for name in names) == server.__all__
+    for module, names in server._NAMES.items():
+        for name in names:
+            found = getattr(server, name)
+            assert found is getattr(importlib.import_module(f"{server.__name__}.{module}"), name)
+    assert set(server.__all__) <= set(dir(server))
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Engine'"):
+        server.Engine  # type: ignore[attr-defined]  # noqa: B018
+
+
+HEAVY = ("grpc", "numpy", "onnxruntime", "pydantic", "sentencepiece")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import xuanzang.server",
+        "from xuanzang.server import BundleError, FinishReason, InvalidInputError, SamplingOptions, Translation",
+    ],
+)
+def test_importing_the_server_or_its_values_does_not_import_the_engine(program: str) -> None:
+    code = f"import sys; {program}; print([name for name in {HEAVY} if name in sys.modules])"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
+
+
+def test_translating_in_one_process_imports_no_grpc_server() -> None:
+    code = "import sys; from xuanzang.server import Translator; print([name for name in sys.modules if name == 'grpc'])"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
