@@ -13,6 +13,7 @@ from site_protos import ProtoPage
 
 import xuanzang.client
 import xuanzang.client.documents
+import xuanzang.server
 
 _PROTOS = {
     "reference/translation.md": ("Translation service", "xuanzang/translation/v1/translation.proto"),
@@ -21,6 +22,8 @@ _PROTOS = {
 }
 _CLIENTS = ("TranslationClient", "AsyncTranslationClient")
 _SDK = "# Python SDK\n\nThe module `xuanzang.client`: in a clone, `pip install -e proto -e client`.\n\n"
+_TRANSLATORS = ("Translator", "AsyncTranslator")
+_IN_PROCESS = "# In one process\n\nThe module `xuanzang.server`; [In one process](../python.md) shows its use.\n\n"
 _DOCUMENTS = (
     "# Documents in Python\n\nThe module `xuanzang.client.documents`; [Documents](../documents.md) shows its use.\n\n"
 )
@@ -38,10 +41,12 @@ def references(root: Path) -> dict[str, str]:
     files = {file.name: file for file in described(root).file}
     protos = {page: ProtoPage(title, files[name]).text() for page, (title, name) in _PROTOS.items()}
     others = [name for name in xuanzang.client.__all__ if name not in _CLIENTS]
+    values = [name for name in xuanzang.server.__all__ if name not in _TRANSLATORS]
     documents = [name for name in xuanzang.client.documents.__all__ if name != "SUFFIXES"]
     return {
         **protos,
         "reference/sdk.md": _SDK + _directives("xuanzang.client", [*_CLIENTS, *others]),
+        "reference/in-process.md": _IN_PROCESS + _directives("xuanzang.server", [*_TRANSLATORS, *values]),
         "reference/documents.md": _DOCUMENTS + _directives("xuanzang.client.documents", documents),
     }
 

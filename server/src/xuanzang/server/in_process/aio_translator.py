@@ -34,6 +34,7 @@ from xuanzang.server.in_process.translations import (
     ProgressiveTranslation,
     StreamedTranslation,
     Translation,
+    language_of,
     model_of,
     translation_of,
 )
@@ -178,7 +179,7 @@ class AsyncTranslator:
             texts: Texts in the source language. An iterable that is no sequence is read by another thread. An exception
                 of it is raised here after the results of the texts before it.
             ordered: Whether results come in the order of the texts instead of as they finish.
-            max_in_flight: Maximum number of texts read whose results have not been yielded; None: 256 per worker.
+            max_in_flight: Maximum number of texts that were read and have no result yet; None: 256 per worker.
             options: Keyword arguments listed in TranslateOptions.
 
         Raises:
@@ -264,7 +265,8 @@ class AsyncTranslator:
             TypeError: A lone text instead of a sequence, or an element that is no str.
         """
         self._require("open")
-        return await self._engine.router.detect_languages(_checked(texts))
+        detections = await self._engine.router.detect_languages(_checked(texts))
+        return [[language_of(language) for language in languages] for languages in detections]
 
     def list_models(self) -> list[Model]:
         """List the models, by name and version."""

@@ -30,7 +30,7 @@ class TextStream:
             texts: Texts in the source language.
             answer: Function that translates a text with this index; its EngineErrors are results.
             ordered: Whether results come in the order of the texts instead of as they finish.
-            max_in_flight: Maximum number of texts read whose results have not been taken.
+            max_in_flight: Maximum number of texts that were read and have no result that was taken.
         """
         self._texts = texts
         self._answer = answer

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xuanzang.server.engine.errors import EngineError
+from xuanzang.server.engine.text.language_detection import DetectedLanguage
 from xuanzang.server.engine.types import FinishReason, GlossaryMatch, Quality, ServedModel, TokenDetail
 from xuanzang.server.engine.types import Hypothesis as FoundHypothesis
 from xuanzang.server.in_process.options import SamplingOptions
@@ -242,6 +243,11 @@ def _hypothesis(found: FoundHypothesis, *, scored: bool) -> Hypothesis:
 
 def _single(value: float) -> float:
     return c_float(value).value
+
+
+def language_of(found: DetectedLanguage) -> DetectedLanguage:
+    """Return a language with the confidence that a server sends, to the last bit."""
+    return dataclasses.replace(found, confidence=_single(found.confidence))
 
 
 def model_of(served: ServedModel) -> Model:

@@ -109,7 +109,7 @@ class Translator:
             texts: Texts in the source language. An iterable that is no sequence is read by another thread. An exception
                 of it is raised here after the results of the texts before it.
             ordered: Whether results come in the order of the texts instead of as they finish.
-            max_in_flight: Maximum number of texts read whose results have not been yielded; None: 256 per worker.
+            max_in_flight: Maximum number of texts that were read and have no result yet; None: 256 per worker.
             options: Keyword arguments listed in TranslateOptions.
 
         Raises:
