@@ -47,7 +47,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, enum.Enum):
         return None if value.name == "UNSPECIFIED" else value.name
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        left_out = {"exchange", "target_start", "sentences"}
+        left_out = {"exchange", "target_start", "sentences", "defaults"}
         names = {field.name for field in dataclasses.fields(value)} - left_out
         return {name: plain(getattr(value, name)) for name in names}
     return [plain(each) for each in value] if isinstance(value, list | tuple) else value
@@ -95,7 +95,9 @@ async def test_both_directions_are_found_by_the_language_of_the_texts(start_serv
         streamed = [result async for result in translator.translate_stream(texts, return_scores=True, ordered=True)]
         detected = await translator.detect_languages(texts[:2])
         assert plain(detected) == plain(await sdk.detect_languages(texts[:2]))
-        assert plain(translator.list_models()) == plain(await sdk.list_models())
+        models = translator.list_models()
+        assert plain(models) == plain(await sdk.list_models())
+        assert [model.defaults.beam_size for model in models] == [4, 4]
     assert plain(ours) == plain(theirs)
     assert [result.translation for result in streamed] == ours
 
