@@ -28,12 +28,13 @@ from xuanzang.server import (
     SamplingOptions,
     StreamedTranslation,
     Translator,
+    UnservedLanguageError,
 )
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.in_process import aio_translator
 
 TEXTS = ["我有一只猫。", "他们有三只狗。", "你们有五只鸟。我有一只猫。", "", "  \n"]
-SENTENCES = Path(__file__).parents[1] / "benchmark" / "sentences.tsv"
+SENTENCES = Path(__file__).parents[2] / "benchmarks" / "sentences.tsv"
 
 
 @pytest.fixture(scope="module")
@@ -83,23 +84,36 @@ async def test_answers_are_those_of_a_server_to_the_last_bit(
     assert plain(ours) == plain(theirs)
 
 
-async def test_both_directions_are_found_by_the_language_of_the_texts(start_server: StartServer) -> None:
-    texts = ["我有一只猫。", "If the file does not exist, an error is returned.", "12:30"]
+async def test_texts_are_read_in_the_languages_that_a_server_reads_them_in(start_server: StartServer) -> None:
+    texts = ["我有一只猫。", "If the file does not exist, an error is returned.", "12:30", "OK", ""]
+    french = "Le chat est assis sur la table de la cuisine."
     async with (
         start_server(models=BUNDLED) as running,
         AsyncTranslationClient(running.address) as sdk,
         AsyncTranslator(BUNDLED, workers=1) as translator,
     ):
         ours = [await translator.translate_one(text, return_scores=True) for text in texts]
-        theirs = [await sdk.translate_one(text, return_scores=True) for text in texts]
+        assert plain(ours) == plain([await sdk.translate_one(text, return_scores=True) for text in texts])
         streamed = [result async for result in translator.translate_stream(texts, return_scores=True, ordered=True)]
+        assert [result.translation for result in streamed] == ours
         detected = await translator.detect_languages(texts[:2])
         assert plain(detected) == plain(await sdk.detect_languages(texts[:2]))
         models = translator.list_models()
         assert plain(models) == plain(await sdk.list_models())
         assert [model.defaults.beam_size for model in models] == [4, 4]
-    assert plain(ours) == plain(theirs)
-    assert [result.translation for result in streamed] == ours
+        mixed = ["我有一只猫。", french, texts[1]]
+        kept = await translator.translate(mixed, target_language="en", pass_through_unserved=True)
+        assert plain(kept) == plain(await sdk.translate(mixed, target_language="en", pass_through_unserved=True))
+        assert [each.hypotheses[0].finish_reason.name for each in kept] == [
+            "END_OF_SENTENCE",
+            "UNSERVED_LANGUAGE",
+            "COPIED",
+        ]
+        with pytest.raises(UnservedLanguageError, match=r"contents\[1\]: is in fr"):
+            await translator.translate(mixed, target_language="en")
+        with pytest.raises(UnservedLanguageError, match=r"^content: is in fr"):
+            [part async for part in translator.translate_progressively(french, target_language="en")]
+        assert await translator.translate([]) == []
 
 
 def test_threads_share_a_translator_and_each_gets_its_own_answers(translator: Translator) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         MemoryLimitError,
         ModelNotFoundError,
         OverloadedError,
+        UnservedLanguageError,
     )
     from xuanzang.server.engine.text.language_detection import DetectedLanguage
     from xuanzang.server.engine.types import (
@@ -95,6 +96,7 @@ __all__ = [
     "Translation",
     "Translator",
     "TranslatorSettings",
+    "UnservedLanguageError",
     "check_options",
     "find_bundles",
 ]
@@ -114,6 +116,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "MemoryLimitError",
             "ModelNotFoundError",
             "OverloadedError",
+            "UnservedLanguageError",
         ),
         "engine.text.language_detection": ("DetectedLanguage",),
         "engine.types": (

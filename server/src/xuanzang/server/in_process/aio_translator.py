@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import time
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
@@ -26,7 +27,7 @@ from xuanzang.server.engine.hardware import default_workers
 from xuanzang.server.engine.scheduling.requests.request import CallArguments
 from xuanzang.server.engine.settings import EngineSettings
 from xuanzang.server.engine.text.language_detection import DetectedLanguage
-from xuanzang.server.engine.types import Hypothesis
+from xuanzang.server.engine.types import Hypothesis, kept_texts
 from xuanzang.server.in_process.options import TranslateOptions, settings_of, unicode_fault
 from xuanzang.server.in_process.text_stream import TextStream
 from xuanzang.server.in_process.translations import (
@@ -41,6 +42,7 @@ from xuanzang.server.in_process.translations import (
 from xuanzang.server.metrics import Metrics
 from xuanzang.server.rpc.messages import requests
 from xuanzang.server.rpc.messages.provenance import ProvenanceRecorder
+from xuanzang.server.rpc.messages.responses import detection_fields
 from xuanzang.translation.v1 import translation_pb2 as pb
 
 # As many as the full batches of a worker hold, so that texts of similar lengths find each other.
@@ -141,17 +143,19 @@ class AsyncTranslator:
 
         Raises:
             InvalidInputError: Texts or options are refused; `violations` names fields, such as "contents[3]".
+            UnservedLanguageError: No model translates the language of a text.
             ModelNotFoundError: There is no such model, or none for the languages.
             DeadlineExceededError: The time was too short.
             TypeError: A lone text instead of a sequence, a value of the wrong type, or an unknown option.
         """
         checked = _checked(texts)
         deadline = _deadline(timeout)
-        request = self._read(settings_of(options), checked)
+        # Without texts an empty one shows what is wrong with the options.
+        request = await self._read(settings_of(options), checked or ("",))
 
         async def answer(index: int, text: str) -> Translation:
             try:
-                return await self._answer(request, text, deadline)
+                return await self._answer(_single_text(request, index), text, deadline)
             except InvalidInputError as error:
                 raise requests.for_single_text(error, f"contents[{index}]") from None
 
@@ -206,7 +210,7 @@ class AsyncTranslator:
 
         async def answer(_: int, text: str) -> Translation:
             try:
-                return await self._answer(self._read(settings, _checked([text])), text, None)
+                return await self._answer(await self._read(settings, _checked([text])), text, None)
             except InvalidInputError as error:
                 raise requests.for_single_text(error, "content") from None
 
@@ -228,7 +232,7 @@ class AsyncTranslator:
         """
         deadline, sent = _deadline(timeout), 0
         try:
-            request = self._read(settings_of(options), _checked([text]))
+            request = await self._read(settings_of(options), _checked([text]))
             while True:
                 recorder = ProvenanceRecorder(request, self._engine.runtime, method="TranslateTextProgressively")
                 asked = _asked(request, deadline)
@@ -278,10 +282,10 @@ class AsyncTranslator:
             messages = {"new": "is not started: use `async with`", "open": "was started before", "closed": "is closed"}
             raise RuntimeError(f"the translator {messages[self._state]}")
 
-    def _read(self, settings: pb.TranslationSettings, texts: tuple[str, ...]) -> requests.TranslationRequest:
+    async def _read(self, settings: pb.TranslationSettings, texts: tuple[str, ...]) -> requests.TranslationRequest:
         """Check the options as a server does, and find the model that texts get."""
         self._require("open")
-        return requests.read_settings(settings, texts, self._engine.router.resolve, self._engine.glossaries)
+        return await requests.read_settings(settings, texts, self._engine.router.route, self._engine.glossaries)
 
     async def _answer(self, request: requests.TranslationRequest, text: str, deadline: float | None) -> Translation:
         async with self._place(deadline):
@@ -354,6 +358,13 @@ async def _pause(error: OverloadedError, deadline: float | None) -> None:
     await asyncio.sleep(min(error.retry_after_seconds, left))
 
 
+def _single_text(request: requests.TranslationRequest, index: int) -> requests.TranslationRequest:
+    """Return the request for one of its texts."""
+    return dataclasses.replace(
+        request, texts=request.texts[index : index + 1], readings=request.readings[index : index + 1]
+    )
+
+
 def _asked(request: requests.TranslationRequest, deadline: float | None) -> CallArguments:
     return CallArguments(
         model=request.model,
@@ -363,16 +374,19 @@ def _asked(request: requests.TranslationRequest, deadline: float | None) -> Call
         target_language=request.target_language,
         terms=request.terms,
         content_format=request.content_format,
+        kept_texts=kept_texts(request.readings),
     )
 
 
 def _translation(
     request: requests.TranslationRequest, found: Sequence[Hypothesis], recorder: ProvenanceRecorder
 ) -> Translation:
+    detection = detection_fields(request, 0)
     return translation_of(
         found,
         request.model,
         scored=request.return_scores,
-        detected_language=request.detected_language,
+        detected_language=detection.get("detected_language_code", ""),
+        detected_language_confidence=detection.get("detected_language_confidence"),
         provenance=recorder.provenance(0),
     )

@@ -52,7 +52,7 @@ class TranslateOptions(TypedDict, total=False):
     length_penalty: float | None
     """Exponent on the target length that divides the summed log-probability, 0 to 10; 0 is none."""
     min_target_length: int | None
-    """Minimum number of target tokens per sentence, end token not counted."""
+    """Minimum number of target tokens per sentence, end token not counted; at most 64 or what the source justifies."""
     max_target_length: int | None
     """Maximum number of target tokens per sentence, end token counted."""
     return_scores: bool | None
@@ -91,6 +91,9 @@ class TranslateOptions(TypedDict, total=False):
     """Kinds of text that are not translated, such as "url"; the rules of `glossary` hold."""
     return_quality: bool | None
     """Whether hypotheses say how far to trust them; only of models that have a quality head."""
+    pass_through_unserved: bool | None
+    """Whether a text whose detected language no model translates is answered as it is, finish reason UNSERVED_LANGUAGE,
+    instead of UnservedLanguageError; without effect if `source_language` is set."""
 
 
 # Names of options that the wire calls otherwise.

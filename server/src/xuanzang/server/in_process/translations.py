@@ -110,7 +110,10 @@ class Translation:
     provenance: Provenance | None = None
     """How it was made; None unless `return_provenance` is set."""
     detected_language: str = ""
-    """Language of the text, such as "zh-Hans", if it had to be detected; else empty."""
+    """Language of the text, spelled as in `list_models`, if `source_language` is not set: the detected one or, where
+    nothing tells, the one that it was translated from. Else empty."""
+    detected_language_confidence: float | None = None
+    """Probability of that language, 0 to 1; None if it was not detected."""
     glossary_matches: tuple[GlossaryMatch, ...] = ()
     """Terms and protected texts that occur in the text, in its order."""
 
@@ -196,6 +199,8 @@ class Model:
     """Maximum number of source tokens per sentence; a longer one is cut, or refused with `refuse_long_sentences`."""
     max_target_length: int
     """Maximum number of target tokens per sentence, end token counted."""
+    max_content_characters: int
+    """Maximum number of characters of a text."""
 
 
 def translation_of(
@@ -204,6 +209,7 @@ def translation_of(
     *,
     scored: bool,
     detected_language: str,
+    detected_language_confidence: float | None,
     provenance: pb.Provenance | None,
 ) -> Translation:
     """Make a translation of the engine's hypotheses.
@@ -214,7 +220,8 @@ def translation_of(
         found: Hypotheses of the text, best first.
         model: Model that found them.
         scored: Whether they carry their scores.
-        detected_language: Language of the text, if it was detected; else empty.
+        detected_language: Language of the text, if the caller named none; else empty.
+        detected_language_confidence: Probability of that language; None if it was not detected.
         provenance: How they were found, if the caller asks for it.
     """
     return Translation(
@@ -223,6 +230,7 @@ def translation_of(
         model_version=str(model.version),
         provenance=provenance and _provenance(provenance),
         detected_language=detected_language,
+        detected_language_confidence=detected_language_confidence and _single(detected_language_confidence),
         glossary_matches=found[0].matches,
     )
 

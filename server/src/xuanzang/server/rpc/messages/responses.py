@@ -160,12 +160,17 @@ def _translation(
         ],
         provenance=recorder.provenance(text_index) if recorder else None,
         glossary_matches=map(glossary_match, hypotheses[0].matches),
-        **_detection(request, text_index),
+        **detection_fields(request, text_index),
     )
 
 
-def _detection(request: TranslationRequest, text_index: int) -> dict[str, Any]:
-    """Return the fields about the language that a text was read in, if the request named none."""
+def detection_fields(request: TranslationRequest, text_index: int) -> dict[str, Any]:
+    """Return the fields about the language that a text was read in, if the request named none.
+
+    Args:
+        request: Request that was translated.
+        text_index: Index of the text in it.
+    """
     if not request.readings:
         return {}
     reading = request.readings[text_index]
