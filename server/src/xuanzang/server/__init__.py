@@ -101,7 +101,7 @@ __all__ = [
     "find_bundles",
 ]
 
-# A module is imported when one of its names is first used: the engine takes half a second.
+# A module is imported when one of its names is first used: the engine needs numpy and onnxruntime.
 _NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "bundles.errors": ("BundleError",),
