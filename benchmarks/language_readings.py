@@ -4,8 +4,8 @@
     python -m benchmarks.language_readings --texts zh FILE...
     python -m benchmarks.language_readings --foreign benchmarks/foreign_sentences.tsv
 
-`--texts` counts how a server with a model into the other language reads the lines of files that are in one, and
-`--foreign` how it reads sentences that no model translates (language<TAB>text).
+Prints the counts of each kind. `--texts` counts how a server with a model into the other language reads the lines of
+files that are in one, and `--foreign` how it reads sentences that no model translates (language<TAB>text).
 """
 
 from __future__ import annotations

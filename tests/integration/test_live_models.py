@@ -228,7 +228,7 @@ async def test_unloading_lets_go_of_the_graphs_and_of_the_series(start: Start, r
         assert gone() is None
         assert kept() is not None
         assert [list(worker._runners) for worker in engine._threads.workers if worker._runners]
-        assert all(model.version == 2 for worker in engine._threads.workers for model in worker._runners)
+        assert all(key.model.version == 2 for worker in engine._threads.workers for key in worker._runners)
         scrape = await running.scrape()
         assert scrape.value("nmt_model_ready", model="tiny") == 1
         with pytest.raises(AssertionError, match="no series"):

@@ -309,6 +309,7 @@ async def test_a_drain_says_what_is_left_and_refusals_say_why(
                 await named.translate(["你好。", "猫" * 101], beam_size=0)
             with pytest.raises(ModelNotFoundError):
                 await client.translate_one("你好。", model="missing")
+            await running.server.rpc.join()
             call = asyncio.ensure_future(client.translate(["我有一只猫。"] * 20, min_target_length=20))
             while not running.server.rpc.running:  # noqa: ASYNC110 - an RPC begins without an event
                 await asyncio.sleep(0)

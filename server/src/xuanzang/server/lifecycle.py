@@ -155,6 +155,8 @@ class Server:
         facts: dict[str, object] = {"signal": signals.name, "limit_seconds": self._drain_timeout_seconds}
         _LOGGER.info("draining", extra=facts | {"requests": self.rpc.running})
         await self.rpc.close()
+        # What is admitted is answered, also if a thread still reads its language.
+        await self._engine.router.idle()
         self._engine.drain()
         if self.admin:
             await self.admin.stop()

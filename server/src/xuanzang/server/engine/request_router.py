@@ -41,6 +41,9 @@ class RequestRouter:
         self._live = live
         self._canary = Canary(live)
         self._threads = threads
+        self._reading = 0
+        self._read = asyncio.Event()
+        self._read.set()
 
     @property
     def _models(self) -> tuple[ServedModel, ...]:
@@ -131,7 +134,18 @@ class RequestRouter:
         work = partial(_read_all, texts, self._detector, choice)
         if sum(min(len(text), MAX_READ_CHARACTERS) for text in texts) <= _SHORT_CHARACTERS:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        self._reading += 1
+        self._read.clear()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._reading -= 1
+            if not self._reading:
+                self._read.set()
+
+    async def idle(self) -> None:
+        """Wait until the texts of no request are being read: those that were have reached the engine then."""
+        await self._read.wait()
 
     async def detect_languages(self, texts: Sequence[str]) -> list[list[DetectedLanguage]]:
         """Detect the languages of texts.
