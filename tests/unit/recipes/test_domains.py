@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 RECIPE = Path(__file__).parents[3] / "model" / "recipes" / "zh-en"
-MADE = {"copying", "passing", "traditional"}
+MADE = {"copying", "passing", "naming", "traditional"}
 """Corpora that `prepare` made, of which nothing is held out."""
 
 

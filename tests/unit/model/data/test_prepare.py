@@ -195,6 +195,13 @@ def test_made_pairs_come_as_corpora_of_their_own_and_the_same_ones_again(setting
     assert {target for _, target in passing} <= {target for _, target in made[:10]}
 
 
+def test_sentences_of_names_are_for_chinese_and_english_only(settings: PrepareSettings) -> None:
+    metadata = prepare(settings.model_copy(update={"naming_share": 1.0, "max_tokens": 200}))
+    assert metadata.corpora[-1] == "naming"
+    with pytest.raises(ValidationError, match="naming-share is for zh and en, not for zh and de"):
+        PrepareSettings(**(settings.model_dump() | {"naming_share": 0.1, "target_language": "de"}))
+
+
 def test_traditional_characters_are_read_as_simplified_ones(settings: PrepareSettings) -> None:
     pytest.importorskip("opencc")
     metadata = prepare(settings.model_copy(update={"fold_traditional": True}))

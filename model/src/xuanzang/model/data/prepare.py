@@ -77,6 +77,8 @@ class PrepareSettings(BaseModel):
     """Share of an epoch to add in pairs with a random placeholder, tag, link, name or number in both sides."""
     passing_share: float = Field(default=0.0, ge=0, le=1)
     """Share of an epoch to add in targets as pairs of their own, so that text of that language passes unchanged."""
+    naming_share: float = Field(default=0.0, ge=0, le=1)
+    """Share of an epoch to add in Chinese and English sentences made of names, dates, numbers and sums of money."""
     seed: int = Field(default=0, ge=0)
     """Seed of the pairs that are drawn for the shares."""
 
@@ -85,6 +87,17 @@ class PrepareSettings(BaseModel):
         if (self.valid is None) == (self.valid_share == 0):
             raise ValueError("give either valid or valid-share")
         return self
+
+    @model_validator(mode="after")
+    def _check_naming(self) -> Self:
+        if self.naming_share and sorted(self.languages) != ["en", "zh"]:
+            raise ValueError(f"naming-share is for zh and en, not for {' and '.join(self.languages)}")
+        return self
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Of the sources and of the targets."""
+        return self.source_language, self.target_language
 
 
 def prepare(settings: PrepareSettings) -> PreparedMetadata:
@@ -130,7 +143,14 @@ def _write_ids(
 ) -> PreparedMetadata:
     """Write the ids of all pairs, with those made from them, and return their description."""
     weights = {name: settings.weight.get(name, 1.0) for name in gathered.corpora}
-    made = augment(gathered.corpora, weights, _shares(settings), settings.source_normalization, settings.seed)
+    made = augment(
+        gathered.corpora,
+        weights,
+        _shares(settings),
+        settings.languages,
+        settings.source_normalization,
+        settings.seed,
+    )
     corpora = gathered.corpora | made
     names, pairs = list(corpora), [pair for corpus in corpora.values() for pair in corpus]
     writer = SplitWriter(folder, tokenizers, settings.max_tokens)
@@ -173,7 +193,7 @@ def _read_corpora(
         max_characters=settings.max_characters,
         max_length_ratio=settings.max_length_ratio,
         min_script_share=settings.min_script_share,
-        languages=(settings.source_language, settings.target_language),
+        languages=settings.languages,
         kept_out=side_keys(apart),
     )
     seen: set[bytes] = set()
@@ -183,7 +203,7 @@ def _read_corpora(
 
 
 def _shares(settings: PrepareSettings) -> Shares:
-    return Shares(copying=settings.copying_share, passing=settings.passing_share)
+    return Shares(copying=settings.copying_share, passing=settings.passing_share, naming=settings.naming_share)
 
 
 def _tokenizers(settings: PrepareSettings, pairs: Sequence[Pair], folder: Path) -> tuple[Tokenizer, Tokenizer]:

@@ -14,8 +14,8 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """Average the values, weighted by how well each key answers each query.
 
-    The readable form, which also gives the weights. `MultiHeadAttention` uses torch's fused kernel unless asked for
-    weights.
+    The readable form, which also gives the weights. `MultiHeadAttention` uses it when asked for weights, and to train on
+    a CPU, where torch's own forms take longer; otherwise torch's fused kernel.
 
     Args:
         query: [..., query, head].
@@ -29,7 +29,7 @@ def scaled_dot_product_attention(
 
     Source: equation 1: softmax(Q Kᵀ / √d_k) V.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # [..., query, source]
+    scores = query / math.sqrt(query.size(-1)) @ key.transpose(-2, -1)  # [..., query, source]
     if mask is None:
         weights = scores.softmax(dim=-1)
     else:
@@ -98,11 +98,11 @@ class MultiHeadAttention(nn.Module):
         """
         queries = self._split_heads(self.query_projection(query))  # [batch, heads, query, head]
         weights = None
-        if need_weights:
+        if need_weights or (self.training and query.device.type == "cpu"):
             heads, weights = scaled_dot_product_attention(queries, keys, values, mask)
         else:
             heads = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
-        return self.output_projection(heads.transpose(1, 2).flatten(2)), weights
+        return self.output_projection(heads.transpose(1, 2).flatten(2)), weights if need_weights else None
 
     def _split_heads(self, projected: Tensor) -> Tensor:
         batch, length, d_model = projected.shape

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,8 +41,14 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply `sublayer`, which maps [batch, length, model] to the same, with its residual and norm."""
         if self.pre_norm:
-            return x + self.dropout(sublayer(self.norm(x)))
+            return x + self.dropout(sublayer(_as_products_read(self.norm(x))))
         return self.norm(x + self.dropout(sublayer(x)))
+
+
+def _as_products_read(x: Tensor) -> Tensor:
+    """Return bfloat16 under autocast, which would otherwise make it anew for every product that reads `x`."""
+    device = x.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 class EncoderLayer(nn.Module):

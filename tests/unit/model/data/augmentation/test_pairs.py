@@ -45,8 +45,8 @@ def test_the_same_seed_makes_the_same_pairs() -> None:
 
 def test_corpora_have_the_sizes_asked_for_and_follow_the_weights() -> None:
     corpora = {"seen": PAIRS[:1] * 100, "unseen": PAIRS[1:2] * 100}
-    shares = Shares(copying=0.5, passing=0.25)
-    made = augment(corpora, {"seen": 2.0, "unseen": 0.0}, shares, "nfkc", seed=0)
+    shares = Shares(copying=0.5, passing=0.25, naming=0)
+    made = augment(corpora, {"seen": 2.0, "unseen": 0.0}, shares, ("zh", "en"), "nfkc", seed=0)
     assert {name: len(pairs) for name, pairs in made.items()} == {"copying": 100, "passing": 50}
     assert set(made["passing"]) == {Pair("I have a cat.", "I have a cat.")}
     assert not any("Firefox" in pair.target for pair in made["copying"])

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from xuanzang.model.data.augmentation.naming import NamingMaker
 from xuanzang.model.data.augmentation.random_spans import SpanMaker
 from xuanzang.model.data.augmentation.spans import copied_spans
 from xuanzang.model.data.corpus import Pair
@@ -32,21 +33,25 @@ class Shares:
     """Pairs with the same span in both sides."""
     passing: float
     """Pairs with the target on both sides."""
+    naming: float
+    """Chinese and English sentences about names, dates, numbers and sums of money."""
 
 
 def augment(
     corpora: Mapping[str, Sequence[Pair]],
     weights: Mapping[str, float],
     shares: Shares,
+    languages: tuple[str, str],
     normalization: Normalization,
     seed: int,
 ) -> dict[str, list[Pair]]:
-    """Make the corpora "copying" and "passing".
+    """Make the corpora "copying", "passing" and "naming".
 
     Args:
         corpora: Real pairs.
         weights: Uses of each corpus per epoch, in proportion to which its pairs are drawn.
         shares: Sizes; a corpus of size 0 is not made.
+        languages: Of the sources and of the targets; naming takes zh and en.
         normalization: Unicode form of the sources.
         seed: Seed of all choices.
 
@@ -64,6 +69,8 @@ def augment(
         "copying": [augmenter.copying(pair) for pair in draw(shares.copying)],
         "passing": [Pair(normalize(pair.target, normalization), pair.target) for pair in draw(shares.passing)],
     }
+    if shares.naming:
+        made["naming"] = list(_naming(draw(shares.naming), languages, normalization, seed))
     return {name: corpus for name, corpus in made.items() if corpus}
 
 
@@ -134,6 +141,18 @@ class Augmenter:
             _alone,
         )
     )
+
+
+def _naming(
+    quotations: Sequence[Pair], languages: tuple[str, str], normalization: Normalization, seed: int
+) -> Iterator[Pair]:
+    """Yield as many pairs as there are quotations to choose from."""
+    written = ("zh", "en").index(languages[1])
+    maker = NamingMaker(random.Random(seed), [pair if written else Pair(*pair[::-1]) for pair in quotations])  # noqa: S311
+    for _ in quotations:
+        chinese, english = maker.pair(written)
+        source, target = (chinese, english) if written else (english, chinese)
+        yield Pair(normalize(source, normalization), target)
 
 
 def _words(pairs: Sequence[Pair]) -> list[str]:
