@@ -123,3 +123,12 @@ def test_permuting_keys_with_their_values_changes_no_output() -> None:
     query, key, value = torch.randn(3, 1, 6, 16)
     order = torch.tensor([3, 0, 5, 1, 4, 2])
     torch.testing.assert_close(attention(query, key, value)[0], attention(query, key[:, order], value[:, order])[0])
+
+
+@pytest.mark.parametrize("mask", [CAUSAL, PADDING[:, None, None, :], None], ids=["causal", "padding", "none"])
+def test_what_is_trained_on_a_cpu_is_what_translates(mask: Tensor | None) -> None:
+    torch.manual_seed(0)
+    attention, x = MultiHeadAttention(16, 4), torch.randn(2, 5, 16)
+    trained, weights = attention.train()(x, x, x, mask)
+    assert weights is None
+    torch.testing.assert_close(trained, attention.eval()(x, x, x, mask)[0])

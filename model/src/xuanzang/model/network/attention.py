@@ -14,8 +14,8 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """Average the values, weighted by how well each key answers each query.
 
-    The readable form, which also gives the weights. `MultiHeadAttention` uses it when asked for weights, and to train on
-    a CPU, where torch's own forms take longer; otherwise torch's fused kernel.
+    The readable form, which also gives the weights. `MultiHeadAttention` uses it when asked for weights, and to train
+    on a CPU, where torch's own forms take longer; otherwise torch's fused kernel.
 
     Args:
         query: [..., query, head].

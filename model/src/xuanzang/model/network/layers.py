@@ -48,7 +48,8 @@ class Residual(nn.Module):
 def _as_products_read(x: Tensor) -> Tensor:
     """Return bfloat16 under autocast, which would otherwise make it anew for every product that reads `x`."""
     device = x.device.type
-    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
+    casting = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return x.to(torch.get_autocast_dtype(device)) if casting else x
 
 
 class EncoderLayer(nn.Module):

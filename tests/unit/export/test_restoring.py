@@ -1,0 +1,124 @@
+"""A checkpoint made of a bundle is the one that the bundle was made of, up to rounding."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper
+from torch import nn
+from torch.nn import functional as F
+
+from xuanzang.export.__main__ import main
+from xuanzang.export.exporter import export
+from xuanzang.export.graphs.precision import quantize_columns
+from xuanzang.export.restoring import restore
+from xuanzang.export.settings import ExportSettings
+from xuanzang.model.checkpoint import Checkpoint, CheckpointError, load_checkpoint, save_checkpoint
+from xuanzang.model.data.dataset import pad_rows, pad_sentences
+from xuanzang.model.network.transformer import Transformer
+
+ROOT = Path(__file__).parents[3]
+CHECKPOINT = ROOT / "model/recipes/zh-en/checkpoint"
+BUNDLE = ROOT / "server/models/zh-en/2"
+PAIRS = [
+    ("我有一只猫。", "I have a cat."),
+    ("他昨天去了北京。", "He went to Beijing yesterday."),
+    ("文件不存在。", "The file does not exist."),
+    ("你可以在设置中更改密码。", "You can change your password in the settings."),
+]
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_bundle_repository: Path) -> Path:
+    return tiny_bundle_repository / "tiny" / "1"
+
+
+def loss(checkpoint: Checkpoint) -> float:
+    """Return the mean cross-entropy of PAIRS, nats per token."""
+    sources = pad_sentences([checkpoint.source_ids(source) for source, _ in PAIRS], 3)
+    targets = pad_rows([checkpoint.target_tokenizer.encode(target) for _, target in PAIRS])
+    with torch.inference_mode():
+        logits = checkpoint.model(*sources, F.pad(targets[:, :-1], (1, 0), value=1))
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=3).item()
+
+
+def test_float32_weights_come_back_as_they_were(bundle: Path, tiny_checkpoint: Path, tmp_path: Path) -> None:
+    restore(bundle, tmp_path / "restored")
+    restored, exported = (load_checkpoint(folder) for folder in (tmp_path / "restored", tiny_checkpoint))
+    torch.testing.assert_close(dict(restored.model.named_parameters()), dict(exported.model.named_parameters()))
+    assert restored.metadata.source_languages == exported.metadata.source_languages
+    assert (tmp_path / "restored/source.spm").read_bytes() == (tiny_checkpoint / "source.spm").read_bytes()
+
+
+def test_the_default_model_restored_has_the_loss_of_its_checkpoint(tmp_path: Path) -> None:
+    restore(BUNDLE, tmp_path / "restored")
+    restored, original = load_checkpoint(tmp_path / "restored"), load_checkpoint(CHECKPOINT)
+    assert loss(restored) == pytest.approx(loss(original), abs=0.01)
+    assert (restored.metadata.source_language, restored.metadata.target_language) == ("zh", "en")
+
+
+def test_quantising_restored_weights_gives_the_integers_of_the_bundle(tmp_path: Path) -> None:
+    restore(BUNDLE, tmp_path / "restored")
+    model = load_checkpoint(tmp_path / "restored").model
+    constants = {c.name: numpy_helper.to_array(c) for c in onnx.load(BUNDLE / "decoder.onnx").graph.initializer}
+    name = "decoder_layers.0.feed_forward.inner.weight"
+    integers, _ = quantize_columns(model.get_parameter(name).detach().numpy().T)
+    np.testing.assert_array_equal(integers, constants[name])
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"norm": "post"}, "a norm before each block"),
+        ({"activation": "swish"}, "ReLU"),
+        ({"positions": "learned"}, "sinusoidal positions"),
+        ({"scale_embeddings": False}, "one table of embeddings"),
+        ({"output_bias": True}, "no bias on its output"),
+    ],
+)
+def test_models_of_other_kinds_are_refused(
+    change: dict[str, str], named: str, tiny_checkpoint: Path, toy_files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    checkpoint = load_checkpoint(tiny_checkpoint)
+    config = dataclasses.replace(checkpoint.model.config, **change)  # type: ignore[arg-type]
+    model = Transformer(config)
+    if model.output_projection.bias is not None:
+        nn.init.ones_(model.output_projection.bias)
+    save_checkpoint(tmp_path / "c", dict(model.named_parameters()), config, tiny_checkpoint, {})
+    settings = {"checkpoint": tmp_path / "c", "repository": tmp_path, "model": "m", "valid": toy_files[1]}
+    folder = export(
+        ExportSettings(**settings, precision="float32", parity_sentences=1, evaluation_sentences=2)  # type: ignore[arg-type]
+    )
+    with pytest.raises(CheckpointError, match=named):
+        restore(folder, tmp_path / "restored")
+
+
+def test_a_folder_that_is_no_bundle_and_one_that_exists_are_refused(bundle: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is not a bundle"):
+        restore(tmp_path, tmp_path / "restored")
+    with pytest.raises(CheckpointError, match="exists already"):
+        restore(bundle, tmp_path)
+    shutil.copytree(bundle, tmp_path / "damaged")
+    (tmp_path / "damaged/weights.bin").unlink()
+    with pytest.raises(CheckpointError, match="damaged"):
+        restore(tmp_path / "damaged", tmp_path / "restored")
+
+
+def test_the_command_restores_and_says_why_it_does_not(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["xuanzang-export", "restore", str(bundle), str(tmp_path / "restored")]
+    monkeypatch.setattr("sys.argv", arguments)
+    main()
+    assert json.loads((tmp_path / "restored/training.json").read_text())["bundle"] == "tiny/1"
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 1
+    assert "exists already" in capsys.readouterr().err
