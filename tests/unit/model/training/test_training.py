@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from pathlib import Path
@@ -72,6 +73,7 @@ def test_a_stopped_and_resumed_run_equals_an_unbroken_one_bit_by_bit(
         assert tensors.keys() == other.keys()
         assert all(torch.equal(tensors[key], other[key]) for key in tensors), name
     states = [json.loads((tmp_path / run / "last" / "state.json").read_text()) for run in ("straight", "broken")]
+    assert all(state.pop("seconds") > 0 for state in states)
     assert states[0] == states[1]
 
 
@@ -152,6 +154,21 @@ def test_a_finished_run_does_nothing_until_it_is_given_more_steps(settings: Trai
     assert len(RecordingTrainer(settings).train()) == 6
     assert RecordingTrainer(settings).train() == []
     assert len(RecordingTrainer(change(settings, max_steps=8)).train()) == 2
+
+
+def test_a_run_by_the_clock_ends_with_its_time_and_leaves_its_best(
+    settings: TrainingSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A clock by which every step takes 50 seconds.
+    monkeypatch.setattr(trainer_module, "perf_counter", itertools.count(step=50).__next__)
+    settings = change(settings, max_minutes=30.0, max_steps=3)
+    assert len(RecordingTrainer(settings, stop_after=10).train()) == 10
+    assert len(RecordingTrainer(settings).train()) == 26
+    validations = [json.loads(line) for line in (settings.output / "validations.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in validations] == [12, 24, 36]
+    assert load_checkpoint(settings.output / "best").training["settings"]["max_minutes"] == 30
+    assert RecordingTrainer(settings).train() == []
+    assert len(RecordingTrainer(change(settings, max_minutes=31.0)).train()) == 2
 
 
 def test_fine_tuning_starts_from_the_weights_of_a_checkpoint(settings: TrainingSettings, tmp_path: Path) -> None:

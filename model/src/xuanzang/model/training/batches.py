@@ -19,7 +19,7 @@ def step_batches(
     processes: Processes,
     progress: RunPosition,
 ) -> Iterator[list[Batch]]:
-    """Yield this process's batches of each optimiser step, from the position of the run until `max_steps`.
+    """Yield this process's batches of each optimiser step, from the position of the run until its last step.
 
     Args:
         split: Training pairs.
@@ -32,11 +32,11 @@ def step_batches(
         ConfigError: An epoch has too few batches for one step.
     """
     stride = processes.count * settings.accumulate
-    while progress.step < settings.max_steps:
+    while progress.step < settings.step_limit:
         order = epoch_batches(split, metadata.weights, settings.batch_tokens, settings.seed, progress.epoch)
         if len(order) < stride:
             raise ConfigError(f"an epoch has {len(order)} batches and a step takes {stride}: lower batch_tokens")
-        while progress.position + stride <= len(order) and progress.step < settings.max_steps:
+        while progress.position + stride <= len(order) and progress.step < settings.step_limit:
             mine = order[progress.position + processes.rank : progress.position + stride : processes.count]
             progress.position += stride
             progress.step += 1

@@ -33,7 +33,7 @@ class Update(NamedTuple):
 class TrainingLog:
     """Writes `tensorboard/` and `validations.jsonl` in the run folder and a bar with tokens/s and ETA on stderr."""
 
-    def __init__(self, folder: Path, max_steps: int, start: int, *, enabled: bool) -> None:
+    def __init__(self, folder: Path, max_steps: int | None, start: int, *, enabled: bool) -> None:
         self._enabled, self._folder = enabled, folder
         self._bar = tqdm(
             total=max_steps, initial=start, unit="step", file=sys.stderr, disable=not enabled, smoothing=0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from xuanzang.model.data.metadata import PreparedMetadata
 from xuanzang.model.network.config import PRESETS, Norm, Positions, TransformerConfig
 from xuanzang.model.training.optimization.optimizers import OptimizerName
-from xuanzang.model.training.optimization.schedule import Schedule, learning_rate
+from xuanzang.model.training.optimization.schedule import Schedule, learning_rate, timed_learning_rate
 
 Preset = Literal["tiny", "small", "base", "big"]
 
@@ -39,7 +40,11 @@ class TrainingSettings(BaseModel):
     init_from: Path | None = None
     """Checkpoint whose weights to start from (fine-tuning); shapes and tokenisers must be equal."""
     max_steps: int = Field(default=20000, ge=1)
-    """Optimiser steps of the run."""
+    """Optimiser steps of the run, unless it ends by max_minutes."""
+    max_minutes: float = Field(default=0, ge=0)
+    """Minutes of training, all sittings together, validations and saves not counted; 0 trains for max_steps. The
+    learning rate and the validations then go by the clock: warm-up takes a tenth of the time at most, the rate falls to
+    0 over the last 30 %, and there is a validation every ten minutes and at the end."""
     batch_tokens: int = Field(default=4096, ge=64)
     """Maximum tokens per batch on the longer side, padding counted, for each process."""
     accumulate: int = Field(default=1, ge=1)
@@ -82,8 +87,21 @@ class TrainingSettings(BaseModel):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device to compute on; auto takes cuda if there is one."""
 
-    def learning_rate_at(self, step: int, d_model: int) -> float:
-        """Return the learning rate of a step, from 1, of a model of some width."""
+    @property
+    def step_limit(self) -> float:
+        """Optimiser steps of the run, infinite if the clock ends it."""
+        return math.inf if self.max_minutes else self.max_steps
+
+    def time_share(self, seconds: float) -> float:
+        """Return the share of the time that is used after some seconds of training; 0 if it is not limited."""
+        return seconds / (60 * self.max_minutes) if self.max_minutes else 0.0
+
+    def learning_rate_at(self, step: int, d_model: int, seconds: float = 0.0) -> float:
+        """Return the learning rate of a step, from 1, of a model of some width, after some seconds of training."""
+        if self.max_minutes:
+            return timed_learning_rate(
+                step, self.time_share(seconds), warmup_steps=self.warmup_steps, peak=self.learning_rate
+            )
         return learning_rate(
             step,
             self.schedule,

@@ -32,6 +32,8 @@ class RunPosition:
     """Batches of the epoch that were used."""
     target_tokens: int = 0
     """Target tokens trained on, eos counted."""
+    seconds: float = 0.0
+    """Time that the steps took."""
     stale_validations: int = 0
     """Validations since the best one."""
     best_loss: float = float("inf")
@@ -83,7 +85,7 @@ class TrainingState:
             CheckpointError: The state is damaged or of another shape.
         """
         folder = settled(folder)
-        values = _read_state(folder)
+        values = {"seconds": 0.0} | _read_state(folder)  # older runs did not count them
         try:
             self.progress = RunPosition(**{name: values[name] for name in _names(RunPosition)})
         except KeyError as error:

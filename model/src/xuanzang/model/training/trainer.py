@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -36,6 +37,8 @@ from xuanzang.model.training.validator import Validator
 logger = logging.getLogger(__name__)
 
 _TRIAL_TOKENS = 512
+_VALIDATION_SECONDS = 600.0
+"""Time between validations of a run that ends by the clock."""
 
 
 class DivergedError(ArithmeticError):
@@ -103,7 +106,7 @@ class Trainer:
         return self.state.progress
 
     def run(self, stop: threading.Event | None = None) -> None:
-        """Train until `max_steps` or out of patience, resuming what `last` holds.
+        """Train until `max_steps` or `max_minutes` or out of patience, resuming what `last` holds.
 
         Args:
             stop: Event that, once set, makes the run save and return after the step in progress.
@@ -114,22 +117,26 @@ class Trainer:
             DivergedError: The loss is infinite or not a number.
         """
         self.resume()
-        if self._out_of_patience():
+        if self._out_of_patience() or self._out_of_time():
             return
         first, settings = self.processes.is_first, self.settings
-        with TrainingLog(settings.output, settings.max_steps, self.progress.step, enabled=first) as log:
+        max_steps = None if settings.max_minutes else settings.max_steps
+        with TrainingLog(settings.output, max_steps, self.progress.step, enabled=first) as log:
+            started = perf_counter()
             for batches in step_batches(self.train_split, self.metadata, settings, self.processes, self.progress):
                 update = self.update(batches)
                 log.step(self.progress.step, update)
-                if any(map(self._is_due, (LOG_STEPS, settings.validate_every, settings.save_every))):
+                validating = self._count_time(perf_counter() - started)
+                if validating or any(map(self._is_due, (LOG_STEPS, settings.save_every))):
                     self._check(update)
-                if self._is_due(settings.validate_every):
+                if validating:
                     self._validate(log)
-                stopping = self._out_of_patience() or self._interrupted(stop)
+                stopping = self._out_of_patience() or self._out_of_time() or self._interrupted(stop)
                 if stopping or self._is_due(settings.save_every):
                     self.save()
                 if stopping:
                     break
+                started = perf_counter()
 
     def update(self, batches: Sequence[Batch]) -> Update:
         """Make one optimiser step.
@@ -225,8 +232,20 @@ class Trainer:
         if longest > (limit := self.model.config.max_positions):
             raise ConfigError(f"{self.settings.data} has sentences of {longest} tokens, the model takes {limit}")
 
+    def _count_time(self, seconds: float) -> bool:
+        """Count the time of a step, the same in all processes, and return whether a validation is due."""
+        progress, settings = self.progress, self.settings
+        before = progress.seconds
+        progress.seconds += self.processes.sum(seconds) / self.processes.count
+        if not settings.max_minutes:
+            return self._is_due(settings.validate_every)
+        return self._out_of_time() or progress.seconds // _VALIDATION_SECONDS > before // _VALIDATION_SECONDS
+
+    def _out_of_time(self) -> bool:
+        return self.settings.time_share(self.progress.seconds) >= 1
+
     def _is_due(self, every: int) -> bool:
-        return self.progress.step % every == 0 or self.progress.step == self.settings.max_steps
+        return self.progress.step % every == 0 or self.progress.step == self.settings.step_limit
 
     def _out_of_patience(self) -> bool:
         patience, stale = self.settings.patience, self.progress.stale_validations
@@ -245,7 +264,8 @@ class Trainer:
 
     def _apply_gradients(self) -> float:
         settings = self.settings
-        rate = settings.learning_rate_at(self.progress.step, self.model.config.d_model)
+        progress = self.progress
+        rate = settings.learning_rate_at(progress.step, self.model.config.d_model, progress.seconds)
         nn.utils.clip_grad_norm_(self.model.parameters(), settings.clip_norm)
         self.state.optimizers.step(rate)
         self.state.average.update(self.progress.step)

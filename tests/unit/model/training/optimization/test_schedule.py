@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from xuanzang.model.training.optimization.schedule import Schedule, learning_rate
+from xuanzang.model.training.optimization.schedule import Schedule, learning_rate, timed_learning_rate
 
 rate_of = partial(learning_rate, d_model=512, warmup_steps=4000, peak=1e-3, max_steps=100_000)
 
@@ -48,3 +48,13 @@ def test_prolonging_a_constant_run_changes_nothing_before_its_cooldown() -> None
     longer = partial(rate_of, max_steps=200_000)
     for step in (1, 4000, 79_999):
         assert rate_of(step, "constant", cooldown_steps=20_000) == longer(step, "constant", cooldown_steps=20_000)
+
+
+def test_by_the_clock_the_rate_rises_holds_and_falls_to_0_at_the_end() -> None:
+    def rate(step: int, share: float, warmup_steps: int = 100) -> float:
+        return timed_learning_rate(step, share, warmup_steps=warmup_steps, peak=2.0)
+
+    assert [rate(step, 0.0) for step in (1, 50, 100)] == pytest.approx([0.02, 1.0, 2.0])
+    assert [rate(500, share) for share in (0.2, 0.7, 0.85, 1.0, 1.1)] == pytest.approx([2.0, 2.0, 1.0, 0.0, 0.0])
+    # Steps so slow that the warm-up would last to the end.
+    assert [rate(1, share, warmup_steps=4000) for share in (0.05, 0.1)] == pytest.approx([1.0, 2.0])
