@@ -10,10 +10,10 @@ from typing import Any
 
 from ctranslate2_spec import save_as_ctranslate2
 
-from benchmarks.engines.bundled import unpack_bundle, write_tokenizers
 from benchmarks.engines.widening import widened
 from benchmarks.engines.workload import target_limit
 from xuanzang.export.exporter import export
+from xuanzang.export.restoring import restore
 from xuanzang.export.settings import ExportSettings
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.data.corpus import CorpusError, Pair, read_pairs
@@ -56,14 +56,13 @@ def load_model(name: str, *, bundle: Path, sentences: Path, scratch: Path) -> Be
         scratch: Folder for temporary checkpoints.
 
     Raises:
-        CheckpointError: The checkpoint cannot be loaded.
+        CheckpointError: The checkpoint or the bundle cannot be loaded.
         CorpusError: The sentences cannot be read.
-        OSError: A file of the bundle is missing.
     """
     folder = Path(name).resolve()
     if name == "bundled":
         folder = scratch / "checkpoint"
-        unpack_bundle(bundle, folder)
+        restore(bundle, folder)
     elif name in PRESETS:
         folder = scratch / "checkpoint"
         _write_preset(name, bundle, folder)
@@ -154,12 +153,11 @@ def written_bundle(
 
 
 def _write_preset(preset: str, bundle: Path, folder: Path) -> None:
-    unpack_bundle(bundle, folder.with_name("trained"))
-    trained = load_checkpoint(folder.with_name("trained")).model
+    restored = folder.with_name("trained")
+    restore(bundle, restored)
+    trained = load_checkpoint(restored).model
     shape: dict[str, Any] = {**PRESETS[preset], "positions": "learned", "max_positions": trained.config.max_positions}
     vocab_size = trained.config.target_vocab_size
     config = TransformerConfig(source_vocab_size=vocab_size, target_vocab_size=vocab_size, **shape)
-    tokenizers = folder.with_name("tokenizers")
-    write_tokenizers(tokenizers, bundle / "source.spm", config)
     weights = dict(widened(trained, config).named_parameters())
-    save_checkpoint(folder, weights, config, tokenizers, {"preset": preset})
+    save_checkpoint(folder, weights, config, restored, {"preset": preset})

@@ -5,16 +5,12 @@ from typing import Any
 
 import ctranslate2
 import numpy as np
-import onnx
 import pytest
 import torch
 from ctranslate2_spec import save_as_ctranslate2
-from onnx import numpy_helper
 
-from benchmarks.engines.bundled import unpack_bundle
 from benchmarks.engines.cost import multiply_adds
 from benchmarks.engines.widening import widened
-from xuanzang.export.graphs.precision import quantize_columns
 from xuanzang.model.checkpoint import load_checkpoint
 from xuanzang.model.data.shortlist import Shortlist
 from xuanzang.model.network.config import PRESETS, TransformerConfig
@@ -40,33 +36,6 @@ def test_a_transformer_cannot_be_widened_by_a_half() -> None:
     trained = Transformer(TransformerConfig(**sizes, **PRESETS["tiny"]))
     with pytest.raises(ValueError, match="cannot be widened"):
         widened(trained, TransformerConfig(**sizes, **PRESETS["tiny"] | {"d_ff": 192}, positions="learned"))
-
-
-@pytest.fixture(scope="module")
-def bundle(tiny_bundle_repository: Path) -> Path:
-    return tiny_bundle_repository / "tiny" / "1"
-
-
-def test_an_unpacked_bundle_has_the_exported_weights_up_to_rounding(
-    bundle: Path, tiny_checkpoint: Path, tmp_path: Path
-) -> None:
-    unpack_bundle(bundle, tmp_path / "checkpoint")
-    unpacked = dict(load_checkpoint(tmp_path / "checkpoint").model.named_parameters())
-    for name, exported in load_checkpoint(tiny_checkpoint).model.named_parameters():
-        # Half of an 8-bit step, which is a 127th of the greatest weight or less.
-        step = exported.abs().max().item() / 127
-        torch.testing.assert_close(unpacked[name], exported, atol=0.51 * step, rtol=0)
-
-
-def test_quantising_unpacked_weights_gives_the_integers_of_the_bundle(tmp_path: Path) -> None:
-    bundle = ROOT / "server/models/zh-en/2"
-    unpack_bundle(bundle, tmp_path / "checkpoint")
-    model = load_checkpoint(tmp_path / "checkpoint").model
-    constants = {c.name: numpy_helper.to_array(c) for c in onnx.load(bundle / "decoder.onnx").graph.initializer}
-    name = "decoder_layers.0.feed_forward.inner.weight"
-    assert constants[name].dtype == "int8"
-    integers, _ = quantize_columns(model.get_parameter(name).detach().numpy().T)
-    assert (integers == constants[name]).all()
 
 
 def test_multiply_adds_count_every_weight_that_a_token_uses() -> None:
