@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
@@ -94,12 +93,17 @@ class Places:
         self._queue, self._background = queue, background
         self._limit = max_batch_sentences
         self._held: list[dict[Holder, Held]] = [{} for _ in range(workers)]
+        # The same by worker and tier: places of each caller, and their sums; each call looks at these, some several times.
+        self._places: list[list[dict[str, int]]] = [[{} for _ in TIERS] for _ in range(workers)]
+        self._running = [[0] * len(TIERS) for _ in range(workers)]
+        # Predicted tokens that the sentences in the batches of each tier still need.
+        self._tokens = [0] * len(TIERS)
         # Sentences and predicted tokens of requests that are not closed, by caller.
         self._asked: dict[str, tuple[int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
         self._alone = (0, "", -math.inf)
-        # When the last request of each tier came while other callers were there.
-        self._came = [-math.inf] * len(TIERS)
+        # When the last request of a tier lighter than each came while other callers were there.
+        self._lighter_came = [-math.inf] * len(TIERS)
 
     def ask(self, request: Request, now: float) -> None:
         """Count a request until it is closed.
@@ -114,7 +118,8 @@ class Places:
         heaviest, alone, until = self._alone
         if len(self._asked) > 1:
             self._alone = (0, "", -math.inf)
-            self._came[tier] = now
+            heavier = len(TIERS) - tier - 1
+            self._lighter_came[tier + 1 :] = [now] * heavier
         elif caller != alone or tier >= heaviest or now > until:
             self._alone = (tier, caller, now + _ALONE_SECONDS)
 
@@ -130,7 +135,7 @@ class Places:
 
     def yields(self, tier: int) -> bool:
         """Whether callers of lighter tiers are expected, who must not wait for long steps."""
-        return max(self._came[:tier], default=-math.inf) > time.monotonic() - _EXPECTED_SECONDS
+        return self._lighter_came[tier] > time.monotonic() - _EXPECTED_SECONDS
 
     def tier_of(self, caller: str, *, sentences: int = 0, tokens: int = 0) -> int:
         """Return the tier in which the next sentence of a caller is decoded.
@@ -148,7 +153,7 @@ class Places:
         if caller == alone:
             tier = max(tier, heaviest)
         for heavier in range(BACKGROUND - 1, tier, -1):
-            if any((heavier, caller) in held for held in self._held):
+            if any(caller in places[heavier] for places in self._places):
                 return heavier
         return tier
 
@@ -161,14 +166,13 @@ class Places:
         """Count a sentence that a worker takes; the worker's next report replaces this."""
         holder = queued.tier, queued.request.flow.caller
         places, tokens = self._held[worker].get(holder, NOTHING)
-        self._held[worker][holder] = Held(places + queued.places, tokens + queued.cost)
+        self._hold(worker, holder, Held(places + queued.places, tokens + queued.cost))
 
     def give_back(self, worker: int, queued: QueuedSentence) -> None:
         """Take back what was counted for a sentence that the worker does not get after all."""
         holder = queued.tier, queued.request.flow.caller
-        places, tokens = self._held[worker].pop(holder)
-        if places > queued.places:
-            self._held[worker][holder] = Held(places - queued.places, tokens - queued.cost)
+        places, tokens = self._held[worker][holder]
+        self._hold(worker, holder, Held(places - queued.places, tokens - queued.cost))
 
     def differ(self, worker: int, held: Mapping[Holder, Held]) -> bool:
         """Whether a worker decodes other sentences than it reported last; the worker may ask without the lock."""
@@ -176,61 +180,80 @@ class Places:
 
     def report(self, worker: int, held: Mapping[Holder, Held]) -> None:
         """Take over what a worker decodes."""
-        self._held[worker] = dict(held)
+        for holder in self._held[worker].keys() - held.keys():
+            self._hold(worker, holder, NOTHING)
+        for holder, each in held.items():
+            self._hold(worker, holder, each)
+
+    def _hold(self, worker: int, holder: Holder, held: Held) -> None:
+        tier, caller = holder
+        before = self._held[worker].get(holder, NOTHING)
+        self._running[worker][tier] += held.places - before.places
+        self._tokens[tier] += held.tokens - before.tokens
+        if held.places:
+            self._held[worker][holder] = held
+            self._places[worker][tier][caller] = held.places
+        else:
+            self._held[worker].pop(holder, None)
+            self._places[worker][tier].pop(caller, None)
 
     def tiers(self, worker: int) -> set[int]:
         """Return the tiers of which a worker has sentences."""
-        return {tier for tier, _ in self._held[worker]}
+        return {tier for tier, places in enumerate(self._running[worker]) if places}
 
-    def _places(self, worker: int, tier: int) -> dict[str, int]:
-        return {caller: held.places for (of, caller), held in self._held[worker].items() if of == tier}
-
-    def running(self, worker: int, tier: int) -> int:
-        """Return the places that are taken in the batches of a tier."""
-        return sum(self._places(worker, tier).values())
+    def held(self, tier: int) -> int:
+        """Return the places that are taken in the batches of a tier, all workers together."""
+        return sum(running[tier] for running in self._running)
 
     def remaining_tokens(self, tier: int) -> int:
         """Return the predicted tokens that the sentences in the batches of a tier still need."""
-        return sum(held.tokens for each in self._held for (of, _), held in each.items() if of == tier)
+        return self._tokens[tier]
 
     def _serves_callers(self, worker: int) -> bool:
-        return any(tier != BACKGROUND for tier, _ in self._held[worker])
+        return any(self._running[worker][:BACKGROUND])
 
     @property
     def is_idle(self) -> bool:
         """Whether no sentence of a caller waits or is decoded."""
-        return not self._queue.count and not any(map(self._serves_callers, range(len(self._held))))
+        return not self._queue.count and not any(map(self._serves_callers, range(len(self._running))))
 
     @property
     def is_crowded(self) -> bool:
         """Whether more sentences of callers wait than fit into the batches of one tier, all workers together."""
-        held = (each.places for of in self._held for (tier, _), each in of.items() if tier != BACKGROUND)
-        return sum(held) + self._queue.count > self._limit * len(self._held)
+        held = sum(map(self.held, range(BACKGROUND)))
+        return held + self._queue.count > self._limit * len(self._running)
 
     def has_background(self, worker: int) -> bool:
         """Whether a worker has nothing to do for callers, and something that nobody waits for."""
         return not self._queue.count and not self._serves_callers(worker) and self._background.room(worker) > 0
 
-    def waiting(self) -> dict[int, Counter[str]]:
+    def waiting(self) -> dict[int, dict[str, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
-        tiers: dict[int, Counter[str]] = {}
+        tiers: dict[int, dict[str, int]] = {}
         for caller, places in self._queue.waiting():
-            tiers.setdefault(self.tier_of(caller), Counter())[caller] += places
+            callers = tiers.setdefault(self.tier_of(caller), {})
+            callers[caller] = callers.get(caller, 0) + places
         return tiers
 
     def rows(self, tier: int, sentences: int) -> float:
         """Predict the sentences that so many more will be decoded with: those of lighter tiers take time from them."""
-        waiting = sum(sum(callers.values()) for each, callers in self.waiting().items() if each <= tier)
-        running = sum(self.rows_of(worker, tier) for worker in range(len(self._held)))
-        return min(max((waiting + running + sentences) / len(self._held), 1.0), float(self._limit))
+        waiting = sum(places for caller, places in self._queue.waiting() if self.tier_of(caller) <= tier)
+        running = sum(self.held(each) for each in range(tier + 1))
+        return min(max((waiting + running + sentences) / len(self._running), 1.0), float(self._limit))
 
     def rows_of(self, worker: int, tier: int) -> int:
         """Return the places that are taken in the batches of a tier and of lighter ones."""
-        return sum(self.running(worker, each) for each in range(tier + 1))
+        return sum(self._running[worker][: tier + 1])
 
     def has_room(self, caller: str, tier: int) -> bool:
         """Whether the next sentence of a caller is begun at once, if it is the only one of its tier that waits."""
-        return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self._held)))
+        return any(caller in self.room(worker, tier, {caller: 1}).callers for worker in range(len(self._running)))
+
+    def have_room(self, caller: str) -> list[int]:
+        """Return the workers that may take sentences of the tier of a caller who has just asked for some."""
+        tier = self.tier_of(caller)
+        waiting = self.waiting().get(tier, {})
+        return [worker for worker in range(len(self._running)) if self.room(worker, tier, waiting).callers]
 
     def rooms(self, worker: int) -> Iterator[tuple[int, Room]]:
         """Return the tiers of which a worker may take sentences, the lightest first, and how many."""
@@ -246,16 +269,20 @@ class Places:
         the places goes first, and is not kept waiting by those who have more: what they have beyond their shares does
         not count, so that the batch grows for a while.
         """
-        held, workers = self._places(worker, tier), len(self._held)
+        held, workers = self._places[worker][tier], len(self._running)
         limit = max(1, int(self._limit * _SHORT_SHARE)) if self.yields(tier) else self._limit
-        here = sum(held.values())
-        total = sum(self.running(each, tier) for each in range(workers)) + sum(waiting.values())
-        share = max(1, limit // max(1, len(held.keys() | waiting.keys())))
-        poor = {caller: share - held.get(caller, 0) for caller in waiting if held.get(caller, 0) < share}
+        here = self._running[worker][tier]
+        total = self.held(tier) + sum(waiting.values())
         room = min(-(-total // workers), limit) - here
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
         in_groups = total > limit * workers and here > 0
-        if room > 0 and not (in_groups and room < limit * _GROUP_SHARE):
+        has_room = room > 0 and not (in_groups and room < limit * _GROUP_SHARE)
+        callers = held.keys() | waiting.keys()
+        if len(callers) == 1:
+            return Room(room, dict.fromkeys(waiting, room)) if has_room else _NO_ROOM
+        share = max(1, limit // max(1, len(callers)))
+        poor = {caller: share - held.get(caller, 0) for caller in waiting if held.get(caller, 0) < share}
+        if has_room:
             return Room(room, poor or dict.fromkeys(waiting, room))
         counted = sum(min(places, share) for places in held.values())
         if counted == here or counted >= limit:
@@ -265,7 +292,7 @@ class Places:
 
     def _own_room(self, worker: int, tier: int, caller: str, waiting: Mapping[str, int]) -> int:
         """Return how many places a worker may give to a caller before others have as many of its sentences."""
-        places = [held.get((tier, caller), NOTHING).places for held in self._held]
+        places = [places[tier].get(caller, 0) for places in self._places]
         return -(-(sum(places) + waiting[caller]) // len(places)) - places[worker]
 
 

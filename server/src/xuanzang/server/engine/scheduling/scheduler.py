@@ -163,11 +163,9 @@ class Scheduler:
             self._queue.add(request.sentences)
             count_submitted(request)
             gives_up = self._places.is_crowded and self._background.give_up()
-            self._tell_workers(None if gives_up else self._interrupts_of_room())
-
-    def _interrupts_of_room(self) -> list[Interrupt]:
-        """Return those of workers that may take sentences; one that is full asks by itself when it has room again."""
-        return [one for worker, one in enumerate(self.interrupts) if any(self._places.rooms(worker))]
+            # A worker that is full asks by itself when it has room again.
+            have_room = self._places.have_room(request.flow.caller)
+            self._tell_workers(None if gives_up else [self.interrupts[worker] for worker in have_room])
 
     def _submit_in_background(self, request: Request) -> None:
         if self._places.is_crowded:

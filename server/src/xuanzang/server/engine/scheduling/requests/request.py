@@ -94,6 +94,8 @@ class QueuedSentence:
     """Memory for keys and values that it takes at most."""
     shape: BatchShape
     """Shape of the batches that it may join."""
+    places: int
+    """Places that it takes in a batch: one, or more if it makes steps longer than others do."""
     tier: int = 0
     """Number of the tier in whose batches it is decoded; set when it is taken."""
     queued_at: float = field(default_factory=time.monotonic)
@@ -104,12 +106,6 @@ class QueuedSentence:
     def source_tokens(self) -> int:
         """Source ids, end token counted."""
         return len(self.sentence.source_ids)
-
-    @property
-    def places(self) -> int:
-        """Places that it takes in a batch: one, or more if it makes steps longer than others do."""
-        wide = max(-(-self.shape.beam_size // _BEAM_OF_PLACE), -(-self.shape.candidate_count // _CANDIDATES_OF_PLACE))
-        return 2 * wide if self.sentence.options.edits_follow_tokens else wide
 
     def cost_of(self, steps: int) -> int:
         """Return the part of the predicted tokens that has been worked on.
@@ -132,6 +128,17 @@ class QueuedSentence:
         """
         hypotheses = [self.renderer.render(self.sentence, hypothesis, cut=cut) for hypothesis in found]
         return SentenceResult(found, hypotheses, timeline)
+
+
+def places_of(shape: BatchShape, *, edits_follow_tokens: bool) -> int:
+    """Return the places that a sentence takes in a batch of a shape.
+
+    Args:
+        shape: Shape of its batch.
+        edits_follow_tokens: Whether its options look at all tokens of each hypothesis in each step.
+    """
+    wide = max(-(-shape.beam_size // _BEAM_OF_PLACE), -(-shape.candidate_count // _CANDIDATES_OF_PLACE))
+    return 2 * wide if edits_follow_tokens else wide
 
 
 class DoneSentence(NamedTuple):
@@ -276,6 +283,7 @@ class Request:
         cost = predicted_cost(sentence, target_tokens)
         self.cost += cost
         self.longest = max(self.longest, target_tokens)
+        shape = BatchShape.of(sentence.options.decoding)
         return QueuedSentence(
             request=self,
             position=position,
@@ -284,7 +292,8 @@ class Request:
             cost=cost,
             target_tokens=target_tokens,
             cache_bytes=self.model.cache_bytes_of(sentence),
-            shape=BatchShape.of(sentence.options.decoding),
+            shape=shape,
+            places=places_of(shape, edits_follow_tokens=sentence.options.edits_follow_tokens),
         )
 
     @property
