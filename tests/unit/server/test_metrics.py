@@ -12,12 +12,14 @@ from xuanzang.server.metrics import Metrics, ModelMetrics
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
-    *("live", "outcome", "result", "role", "shadow"),
+    *("live", "outcome", "result", "role", "shadow", "tier"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "flag", "le"),
 }
 OF_THE_SERVER = {
     "nmt_access_log_dropped",
     "nmt_cache_limit_bytes",
+    "nmt_held_places",
+    "nmt_waiting_places",
     "nmt_workers",
     "nmt_workers_stopped",
     "nmt_memory_limit_bytes",

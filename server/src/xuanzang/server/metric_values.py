@@ -31,6 +31,8 @@ MODEL_CHANGES = ("loaded", "unloaded", "refused")
 TRAFFIC_ROLES = ("live", "canary", "shadow")
 """Parts that a version has in the requests of its model that name no version."""
 
+TIERS = ("light", "medium", "heavy", "background")
+"""Tiers of the scheduler by their numbers, the last one of sentences that nobody waits for."""
 PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
 """What became of versions that should go live; "forced": in spite of the gate."""
 

@@ -36,6 +36,7 @@ from xuanzang.server.metric_values import (
     SHADOW_RESULTS,
     STATUS_CODES,
     TERM_OUTCOMES,
+    TIERS,
     TOKEN_BUCKETS,
     TRAFFIC_ROLES,
 )
@@ -246,6 +247,14 @@ class ServerMetrics:
     bundles_refused: Annotated[Gauge, Metric("Bundles in the folder of the models that are refused.")]
     workers: Annotated[Gauge, Metric("Workers that were started.")]
     workers_stopped: Annotated[Gauge, Metric("Workers whose threads have ended, none of a sound server.")]
+    held_places: Annotated[
+        Mapping[str, Gauge],
+        Metric("Places of batches that sentences hold, all workers together.", label="tier", values=TIERS),
+    ]
+    waiting_places: Annotated[
+        Mapping[str, Gauge],
+        Metric("Places that waiting sentences will take; most sentences take one.", label="tier", values=TIERS),
+    ]
     memory_limit_bytes: Annotated[
         Gauge, Metric("Memory that the server may take: the limit of its control group, or else all of the machine's.")
     ]

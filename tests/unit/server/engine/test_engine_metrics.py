@@ -7,6 +7,7 @@ import pytest
 
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.metric_values import TIERS
 from xuanzang.server.metrics import Metrics
 
 SETTINGS = EngineSettings(workers=2)
@@ -25,6 +26,7 @@ async def test_a_started_engine_shows_its_workers_memory_and_bundles(make_engine
     assert value(metrics, "workers") == 2
     assert value(metrics, "workers_stopped") == 0
     assert value(metrics, "bundles_refused") == 0
+    assert {value(metrics, name, tier=tier) for name in ("held_places", "waiting_places") for tier in TIERS} == {0}
     assert value(metrics, "memory_limit_bytes") == memory_limit()
 
 

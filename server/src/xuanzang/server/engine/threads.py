@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from xuanzang.server.engine.hardware import default_workers
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.workers.worker import Worker
 from xuanzang.server.engine.settings import EngineSettings
+from xuanzang.server.metric_values import TIERS
 from xuanzang.server.metrics import ServerMetrics
 
 # Splitting and tokenising take some thousandths of the time of decoding.
@@ -44,6 +46,9 @@ class EngineThreads:
         """
         self.workers = [Worker(number, scheduler=self.scheduler) for number in range(self._count)]
         metrics.workers.set(self._count)
+        for tier, name in enumerate(TIERS):
+            metrics.held_places[name].set_function(partial(self.scheduler.held_places, tier))
+            metrics.waiting_places[name].set_function(partial(self.scheduler.waiting_places, tier))
         metrics.workers_stopped.set_function(lambda: sum(worker.has_stopped for worker in self.workers))
 
     async def drop(self, model: LoadedModel) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.server.engine.scheduling.virtual_server import GREEDY, Speed, VirtualServer
 
 from xuanzang.server.engine.models.loaded import LoadedModel
+from xuanzang.server.engine.scheduling.places import TIERS
 from xuanzang.server.engine.types import DecodingOptions
 from xuanzang.server.metrics import Metrics
 
@@ -109,3 +110,25 @@ async def test_a_lone_caller_has_all_places_and_steps_of_one_batch(make_server: 
     taken = server.scheduler.take(0, idle_seconds=0) or []
     assert len(taken) == 32
     assert len({queued.tier for queued in taken}) == 1
+
+
+async def test_places_are_counted_by_tier_as_sentences_wait_and_are_taken(make_server: MakeServer) -> None:
+    server = make_server(1)
+    scheduler = server.scheduler
+
+    def counts() -> list[tuple[int, int]]:
+        return [(scheduler.held_places(tier), scheduler.waiting_places(tier)) for tier in range(len(TIERS))]
+
+    requests = [
+        server._request([LENGTH] * count, math.inf, caller=caller, options=options)
+        for caller, count, options in (("one", 1, GREEDY), ("few", 8, GREEDY), ("many", 64, WIDE))
+    ]
+    for request in requests:
+        scheduler.submit(request)
+    assert counts() == [(0, 1), (0, 8), (0, 64 * 4), (0, 0)]
+    scheduler.take(0, idle_seconds=0)
+    assert counts() == [(1, 0), (0, 8), (0, 64 * 4), (0, 0)]
+    for request in requests:
+        scheduler.close(request, "cancelled")
+    scheduler.report(0)
+    assert counts() == [(0, 0)] * len(TIERS)

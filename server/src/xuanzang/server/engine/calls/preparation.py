@@ -176,12 +176,14 @@ class _Preparation:
 
     def _forced_violations(self, field: str, sentences: Sequence[Segment]) -> Iterator[FieldViolation]:
         """Find what the options force that the shortest sentence of a text does not justify, once for each option."""
-        shortest = min(each.seen_tokens for each in sentences)
-        limit = self._context.model.justified_tokens(shortest)
         forced = {
             "options.min_target_length": self._options.min_target_length,
             "options.target_prefix": len(self._constraints.prefix_ids),
         }
+        if not any(forced.values()):
+            return
+        shortest = min(each.seen_tokens for each in sentences)
+        limit = self._context.model.justified_tokens(shortest)
         for option, tokens in forced.items():
             if tokens > limit and not any(fault.field == option for fault in self._violations):
                 description = (

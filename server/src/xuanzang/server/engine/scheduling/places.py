@@ -93,11 +93,11 @@ class Places:
         self._queue, self._background = queue, background
         self._limit = max_batch_sentences
         self._held: list[dict[Holder, Held]] = [{} for _ in range(workers)]
-        # The same by worker and tier: places of each caller, and their sums; each call looks at these, some several times.
+        # The same by worker and tier: places of each caller, and their sums. Each call looks at these.
         self._places: list[list[dict[str, int]]] = [[{} for _ in TIERS] for _ in range(workers)]
         self._running = [[0] * len(TIERS) for _ in range(workers)]
-        # Predicted tokens that the sentences in the batches of each tier still need.
-        self._tokens = [0] * len(TIERS)
+        # By tier, all workers together: places, and predicted tokens that are still to be worked on.
+        self._total, self._tokens = [0] * len(TIERS), [0] * len(TIERS)
         # Sentences and predicted tokens of requests that are not closed, by caller.
         self._asked: dict[str, tuple[int, int]] = {}
         # Heaviest tier of late of a caller that was alone, who it was, and until when that counts.
@@ -189,6 +189,7 @@ class Places:
         tier, caller = holder
         before = self._held[worker].get(holder, NOTHING)
         self._running[worker][tier] += held.places - before.places
+        self._total[tier] += held.places - before.places
         self._tokens[tier] += held.tokens - before.tokens
         if held.places:
             self._held[worker][holder] = held
@@ -203,7 +204,7 @@ class Places:
 
     def held(self, tier: int) -> int:
         """Return the places that are taken in the batches of a tier, all workers together."""
-        return sum(running[tier] for running in self._running)
+        return self._total[tier]
 
     def remaining_tokens(self, tier: int) -> int:
         """Return the predicted tokens that the sentences in the batches of a tier still need."""
@@ -215,13 +216,12 @@ class Places:
     @property
     def is_idle(self) -> bool:
         """Whether no sentence of a caller waits or is decoded."""
-        return not self._queue.count and not any(map(self._serves_callers, range(len(self._running))))
+        return not self._queue.count and not any(self._total[:BACKGROUND])
 
     @property
     def is_crowded(self) -> bool:
         """Whether more sentences of callers wait than fit into the batches of one tier, all workers together."""
-        held = sum(map(self.held, range(BACKGROUND)))
-        return held + self._queue.count > self._limit * len(self._running)
+        return sum(self._total[:BACKGROUND]) + self._queue.count > self._limit * len(self._running)
 
     def has_background(self, worker: int) -> bool:
         """Whether a worker has nothing to do for callers, and something that nobody waits for."""
@@ -235,10 +235,16 @@ class Places:
             callers[caller] = callers.get(caller, 0) + places
         return tiers
 
+    def wanted(self, tier: int) -> int:
+        """Return the places that waiting sentences of a tier will take."""
+        if tier == BACKGROUND:
+            return sum(places for _, places in self._background.waiting())
+        return sum(self.waiting().get(tier, {}).values())
+
     def rows(self, tier: int, sentences: int) -> float:
         """Predict the sentences that so many more will be decoded with: those of lighter tiers take time from them."""
         waiting = sum(places for caller, places in self._queue.waiting() if self.tier_of(caller) <= tier)
-        running = sum(self.held(each) for each in range(tier + 1))
+        running = sum(self._total[: tier + 1])
         return min(max((waiting + running + sentences) / len(self._running), 1.0), float(self._limit))
 
     def rows_of(self, worker: int, tier: int) -> int:
@@ -272,7 +278,7 @@ class Places:
         held, workers = self._places[worker][tier], len(self._running)
         limit = max(1, int(self._limit * _SHORT_SHARE)) if self.yields(tier) else self._limit
         here = self._running[worker][tier]
-        total = self.held(tier) + sum(waiting.values())
+        total = self._total[tier] + sum(waiting.values())
         room = min(-(-total // workers), limit) - here
         # While more wait than fit anywhere they join in groups, because each joining holds the others up.
         in_groups = total > limit * workers and here > 0

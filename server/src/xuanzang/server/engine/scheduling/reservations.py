@@ -268,9 +268,9 @@ def uses_of(
     Returns:
         Use of each batch, empty ones that hold memory included.
     """
-    uses = {BatchKey(model, tier, shape): BatchUse(0, 0, size) for shape, size in held.items() if size}
+    needed: dict[BatchShape, list[int]] = {}
     for queued in running:
-        key = BatchKey.of(queued)
-        use = uses.get(key, _UNUSED)
-        uses[key] = BatchUse(use.sentences + 1, use.needed + queued.cache_bytes, use.held)
-    return uses
+        needed.setdefault(queued.shape, []).append(queued.cache_bytes)
+    sizes = {shape: BatchUse(len(each), sum(each), held.get(shape, 0)) for shape, each in needed.items()}
+    empty = {shape: BatchUse(0, 0, size) for shape, size in held.items() if size and shape not in sizes}
+    return {BatchKey(model, tier, shape): use for shape, use in (sizes | empty).items()}

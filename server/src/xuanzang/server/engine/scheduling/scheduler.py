@@ -102,6 +102,16 @@ class Scheduler:
         with self._changed:
             return self._admission.estimated_wait()
 
+    def held_places(self, tier: int) -> int:
+        """Return the places that sentences of a tier hold, all workers together."""
+        with self._lock:
+            return self._places.held(tier)
+
+    def waiting_places(self, tier: int) -> int:
+        """Return the places that waiting sentences of a tier will take."""
+        with self._lock:
+            return self._places.wanted(tier)
+
     def require_admission(self, flow: FlowKey, cost: int, *, useful_until: float, accepts_part: bool = False) -> None:
         """Refuse early what could not be submitted.
 

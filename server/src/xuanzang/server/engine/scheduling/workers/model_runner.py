@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ from xuanzang.kernels.decode import Interrupt, StepLimit
 from xuanzang.server.engine.decoding.hypotheses import Sentence, TargetHypothesis
 from xuanzang.server.engine.errors import DeadlineExceededError
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.scheduling.places import NOTHING, Held, Holder
+from xuanzang.server.engine.scheduling.places import Held, Holder
 from xuanzang.server.engine.scheduling.requests.request import DoneSentence, QueuedSentence
 from xuanzang.server.engine.scheduling.requests.timeline import SentenceTimeline
 from xuanzang.server.engine.scheduling.reservations import BatchKey, BatchUse, uses_of
@@ -286,11 +287,11 @@ class ModelRunner:
         self._counted_cache_bytes = held
 
     def _count_held(self) -> None:
-        held: dict[Holder, Held] = {}
+        places: Counter[str] = Counter()
+        tokens: Counter[str] = Counter()
         for running in self._running.values():
-            queued = running.queued
-            holder = self._tier, queued.request.flow.caller
-            places, tokens = held.get(holder, NOTHING)
-            left = queued.cost - queued.cost_of(self._steps - running.first_step)
-            held[holder] = Held(places + queued.places, tokens + left)
-        self.held, self._counted_steps = held, self._steps
+            queued, caller = running.queued, running.queued.request.flow.caller
+            places[caller] += queued.places
+            tokens[caller] += queued.cost - queued.cost_of(self._steps - running.first_step)
+        self.held = {(self._tier, caller): Held(count, tokens[caller]) for caller, count in places.items()}
+        self._counted_steps = self._steps
