@@ -5,6 +5,7 @@ import dataclasses
 import math
 import random
 import shutil
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
+from xuanzang.server.engine.calls import call
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
@@ -43,11 +45,11 @@ async def engine(make_engine: MakeEngine, script: Script) -> Engine:
 
 @pytest.fixture
 def translate(engine: Engine, options: DecodingOptions) -> Translate:
-    def call(*texts: str, deadline: float | None = None, **changes: Any) -> Awaitable[list[list[Hypothesis]]]:
+    def translate(*texts: str, deadline: float | None = None, **changes: Any) -> Awaitable[list[list[Hypothesis]]]:
         changed = dataclasses.replace(options, **changes)
         return engine.translate(texts, model=engine.models[0], options=changed, deadline=deadline)
 
-    return call
+    return translate
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float:
@@ -341,6 +343,34 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
     assert not many.done()
     script.allow(math.inf)
     assert [hypotheses[0].text for hypotheses in await many] == ["hello world"] * 500
+
+
+async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
+    engine: Engine, options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, begun, prepare = threading.Event(), [], call.prepare
+    given_up = []
+
+    def counted(texts: Any, *, context: Any, **named: Any) -> Any:
+        begun.append(context.caller)
+        if context.caller == "many":
+            given_up.append(not go_on.wait(timeout=20))
+        return prepare(texts, context=context, **named)
+
+    monkeypatch.setattr(call, "prepare", counted)
+    text = " ".join(["hello"] * 100)
+
+    def translate(caller: str) -> asyncio.Task[list[list[Hypothesis]]]:
+        translating = engine.translate([text], model=engine.models[0], options=options, deadline=None, caller=caller)
+        return asyncio.ensure_future(translating)
+
+    many = [translate("many") for _ in range(4)]
+    await asyncio.sleep(0)
+    assert await translate("one")
+    assert begun == ["many", "one"]
+    go_on.set()
+    assert await asyncio.gather(*many)
+    assert not any(given_up)
 
 
 async def test_any_error_of_the_only_bundle_is_the_reason_not_to_start(

@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from xuanzang.server.engine.hardware import default_workers
+from xuanzang.server.engine.hardware import default_workers, give_way
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.scheduling.scheduler import Scheduler
 from xuanzang.server.engine.scheduling.workers.worker import Worker
@@ -33,7 +33,8 @@ class EngineThreads:
         self._count = settings.workers or default_workers(provider, settings.intra_op_threads)
         self.scheduler = Scheduler(settings, workers=self._count)
         """Queue of the workers."""
-        self.tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing")
+        # Texts of a caller must take no core from the workers, who give way, nor from the event loop.
+        self.tokenizing = ThreadPoolExecutor(_TOKENIZING_THREADS, thread_name_prefix="tokenizing", initializer=give_way)
         """Threads that split and tokenise texts."""
         self.workers: list[Worker] = []
         """Workers; none before `start`."""

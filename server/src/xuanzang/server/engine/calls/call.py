@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from weakref import WeakValueDictionary
 
 from xuanzang.server.engine.calls.documents import with_markup
 from xuanzang.server.engine.calls.expansion import continuations, draws, openings
@@ -49,6 +50,8 @@ class SharedResources:
     settings: EngineSettings
     detector: LanguageDetector | None = None
     """Detector of languages, for the quality of translations; None if the server has none."""
+    turns: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
+    """By caller: held while texts of one of its calls are split and tokenised in a thread."""
     requests: set[Request] = field(default_factory=set)
     """Requests that are submitted and not answered yet."""
 
@@ -175,7 +178,9 @@ class Call:
         if sum(map(len, texts)) <= _SHORT_CHARACTERS:
             prepared = work()
         else:
-            prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
+            # One after another, so that the texts of others find a thread.
+            async with shared.turns.setdefault(context.caller, asyncio.Lock()):
+                prepared = await asyncio.get_running_loop().run_in_executor(shared.tokenizing, work)
         now = time.monotonic()
         context.model.metrics.tokenize_duration_seconds.observe(now - started)
         if self._record is not None:
