@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.calls import call
+from xuanzang.server.engine.calls import call, preparation
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import (
     DeadlineExceededError,
@@ -348,7 +348,7 @@ async def test_a_sentence_of_another_caller_is_answered_before_the_many_of_one(
 async def test_long_texts_of_one_caller_leave_a_tokenising_thread_to_others(
     engine: Engine, options: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    go_on, begun, prepare = threading.Event(), [], call.prepare
+    go_on, begun, prepare = threading.Event(), [], preparation.prepare
     given_up = []
 
     def counted(texts: Any, *, context: Any, **named: Any) -> Any:
