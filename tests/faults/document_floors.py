@@ -1,6 +1,7 @@
 """Measure what others suffer while documents of hostile texts are uploaded: python tests/faults/document_floors.py
 
-Starts a server and a gateway, and prints a line of JSON. Loopback only.
+Starts a server and a gateway, and prints a line of JSON. A document whose texts are not translated in eight seconds is
+answered 504, so that the longest request says what reading and writing cost. Loopback only.
 """
 
 from __future__ import annotations
@@ -149,10 +150,8 @@ async def main() -> None:
     server = Replica(arguments.models)
     server.ready()
     try:
-        async with gateway(server.address, "--max-document-bytes=4194304", "--max-running-documents=8") as (
-            process,
-            port,
-        ):
+        flags = ("--max-document-bytes=4194304", "--max-running-documents=8", "--document-timeout-seconds=8")
+        async with gateway(server.address, *flags) as (process, port):
             await attack(port, hostile_documents(1000, seed=2), 5)  # warm
             _, calm = await latencies_during(port, asyncio.sleep(5))
             before = memory(process)

@@ -78,4 +78,4 @@ def test_no_pass_over_a_text_takes_time_quadratic_in_its_length(name: str) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PASSES)
 def test_no_pass_over_a_long_text_takes_time_quadratic_in_its_length(name: str) -> None:
-    assert superlinear(PASSES[name], 40_000, cheap=0.1) == []
+    assert superlinear(PASSES[name], 40_000, cheap=0.3) == []
