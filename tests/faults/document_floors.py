@@ -1,7 +1,8 @@
 """Measure what others suffer while documents of hostile texts are uploaded: python tests/faults/document_floors.py
 
 Starts a server and a gateway, and prints a line of JSON. A document whose texts are not translated in eight seconds is
-answered 504, so that the longest request says what reading and writing cost. Loopback only.
+answered 504, so that the longest request says what reading and writing cost. Loopback only. It has not run to its end
+yet: it waits for something after the start of the two processes.
 """
 
 from __future__ import annotations
