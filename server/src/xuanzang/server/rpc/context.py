@@ -72,8 +72,8 @@ class RpcContext:
     @property
     def has_expired(self) -> bool:
         """Whether the caller's time is over, by a clock that runs as fast as the caller's."""
-        timeout = self._timeout
-        return timeout is not None and time.monotonic() >= self._arrived_at + 0.99 * timeout - 0.02
+        deadline = self.deadline
+        return deadline is not None and time.monotonic() >= deadline - 0.02
 
     async def write(self, message: Any) -> None:
         """Send one answer of a stream."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache, partial
@@ -92,11 +92,6 @@ class Entry:
             if method.name in service.answered:
                 self._metrics.register_rpc(method.labels)
             self._routes[method.path] = self._route(method)
-
-    @property
-    def methods(self) -> Iterable[Method]:
-        """Methods that are served."""
-        return [route.method for route in self._routes.values()]
 
     def _route(self, method: Method) -> _Route:
         labels, handled = method.labels, self._metrics.grpc_server_handled

@@ -1,4 +1,4 @@
-"""The standard health service (grpc.health.v1), and a listener for it alone."""
+"""The standard health service (grpc.health.v1)."""
 
 from __future__ import annotations
 
