@@ -1,8 +1,7 @@
 """Measure what others suffer while documents of hostile texts are uploaded: python tests/faults/document_floors.py
 
 Starts a server and a gateway, and prints a line of JSON. A document whose texts are not translated in eight seconds is
-answered 504, so that the longest request says what reading and writing cost. Loopback only. It has not run to its end
-yet: it waits for something after the start of the two processes.
+answered 504, so that the longest request says what reading and writing cost. Loopback only.
 """
 
 from __future__ import annotations
@@ -134,7 +133,7 @@ async def latencies_during(port: int, work: Any) -> tuple[Any, list[float]]:
         *(sys.executable, __file__, "--probe", str(port)), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
     )
     result = await work
-    output, _ = await prober.communicate()
+    output, _ = await prober.communicate(b"")  # without input Python 3.11 would not close it
     return result, json.loads(output)
 
 
