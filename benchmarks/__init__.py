@@ -1,4 +1,4 @@
-"""Measurements of engine and server: what is in `docs/performance.md`, `docs/reliability.md` and others, by command.
+"""Measurements of engine and server: what is in `docs/lab/` and on other pages, by command.
 
 Each module that is a script says in its first lines what it measures, how it is run from the root of the repository,
 and what it prints. None is a test, and no test but those of `tests/unit/benchmarks` imports one.

@@ -1,7 +1,7 @@
 """The translation service as an application of Ray Serve: each replica is a process with an engine of its own.
 
 Serve's gRPC proxy takes the calls of `xuanzang.translation.v1` and hands each to a replica. `serve.yaml` beside this
-file deploys it; docs/ray.md says what the proxy cannot carry.
+file deploys it; docs/batch.md says what the proxy cannot carry.
 """
 
 from __future__ import annotations

@@ -191,7 +191,7 @@ def refuses_with_details(client: TranslationClient) -> None:
     bad, good = client.translate_stream(["猫" * 20_001, "我有一只猫。"], ordered=True)
     assert isinstance(bad.error, InvalidRequestError)
     assert good.translation.text == "I have a cat."
-    # Errors that end a stream keep their message and lose their details: docs/ray.md says so.
+    # Errors that end a stream keep their message and lose their details: docs/batch.md says so.
     with pytest.raises(InvalidRequestError, match="beam_size: must be 1 to 16") as ended:
         list(client.translate_progressively("猫", beam_size=17))
     assert ended.value.violations == ()
