@@ -21,7 +21,7 @@ from xuanzang.client import (
     TranslationClient,
     TranslationError,
 )
-from xuanzang.gateway.faces.explanations import ExplainResponse
+from xuanzang.gateway.apis.json_api.messages import ExplainResponse
 from xuanzang.translation.v1 import translation_pb2 as pb
 from xuanzang.translation.v1 import translation_pb2_grpc
 

@@ -83,7 +83,7 @@ async def test_what_is_asked_for_about_a_translation_is_in_the_answer(
 ) -> None:
     from dataclasses import asdict
 
-    from xuanzang.gateway.faces.messages import TranslateResponse
+    from xuanzang.gateway.apis.json_api.messages import TranslateResponse
 
     glossary = {"猫": "cat"}
     asked: Any = {"token_details": True, "return_scores": True}
@@ -157,7 +157,7 @@ async def test_a_call_that_runs_out_of_time_is_a_gateway_timeout(gateway: Runnin
 
 async def test_the_description_covers_every_call_and_option(gateway: RunningGateway) -> None:
     from xuanzang.client import TranslateOptions
-    from xuanzang.gateway.faces.messages import Options
+    from xuanzang.gateway.apis.json_api.messages import Options
 
     document = (await gateway.get("/openapi.json")).json
     assert document["openapi"] == "3.1.0"

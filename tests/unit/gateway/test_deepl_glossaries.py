@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xuanzang.gateway.apis.deepl.glossaries import read_entries, stored_name
 from xuanzang.gateway.errors import RefusedError
-from xuanzang.gateway.faces.deepl_glossaries import read_entries, stored_name
 
 
 @given(st.text(max_size=100))

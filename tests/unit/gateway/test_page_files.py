@@ -11,7 +11,7 @@ import pytest
 
 from xuanzang.client import FinishReason, GlossaryOutcome, ProtectedPattern, QualityFlag
 from xuanzang.client.documents import SUFFIXES
-from xuanzang.gateway.faces.page import page_files
+from xuanzang.gateway.page_serving import page_files
 
 MAX_BYTES = 150_000
 FILES = dict(page_files())

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from gateways import RunningGateway, running_gateway
 
-from xuanzang.gateway.faces.page import HEADERS, page_files
+from xuanzang.gateway.page_serving import HEADERS, page_files
 
 NOWHERE = "127.0.0.1:9"
 

@@ -24,20 +24,20 @@ from xuanzang.client import (
     TLSConfig,
     TranslationError,
 )
-from xuanzang.gateway.documents.kept import DocumentLimits, DocumentState, KeptDocuments
+from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
+from xuanzang.gateway.apis.deepl.texts import DeepL
+from xuanzang.gateway.apis.json_api.calls import JsonApi, render
+from xuanzang.gateway.apis.json_api.documents import Documents
+from xuanzang.gateway.apis.libretranslate import LibreTranslate
+from xuanzang.gateway.documents.store import DocumentLimits, DocumentState, DocumentStore
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.entry.bodies import WholeBodies
 from xuanzang.gateway.entry.callers import REQUEST_ID, Callers
-from xuanzang.gateway.entry.endpoint import Entrance, Kind
+from xuanzang.gateway.entry.endpoints import CallKind, SharedState
 from xuanzang.gateway.entry.origins import listed_origins, require_known_host
 from xuanzang.gateway.errors import RefusedError
-from xuanzang.gateway.faces.deepl import DeepL
-from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
-from xuanzang.gateway.faces.documents import Documents
-from xuanzang.gateway.faces.libretranslate import LibreTranslate
-from xuanzang.gateway.faces.own import Own, render
-from xuanzang.gateway.faces.page import page_routes
 from xuanzang.gateway.metrics import Metrics
+from xuanzang.gateway.page_serving import page_routes
 from xuanzang.gateway.settings import Settings
 
 _HEALTH_SECONDS = 2.0
@@ -79,8 +79,8 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
     """
     metrics = metrics or Metrics()
     callers = Callers(client, anonymous=settings.admits_anonymous)
-    entrance = Entrance(settings=settings, callers=callers, metrics=metrics)
-    metrics.in_progress.set_function(lambda: entrance.places[Kind.ORDINARY].taken)
+    state = SharedState(settings=settings, callers=callers, metrics=metrics)
+    metrics.in_progress.set_function(lambda: state.places[CallKind.ORDINARY].taken)
     documents, translator = _documents(settings, metrics), DocumentTranslator(settings)
 
     @asynccontextmanager
@@ -90,7 +90,7 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
         await translator.close()
         await client.close()
 
-    routes = [Route("/health", Health(client)), Route("/livez", _live), *_translating(entrance, documents, translator)]
+    routes = [Route("/health", Health(client)), Route("/livez", _live), *_translating(state, documents, translator)]
     if settings.page:
         routes += page_routes()
     middleware = [
@@ -101,16 +101,16 @@ def application(settings: Settings, client: AsyncTranslationClient, metrics: Met
     return Starlette(routes=routes, middleware=middleware, lifespan=lifespan)
 
 
-def _translating(entrance: Entrance, documents: KeptDocuments, translator: DocumentTranslator) -> Iterator[Route]:
+def _translating(state: SharedState, documents: DocumentStore, translator: DocumentTranslator) -> Iterator[Route]:
     """Yield the routes of the APIs."""
-    yield from Own(entrance).routes
-    yield from Documents(entrance, translator).routes
-    yield from LibreTranslate(entrance).routes
-    yield from DeepL(entrance, documents=DeepLDocuments(documents, translator)).routes
+    yield from JsonApi(state).routes
+    yield from Documents(state, translator).routes
+    yield from LibreTranslate(state).routes
+    yield from DeepL(state, documents=DeepLDocuments(documents, translator)).routes
 
 
-def _documents(settings: Settings, metrics: Metrics) -> KeptDocuments:
-    kept = KeptDocuments(
+def _documents(settings: Settings, metrics: Metrics) -> DocumentStore:
+    kept = DocumentStore(
         DocumentLimits(
             documents=settings.max_documents,
             of_caller=settings.max_caller_documents,

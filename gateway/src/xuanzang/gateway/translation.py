@@ -46,8 +46,8 @@ class Translated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """What is wanted of texts."""
+class TranslationJob:
+    """Texts to translate, and how."""
 
     texts: Sequence[str]
     """Texts."""
@@ -61,12 +61,12 @@ class Order:
     """Maximum seconds; None: the client's."""
 
 
-async def translate(client: AsyncTranslationClient, order: Order) -> list[Translated]:
+async def translate(client: AsyncTranslationClient, job: TranslationJob) -> list[Translated]:
     """Translate texts.
 
     Args:
         client: Client of the caller.
-        order: What is wanted.
+        job: What is wanted.
 
     Returns:
         One translation per text, in the same order.
@@ -75,19 +75,19 @@ async def translate(client: AsyncTranslationClient, order: Order) -> list[Transl
         RefusedError: The server refused texts.
         TranslationError: The server refused the request, or failed.
     """
-    groups = await _groups(client, order)
-    batches = await asyncio.gather(*(_translated(client, order, group) for group in groups))
+    groups = await _groups(client, job)
+    batches = await asyncio.gather(*(_translated(client, job, group) for group in groups))
     answered: dict[int, Translation] = {}
     for group, batch in zip(groups, batches, strict=True):
         answered.update(zip(group, batch, strict=True))
-    return [Translated.of(answered[index], order.source) for index in range(len(order.texts))]
+    return [Translated.of(answered[index], job.source) for index in range(len(job.texts))]
 
 
-async def _translated(client: AsyncTranslationClient, order: Order, indexes: Sequence[int]) -> list[Translation]:
-    texts = [order.texts[index] for index in indexes]
-    options = order.options | {"source_language": order.source, "target_language": order.target}
+async def _translated(client: AsyncTranslationClient, job: TranslationJob, indexes: Sequence[int]) -> list[Translation]:
+    texts = [job.texts[index] for index in indexes]
+    options = job.options | {"source_language": job.source, "target_language": job.target}
     try:
-        return await client.translate(texts, timeout=order.timeout, **options)
+        return await client.translate(texts, timeout=job.timeout, **options)
     except TranslationError as error:
         fault = fault_of(error)
         violations = tuple(
@@ -97,16 +97,16 @@ async def _translated(client: AsyncTranslationClient, order: Order, indexes: Seq
         raise RefusedError(replace(fault, violations=violations)) from error
 
 
-async def _groups(client: AsyncTranslationClient, order: Order) -> list[list[int]]:
+async def _groups(client: AsyncTranslationClient, job: TranslationJob) -> list[list[int]]:
     """Group texts by their languages, as a request has texts of one; the server decides about each text of a group."""
-    everything = list(range(len(order.texts)))
-    if order.source is not None or len(order.texts) == 1:
+    everything = list(range(len(job.texts)))
+    if job.source is not None or len(job.texts) == 1:
         return [everything]
-    sources = sources_into(order.target, await client.list_models())
+    sources = sources_into(job.target, await client.list_models())
     if len(sources) < 2:
         return [everything]
     try:
-        detections = await client.detect_languages(order.texts, timeout=order.timeout)
+        detections = await client.detect_languages(job.texts, timeout=job.timeout)
     except TranslationError as error:
         if error.code is not StatusCode.UNIMPLEMENTED:
             raise

@@ -11,7 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from xuanzang.gateway.entry.connections import DISCARDED_BYTES
-from xuanzang.gateway.entry.places import Places
+from xuanzang.gateway.entry.limits import SharedLimit
 from xuanzang.gateway.errors import Fault, RefusedError
 
 UNPROVED_BYTES = 64 * 1024
@@ -39,7 +39,7 @@ class BodyLimits:
 class Memory:
     """Memory for the body of one request."""
 
-    places: Places
+    places: SharedLimit
     """A place for each byte."""
     address: str
     """Network address of the caller."""
@@ -60,9 +60,9 @@ class Memory:
         self.places.take(self.address, self.caller, size)
         self.size += size
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Give all bytes back."""
-        self.places.give_back(self.address, self.caller, self.size)
+        self.places.release(self.address, self.caller, self.size)
         self.size = 0
 
 

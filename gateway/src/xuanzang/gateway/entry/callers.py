@@ -14,7 +14,7 @@ from http import HTTPStatus
 from starlette.datastructures import Headers
 
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.gateway.entry.places import network_of
+from xuanzang.gateway.entry.limits import network_of
 from xuanzang.gateway.errors import Fault, RefusedError
 
 REQUEST_ID = "x-request-id"

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import Headers
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from xuanzang.client import TranslateOptions
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
 
 _MAX_FIELDS = 2048
@@ -104,6 +105,42 @@ async def read_parameters(*, query: bytes, headers: Headers, body: bytes) -> Par
         raise RefusedError(Fault(status=HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message=message))
     _require_unicode(values)
     return Parameters(values)
+
+
+def checked_texts(texts: list[str], *, field: str, maximum: int) -> list[str]:
+    """Return texts, if there are some and not too many.
+
+    Args:
+        texts: Texts of a request.
+        field: Name of the parameter in the API.
+        maximum: Maximum number.
+
+    Raises:
+        RefusedError: There are none or too many.
+    """
+    if not texts:
+        raise bad_request(field, "must be given")
+    if len(texts) > maximum:
+        raise bad_request(field, f"must be at most {maximum} texts, are {len(texts)}")
+    return texts
+
+
+def unserved(parameters: Parameters) -> TranslateOptions:
+    """Return what becomes of texts in languages that are not served, by this gateway's addition to the APIs of others.
+
+    Args:
+        parameters: Parameters of a request.
+
+    Raises:
+        RefusedError: `pass_through_unserved` has another value than true or false.
+    """
+    name = "pass_through_unserved"
+    value = parameters.scalar(name)
+    if value is None:
+        return {}
+    if value.lower() not in ("0", "1", "false", "true"):
+        raise bad_request(name, "must be true or false")
+    return {"pass_through_unserved": value.lower() in ("1", "true")}
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -17,19 +17,21 @@ from starlette.routing import Route
 from xuanzang.client import (
     Explanation,
     FieldViolation,
+    GlossaryMatch,
+    Hypothesis,
     ProgressiveTranslation,
+    Quality,
     SamplingOptions,
+    TokenDetail,
     TranslateOptions,
     TranslationError,
 )
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Kind, Request
+from xuanzang.gateway.apis.json_api import messages
+from xuanzang.gateway.apis.json_api.openapi import document
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, SharedState
+from xuanzang.gateway.entry.parameters import checked_texts
 from xuanzang.gateway.errors import SHOWN_FAULTS, Fault, RefusedError, fault_of
-from xuanzang.gateway.faces import messages
-from xuanzang.gateway.faces.answers import rendered
-from xuanzang.gateway.faces.explanations import ExplainRequest
-from xuanzang.gateway.faces.openapi import document
-from xuanzang.gateway.faces.texts import checked_texts
-from xuanzang.gateway.translation import Order, Translated, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -66,23 +68,23 @@ def render(fault: Fault) -> Response:
     return JSONResponse(_problem(fault), fault.status, headers=headers)
 
 
-class Own:
+class JsonApi:
     """Handlers of the API."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, state: SharedState) -> None:
         """Make the handlers.
 
         Args:
-            entrance: What all endpoints share.
+            state: What all endpoints share.
         """
-        self._entrance = entrance
-        self._settings = entrance.settings
+        self._state = state
+        self._settings = state.settings
         self._document = _json(document())
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(name="json", render=render, reads_parameters=False)
+        style = ApiStyle(name="json", render=render, reads_parameters=False)
         calls = {
             ("POST", "/v1/translate"): self.translate,
             ("POST", "/v1/translate/stream"): self.stream,
@@ -90,45 +92,43 @@ class Own:
             ("GET", "/v1/models"): self.models,
             ("GET", "/v1/glossaries"): self.glossaries,
         }
-        explaining = Endpoint(self.explain, face, self._entrance, kind=Kind.EXPLANATION)
+        explaining = Endpoint(self.explain, style, self._state, kind=CallKind.EXPLANATION)
         return [
             Route("/openapi.json", self.openapi, methods=["GET"]),
             Route("/v1/explain", explaining, methods=["POST"]),
             *(
-                Route(path, Endpoint(handler, face, self._entrance), methods=[method])
+                Route(path, Endpoint(handler, style, self._state), methods=[method])
                 for (method, path), handler in calls.items()
             ),
         ]
 
-    async def translate(self, request: Request) -> Response:
+    async def translate(self, call: Call) -> Response:
         """Answer /v1/translate."""
-        asked = _read(messages.TranslateRequest, request)
+        asked = _read(messages.TranslateRequest, call)
         texts = checked_texts(asked.texts, field="texts", maximum=self._settings.max_texts)
-        order = Order(
+        job = TranslationJob(
             texts=texts,
             source=asked.source_language,
             target=asked.target_language,
             options=_options(asked),
             timeout=self._seconds(asked.timeout_seconds),
         )
-        results = await translate(request.client, order)
+        results = await translate(call.client, job)
         return JSONResponse({"translations": [rendered(each) for each in results]})
 
-    async def stream(self, request: Request) -> Response:
+    async def stream(self, call: Call) -> Response:
         """Answer /v1/translate/stream; an error before the first part has a status of its own."""
-        asked = _read(messages.StreamRequest, request)
+        asked = _read(messages.StreamRequest, call)
         source = asked.source_language
         options = _options(asked) | {"source_language": source, "target_language": asked.target_language}
-        parts = request.client.translate_progressively(
-            asked.text, timeout=self._seconds(asked.timeout_seconds), **options
-        )
+        parts = call.client.translate_progressively(asked.text, timeout=self._seconds(asked.timeout_seconds), **options)
         first = await anext(parts)
         return _stream(_events(first, parts, source))
 
-    async def explain(self, request: Request) -> Response:
+    async def explain(self, call: Call) -> Response:
         """Answer /v1/explain."""
-        asked = _read(ExplainRequest, request)
-        explanation = await request.client.explain(
+        asked = _read(messages.ExplainRequest, call)
+        explanation = await call.client.explain(
             asked.text,
             source_language=asked.source_language,
             target_language=asked.target_language,
@@ -142,28 +142,28 @@ class Own:
         source = asked.source_language or explanation.translation.detected_language
         return await _explained(explanation, source)
 
-    async def detect(self, request: Request) -> Response:
+    async def detect(self, call: Call) -> Response:
         """Answer /v1/detect."""
         texts = checked_texts(
-            _read(messages.DetectRequest, request).texts, field="texts", maximum=self._settings.max_texts
+            _read(messages.DetectRequest, call).texts, field="texts", maximum=self._settings.max_texts
         )
-        found = await request.client.detect_languages(texts)
+        found = await call.client.detect_languages(texts)
         listed = [
             [{"language": each.code, "confidence": each.confidence, "script": each.script or None} for each in some]
             for some in found
         ]
         return JSONResponse({"detections": listed})
 
-    async def models(self, request: Request) -> Response:
+    async def models(self, call: Call) -> Response:
         """Answer /v1/models."""
         names = messages.Model.model_fields
-        models = [{name: getattr(each, name) for name in names} for each in await request.client.list_models()]
+        models = [{name: getattr(each, name) for name in names} for each in await call.client.list_models()]
         return JSONResponse({"models": models})
 
-    async def glossaries(self, request: Request) -> Response:
+    async def glossaries(self, call: Call) -> Response:
         """Answer /v1/glossaries."""
         names = messages.Glossary.model_fields
-        found = [{name: getattr(each, name) for name in names} for each in await request.client.list_glossaries()]
+        found = [{name: getattr(each, name) for name in names} for each in await call.client.list_glossaries()]
         return JSONResponse({"glossaries": found})
 
     async def openapi(self, _: object) -> Response:
@@ -175,9 +175,9 @@ class Own:
         return limit if asked is None else min(asked, limit)
 
 
-def _read(kind: type[Asked], request: Request) -> Asked:
+def _read(kind: type[Asked], call: Call) -> Asked:
     try:
-        return kind.model_validate_json(request.body)
+        return kind.model_validate_json(call.body)
     except ValidationError as error:
         # Its messages name types and limits; the values stay out.
         violations = tuple(
@@ -265,3 +265,60 @@ async def _events(
 
 def _event(name: str, data: Mapping[str, Any]) -> str:
     return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n"
+
+
+def rendered(result: Translated) -> dict[str, Any]:
+    """Return the message of a translation.
+
+    Args:
+        result: A text in the target language.
+    """
+    made = result.translation
+    return {
+        "text": result.text,
+        "source_language": result.source,
+        "detection_confidence": result.confidence,
+        "model": made.model,
+        "model_version": made.model_version,
+        "hypotheses": [_hypothesis(each) for each in made.hypotheses],
+        "glossary_matches": [_match(each) for each in made.glossary_matches],
+        "provenance": asdict(made.provenance) if made.provenance else None,
+    }
+
+
+def _hypothesis(hypothesis: Hypothesis) -> dict[str, Any]:
+    return {
+        "text": hypothesis.text,
+        "score": hypothesis.score,
+        "finish_reason": hypothesis.finish_reason.name.lower(),
+        "token_count": hypothesis.token_count,
+        "tokens": [_token(each) for each in hypothesis.tokens],
+        "quality": _quality(hypothesis.quality) if hypothesis.quality else None,
+    }
+
+
+def _token(token: TokenDetail) -> dict[str, Any]:
+    return {
+        "text": token.text,
+        "score": token.score,
+        "source_start": token.source_start,
+        "source_end": token.source_end,
+    }
+
+
+def _quality(quality: Quality) -> dict[str, Any]:
+    return {
+        "acceptable_probability": quality.acceptable_probability,
+        "flags": sorted(each.name.lower() for each in quality.flags),
+    }
+
+
+def _match(match: GlossaryMatch) -> dict[str, Any]:
+    return {
+        "source": match.source,
+        "source_start": match.source_start,
+        "source_end": match.source_end,
+        "target": match.target,
+        "outcome": match.outcome.name.lower(),
+        "pattern": match.pattern.name.lower(),
+    }

@@ -1,4 +1,4 @@
-"""Places: how much of one kind may be taken at a time, by all callers, by a network address and by one caller."""
+"""Shared limits: how much may be taken at a time, by all callers, by a network address and by one caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Shares:
     """Of one caller."""
 
 
-class Places:
+class SharedLimit:
     """What is taken of one kind: requests in progress, uploads, or bytes. Belongs to one event loop."""
 
     def __init__(self, what: str, *, total: int, shares: Shares) -> None:
@@ -57,9 +57,9 @@ class Places:
             RefusedError: So many are not free; the message names the limit.
         """
         self._check(self._counts["address", address], self._counts["caller", caller], number)
-        self.give_back(address, caller, -number)
+        self.release(address, caller, -number)
 
-    def give_back(self, address: str, caller: str, number: int) -> None:
+    def release(self, address: str, caller: str, number: int) -> None:
         """Give places back.
 
         Args:

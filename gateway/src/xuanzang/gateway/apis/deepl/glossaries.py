@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import StatusCode, StoredGlossary, TranslationError
-from xuanzang.gateway.entry.endpoint import Handler, Request
+from xuanzang.gateway.entry.endpoints import Call, Handler
 from xuanzang.gateway.entry.parameters import Parameters
 from xuanzang.gateway.errors import bad_request
 from xuanzang.gateway.languages import targets_by_source
@@ -37,41 +37,41 @@ class DeepLGlossaries:
             "/v2/glossary-language-pairs": self.pairs,
         }
 
-    async def all(self, request: Request) -> Response:
+    async def all(self, call: Call) -> Response:
         """Answer /v2/glossaries: list, or make one."""
-        if request.method == "POST":
-            return await self._create(request)
-        return JSONResponse({"glossaries": [_glossary(each) for each in await request.client.list_glossaries()]})
+        if call.method == "POST":
+            return await self._create(call)
+        return JSONResponse({"glossaries": [_glossary(each) for each in await call.client.list_glossaries()]})
 
-    async def one(self, request: Request) -> Response:
+    async def one(self, call: Call) -> Response:
         """Answer /v2/glossaries/ID: return one, or delete it."""
-        wanted = request.path["glossary_id"]
-        if request.method == "DELETE":
-            return await self._delete(request, wanted)
-        found = [each for each in await request.client.list_glossaries() if each.name == wanted]
+        wanted = call.path["glossary_id"]
+        if call.method == "DELETE":
+            return await self._delete(call, wanted)
+        found = [each for each in await call.client.list_glossaries() if each.name == wanted]
         return JSONResponse(_glossary(found[0])) if found else _missing()
 
-    async def entries(self, request: Request) -> Response:
+    async def entries(self, call: Call) -> Response:
         """Answer /v2/glossaries/ID/entries; of several translations of a term, the first is DeepL's one."""
         try:
-            entries = await request.client.list_glossary_entries(request.path["glossary_id"])
+            entries = await call.client.list_glossary_entries(call.path["glossary_id"])
         except TranslationError as error:
             return _unless_missing(error)
         lines = (f"{source}\t{targets[0]}" for source, targets in entries.items())
         return Response("\n".join(lines), media_type=_TSV)
 
-    async def pairs(self, request: Request) -> Response:
+    async def pairs(self, call: Call) -> Response:
         """Answer /v2/glossary-language-pairs: all that the server translates."""
-        pairs = targets_by_source(await request.client.list_models())
+        pairs = targets_by_source(await call.client.list_models())
         listed = [{"source_lang": source, "target_lang": each} for source, targets in pairs.items() for each in targets]
         return JSONResponse({"supported_languages": listed})
 
-    async def _create(self, request: Request) -> Response:
-        asked = request.parameters
+    async def _create(self, call: Call) -> Response:
+        asked = call.parameters
         if unknown := asked.names.difference(_READ, {"auth_key"}):
             raise bad_request(min(unknown), "is not supported by this gateway")
         given = {name: _given(asked, name) for name in _READ}
-        stored = await request.client.create_glossary(
+        stored = await call.client.create_glossary(
             stored_name(given["name"]),
             read_entries(given["entries"], given["entries_format"]),
             source_language=given["source_lang"].lower(),
@@ -79,9 +79,9 @@ class DeepLGlossaries:
         )
         return JSONResponse(_glossary(stored), HTTPStatus.CREATED)
 
-    async def _delete(self, request: Request, wanted: str) -> Response:
+    async def _delete(self, call: Call, wanted: str) -> Response:
         try:
-            await request.client.delete_glossary(wanted)
+            await call.client.delete_glossary(wanted)
         except TranslationError as error:
             return _unless_missing(error)
         return Response(status_code=HTTPStatus.NO_CONTENT)

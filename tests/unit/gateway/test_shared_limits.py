@@ -1,4 +1,4 @@
-"""Places: nobody takes those of others, whatever it takes of its own."""
+"""Shared limits: nobody takes those of others, whatever it takes of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xuanzang.gateway.entry.places import Places, Shares, network_of
+from xuanzang.gateway.entry.limits import SharedLimit, Shares, network_of
 from xuanzang.gateway.errors import RefusedError
 
 SHARES = Shares(address=0.75, caller=0.5)
@@ -17,10 +17,10 @@ WHO = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(1, 9
 
 @given(st.lists(st.tuples(st.booleans(), WHO), max_size=60))
 def test_no_share_is_exceeded_and_all_places_come_back(steps: list[tuple[bool, tuple[str, str, int]]]) -> None:
-    places, held = Places("things", total=40, shares=SHARES), list[tuple[str, str, int]]()
+    places, held = SharedLimit("things", total=40, shares=SHARES), list[tuple[str, str, int]]()
     for is_taking, who in steps:
         if not is_taking and held:
-            places.give_back(*held.pop())
+            places.release(*held.pop())
             continue
         try:
             places.take(*who)
@@ -35,7 +35,7 @@ def test_no_share_is_exceeded_and_all_places_come_back(steps: list[tuple[bool, t
         assert max(of_address.values()) <= 30
         assert max(of_caller.values()) <= 20
     while held:
-        places.give_back(*held.pop())
+        places.release(*held.pop())
     places.take("a", "x", 20)
 
 
@@ -51,7 +51,7 @@ def test_no_share_is_exceeded_and_all_places_come_back(steps: list[tuple[bool, t
 def test_a_refusal_names_its_limit(
     taken: list[tuple[str, str, int]], newcomer: tuple[str, str, int], status: int, limit: str
 ) -> None:
-    places = Places("things", total=40, shares=SHARES)
+    places = SharedLimit("things", total=40, shares=SHARES)
     for each in taken:
         places.take(*each)
     with pytest.raises(RefusedError, match=limit) as refused:
@@ -61,7 +61,7 @@ def test_a_refusal_names_its_limit(
 
 
 def test_an_address_without_places_finds_the_reserve() -> None:
-    places = Places("things", total=40, shares=SHARES)
+    places = SharedLimit("things", total=40, shares=SHARES)
     places.take("a", "x", 18)
     places.take("b", "y", 17)
     places.take("c", "z", 5)

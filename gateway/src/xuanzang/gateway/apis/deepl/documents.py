@@ -11,10 +11,10 @@ from starlette.responses import JSONResponse, Response
 
 from xuanzang.client import TranslateOptions
 from xuanzang.client.documents import DocumentTranslation
-from xuanzang.gateway.documents.kept import DocumentState, KeptDocument, KeptDocuments
+from xuanzang.gateway.documents.store import DocumentState, DocumentStore, StoredDocument
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.uploads import Upload, read_upload
-from xuanzang.gateway.entry.endpoint import Handler, Request
+from xuanzang.gateway.entry.endpoints import Call, Handler
 from xuanzang.gateway.errors import bad_request
 
 _READ = frozenset({"auth_key", "filename", "formality", "glossary_id", "output_format", "source_lang", "target_lang"})
@@ -34,14 +34,14 @@ _PATIENCE_SECONDS = 2.0
 class DeepLDocuments:
     """Handlers of the documents."""
 
-    def __init__(self, kept: KeptDocuments, translator: DocumentTranslator) -> None:
+    def __init__(self, store: DocumentStore, translator: DocumentTranslator) -> None:
         """Make the handlers.
 
         Args:
-            kept: Documents of all callers.
+            store: Documents of all callers.
             translator: Translator of documents.
         """
-        self._kept = kept
+        self._store = store
         self._translator = translator
 
     @property
@@ -49,28 +49,28 @@ class DeepLDocuments:
         """Handlers by address, but for the upload."""
         return {"/v2/document/{document_id}": self.status, "/v2/document/{document_id}/result": self.result}
 
-    async def upload(self, request: Request) -> Response:
+    async def upload(self, call: Call) -> Response:
         """Answer /v2/document: take a file, and translate it later."""
-        owner = request.caller.name
-        self._kept.require_room(owner)
-        upload = await read_upload(request.headers, request.body)
+        owner = call.caller.name
+        self._store.require_room(owner)
+        upload = await read_upload(call.headers, call.body)
         options = _options(upload)
 
         async def work() -> DocumentTranslation:
             return await self._translator.translate(
-                upload.content, options, suffix=upload.suffix, client=request.client, caller=owner
+                upload.content, options, suffix=upload.suffix, client=call.client, caller=owner
             )
 
-        document = self._kept.add(work, owner=owner, suffix=upload.suffix)
+        document = self._store.add(work, owner=owner, suffix=upload.suffix)
         return JSONResponse({"document_id": document.id, "document_key": document.key})
 
-    async def status(self, request: Request) -> Response:
+    async def status(self, call: Call) -> Response:
         """Answer /v2/document/ID: what has become of a file, at once or when it is done soon; DELETE forgets it."""
-        document = self._found(request)
+        document = self._found(call)
         if document is None:
             return _missing()
-        if request.method == "DELETE":
-            self._kept.drop(document)
+        if call.method == "DELETE":
+            self._store.drop(document)
             return Response(status_code=HTTPStatus.NO_CONTENT)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -79,15 +79,15 @@ class DeepLDocuments:
             return JSONResponse(_status(document) | {"seconds_remaining": 1})
         return JSONResponse(_status(document))
 
-    async def result(self, request: Request) -> Response:
+    async def result(self, call: Call) -> Response:
         """Answer /v2/document/ID/result: the file, once."""
-        document = self._found(request)
+        document = self._found(call)
         if document is None:
             return _missing()
         if document.translation is None:
             message = document.reason or "the document is not translated yet"
             return JSONResponse({"message": message}, HTTPStatus.SERVICE_UNAVAILABLE)
-        self._kept.drop(document)
+        self._store.drop(document)
         name = f'attachment; filename="translation{document.suffix}"'
         return Response(
             document.translation.content,
@@ -95,11 +95,11 @@ class DeepLDocuments:
             headers={"content-disposition": name, "x-content-type-options": "nosniff"},
         )
 
-    def _found(self, request: Request) -> KeptDocument | None:
-        key = request.parameters.text("document_key")
+    def _found(self, call: Call) -> StoredDocument | None:
+        key = call.parameters.text("document_key")
         if key is None:
             raise bad_request("document_key", "must be given")
-        return self._kept.find(request.path["document_id"], key)
+        return self._store.find(call.path["document_id"], key)
 
 
 def _options(upload: Upload) -> TranslateOptions:
@@ -119,7 +119,7 @@ def _options(upload: Upload) -> TranslateOptions:
     )
 
 
-def _status(document: KeptDocument) -> dict[str, object]:
+def _status(document: StoredDocument) -> dict[str, object]:
     status: dict[str, object] = {"document_id": document.id, "status": _STATES[document.state]}
     if document.translation:
         status["billed_characters"] = document.translation.summary.characters

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xuanzang.client.documents import DocumentError, DocumentSummary, DocumentTranslation
-from xuanzang.gateway.documents.kept import DocumentLimits, DocumentState, KeptDocuments, Work
+from xuanzang.gateway.documents.store import DocumentLimits, DocumentState, DocumentStore, Work
 from xuanzang.gateway.errors import RefusedError
 
 SUMMARY = DocumentSummary(units=1, asked=1, remembered=0, characters=1, sentences=1, refusals=())
@@ -38,7 +38,7 @@ def work(
 
 
 async def test_a_document_waits_for_its_turn_and_is_done() -> None:
-    kept, begun, released = KeptDocuments(limits()), asyncio.Event(), asyncio.Event()
+    kept, begun, released = DocumentStore(limits()), asyncio.Event(), asyncio.Event()
     first = kept.add(work(begun=begun, after=released), owner="ann", suffix=".txt")
     second = kept.add(work(b"dog"), owner="ann", suffix=".txt")
     await begun.wait()
@@ -52,7 +52,7 @@ async def test_a_document_waits_for_its_turn_and_is_done() -> None:
 
 
 async def test_each_caller_has_places_and_all_together() -> None:
-    kept = KeptDocuments(limits())
+    kept = DocumentStore(limits())
     for owner in ("ann", "ann", "bob"):
         kept.add(work(), owner=owner, suffix=".txt")
     for owner, message in (("ann", "2 documents of this caller"), ("eve", "3 documents are kept")):
@@ -62,7 +62,7 @@ async def test_each_caller_has_places_and_all_together() -> None:
 
 
 async def test_a_document_is_forgotten_when_its_time_is_over() -> None:
-    kept = KeptDocuments(limits(seconds=0.01))
+    kept = DocumentStore(limits(seconds=0.01))
     document = kept.add(work(), owner="ann", suffix=".txt")
     await document.settled.wait()
     async with asyncio.timeout(30):
@@ -72,7 +72,7 @@ async def test_a_document_is_forgotten_when_its_time_is_over() -> None:
 
 
 async def test_a_translation_that_takes_too_long_is_ended() -> None:
-    kept = KeptDocuments(limits(seconds=0.01))
+    kept = DocumentStore(limits(seconds=0.01))
     document = kept.add(work(after=asyncio.Event()), owner="ann", suffix=".txt")
     await document.settled.wait()
     assert (document.state, document.reason) == (DocumentState.FAILED, "the translation took too long")
@@ -81,7 +81,7 @@ async def test_a_translation_that_takes_too_long_is_ended() -> None:
 
 @pytest.mark.parametrize("error", [DocumentError("line 3: secret"), KeyError("secret")])
 async def test_reasons_hold_nothing_of_the_document(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    kept = KeptDocuments(limits())
+    kept = DocumentStore(limits())
     document = kept.add(work(error=error), owner="ann", suffix=".txt")
     await document.settled.wait()
     assert document.state is DocumentState.FAILED
@@ -91,7 +91,7 @@ async def test_reasons_hold_nothing_of_the_document(error: Exception, caplog: py
 
 
 async def test_the_end_of_the_gateway_ends_translations() -> None:
-    kept, begun = KeptDocuments(limits()), asyncio.Event()
+    kept, begun = DocumentStore(limits()), asyncio.Event()
     document = kept.add(work(begun=begun, after=asyncio.Event()), owner="ann", suffix=".txt")
     await begun.wait()
     await kept.close()

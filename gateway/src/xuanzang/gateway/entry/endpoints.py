@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from xuanzang.client import AsyncTranslationClient, TranslationError
 from xuanzang.gateway.entry.bodies import UNPROVED_BYTES, BodyLimits, HungUpError, Memory, read_body
 from xuanzang.gateway.entry.callers import REQUEST_ID, Caller, Callers, key_in, request_id_of
+from xuanzang.gateway.entry.limits import SharedLimit, Shares, network_of
 from xuanzang.gateway.entry.origins import listed_origins, require_known_origin
 from xuanzang.gateway.entry.parameters import Parameters, read_parameters
-from xuanzang.gateway.entry.places import Places, Shares, network_of
 from xuanzang.gateway.errors import Fault, RefusedError, fault_of
 from xuanzang.gateway.metrics import Metrics
 from xuanzang.gateway.settings import Settings
@@ -34,7 +34,7 @@ _FAILED = Fault(status=HTTPStatus.INTERNAL_SERVER_ERROR, message="the gateway fa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Call:
     """A request that has arrived whole."""
 
     parameters: Parameters
@@ -58,11 +58,11 @@ class Request:
         return self.caller.client
 
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[Call], Awaitable[Response]]
 """Function that answers a request; it raises RefusedError or TranslationError."""
 
 
-class Kind(Enum):
+class CallKind(Enum):
     """Kinds of requests, each with places of its own: none can keep another waiting."""
 
     ORDINARY = "requests in progress"
@@ -70,7 +70,7 @@ class Kind(Enum):
     EXPLANATION = "explanations"
 
 
-class Entrance:
+class SharedState:
     """What all endpoints share."""
 
     def __init__(self, *, settings: Settings, callers: Callers, metrics: Metrics | None = None) -> None:
@@ -86,16 +86,16 @@ class Entrance:
         self.metrics = metrics or Metrics()
         shares = Shares(address=settings.address_share, caller=settings.caller_share)
         totals = {
-            Kind.ORDINARY: settings.max_concurrent_requests,
-            Kind.UPLOAD: _CONCURRENT_UPLOADS,
-            Kind.EXPLANATION: _CONCURRENT_EXPLANATIONS,
+            CallKind.ORDINARY: settings.max_concurrent_requests,
+            CallKind.UPLOAD: _CONCURRENT_UPLOADS,
+            CallKind.EXPLANATION: _CONCURRENT_EXPLANATIONS,
         }
-        self.places = {kind: Places(kind.value, total=total, shares=shares) for kind, total in totals.items()}
-        self.memory = Places("bytes of bodies in memory", total=settings.body_memory_bytes, shares=shares)
+        self.places = {kind: SharedLimit(kind.value, total=total, shares=shares) for kind, total in totals.items()}
+        self.memory = SharedLimit("bytes of bodies in memory", total=settings.body_memory_bytes, shares=shares)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Face:
+class ApiStyle:
     """Ways of one API."""
 
     name: str = "other"
@@ -114,32 +114,32 @@ class Endpoint:
     def __init__(
         self,
         handler: Handler,
-        face: Face,
-        entrance: Entrance,
+        style: ApiStyle,
+        state: SharedState,
         *,
-        kind: Kind = Kind.ORDINARY,
+        kind: CallKind = CallKind.ORDINARY,
         max_bytes: int | None = None,
     ) -> None:
         """Put a handler behind the limits.
 
         Args:
             handler: Function that answers.
-            face: Its API.
-            entrance: What all endpoints share.
+            style: Its API.
+            state: What all endpoints share.
             kind: Kind of its requests.
             max_bytes: Maximum size of a body; None: that of the settings.
         """
         self._handler = handler
-        self._face = face
-        self._entrance = entrance
-        self._places = entrance.places[kind]
-        settings = entrance.settings
+        self._style = style
+        self._state = state
+        self._places = state.places[kind]
+        settings = state.settings
         self._origins = listed_origins(settings.cors_origins)
         self._limits = BodyLimits(
             size=settings.max_body_bytes if max_bytes is None else max_bytes,
             seconds=settings.receive_timeout_seconds,
             # Of a file nothing is read before.
-            unproved=0 if kind is Kind.UPLOAD else UNPROVED_BYTES,
+            unproved=0 if kind is CallKind.UPLOAD else UNPROVED_BYTES,
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -161,7 +161,7 @@ class Endpoint:
         finally:
             seconds = time.monotonic() - began
             facts["seconds"] = round(seconds, 4)
-            self._entrance.metrics.answered(self._face.name, str(facts.get("status", "hung_up")), seconds=seconds)
+            self._state.metrics.answered(self._style.name, str(facts.get("status", "hung_up")), seconds=seconds)
             _LOGGER.info("request", extra=facts)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send, headers: Headers, request_id: str) -> int:
@@ -176,34 +176,32 @@ class Endpoint:
         self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack
     ) -> Response:
         try:
-            request = await self._read(scope, receive, headers, request_id, held)
-            place = request.caller.address, request.caller.name, 1
+            call = await self._read(scope, receive, headers, request_id, held)
+            place = call.caller.address, call.caller.name, 1
             self._places.take(*place)
-            held.callback(self._places.give_back, *place)
-            return await _unless_hung_up(self._handler(request), receive)
+            held.callback(self._places.release, *place)
+            return await _unless_hung_up(self._handler(call), receive)
         except RefusedError as error:
-            return self._face.render(error.fault)
+            return self._style.render(error.fault)
         except TranslationError as error:
-            return self._face.render(fault_of(error))
+            return self._style.render(fault_of(error))
         except HungUpError:
             raise
         except Exception as error:  # noqa: BLE001 - the one place where nothing else is left to do
             # Without the error's message, which may quote the caller's text.
             facts = {"type": type(error).__name__, "where": traceback.format_tb(error.__traceback__)}
             _LOGGER.error("a handler failed", extra={**facts, "request_id": request_id})  # noqa: TRY400 - as above
-            return self._face.render(_FAILED)
+            return self._style.render(_FAILED)
 
-    async def _read(
-        self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack
-    ) -> Request:
+    async def _read(self, scope: Scope, receive: Receive, headers: Headers, request_id: str, held: ExitStack) -> Call:
         """Read a request: who sends it before its body, unless the body says so."""
-        face, callers = self._face, self._entrance.callers
+        style, callers = self._style, self._state.callers
         require_known_origin(headers, self._origins)
         peer = scope["client"][0] if scope["client"] else ""
         query = scope["query_string"]
         key, is_in_body = key_in(headers), False
-        if key is None and face.key_parameter:
-            key = (await read_parameters(query=query, headers=headers, body=b"")).text(face.key_parameter)
+        if key is None and style.key_parameter:
+            key = (await read_parameters(query=query, headers=headers, body=b"")).text(style.key_parameter)
             is_in_body = key is None
         caller = None if is_in_body else callers.caller_of(key, peer=peer, request_id=request_id)
 
@@ -212,15 +210,15 @@ class Endpoint:
                 await callers.prove(caller, key)
 
         address = network_of(peer)
-        memory = Memory(places=self._entrance.memory, address=address, caller=callers.name_of(key, address))
-        held.callback(memory.give_back)
+        memory = Memory(places=self._state.memory, address=address, caller=callers.name_of(key, address))
+        held.callback(memory.release)
         body = await read_body(headers, receive, limits=self._limits, memory=memory, approve=approve)
-        read = body if face.reads_parameters else b""
+        read = body if style.reads_parameters else b""
         parameters = await read_parameters(query=query, headers=headers, body=read)
         if caller is None:
-            key = parameters.text(face.key_parameter) if face.key_parameter else None
+            key = parameters.text(style.key_parameter) if style.key_parameter else None
             caller = callers.caller_of(key, peer=peer, request_id=request_id)
-        return Request(
+        return Call(
             parameters=parameters,
             body=body,
             headers=headers,

@@ -11,11 +11,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Request
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, Endpoint, SharedState
+from xuanzang.gateway.entry.parameters import checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.faces.texts import checked_texts, unserved
 from xuanzang.gateway.languages import name_of, targets_by_source
-from xuanzang.gateway.translation import Order, Translated, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -47,29 +47,29 @@ def render(fault: Fault) -> Response:
 class LibreTranslate:
     """Handlers of the API."""
 
-    def __init__(self, entrance: Entrance) -> None:
+    def __init__(self, state: SharedState) -> None:
         """Make the handlers.
 
         Args:
-            entrance: What all endpoints share.
+            state: What all endpoints share.
         """
-        self._entrance = entrance
-        self._settings = entrance.settings
+        self._state = state
+        self._settings = state.settings
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(name="libretranslate", render=render, key_parameter="api_key")
+        style = ApiStyle(name="libretranslate", render=render, key_parameter="api_key")
         return [
-            Route("/translate", Endpoint(self.translate, face, self._entrance), methods=["POST"]),
-            Route("/detect", Endpoint(self.detect, face, self._entrance), methods=["POST"]),
-            Route("/languages", Endpoint(self.languages, face, self._entrance), methods=["GET"]),
-            Route("/frontend/settings", Endpoint(self.frontend_settings, face, self._entrance), methods=["GET"]),
+            Route("/translate", Endpoint(self.translate, style, self._state), methods=["POST"]),
+            Route("/detect", Endpoint(self.detect, style, self._state), methods=["POST"]),
+            Route("/languages", Endpoint(self.languages, style, self._state), methods=["GET"]),
+            Route("/frontend/settings", Endpoint(self.frontend_settings, style, self._state), methods=["GET"]),
         ]
 
-    async def translate(self, request: Request) -> Response:
+    async def translate(self, call: Call) -> Response:
         """Answer /translate."""
-        parameters = request.parameters
+        parameters = call.parameters
         unknown = sorted(parameters.names - _PARAMETERS)
         if unknown:
             raise bad_request(unknown[0], "is not a parameter of this gateway")
@@ -81,29 +81,29 @@ class LibreTranslate:
         alternatives = _alternatives(parameters.scalar("alternatives"))
         options = _format(parameters.text("format")) | _search(alternatives) | unserved(parameters)
         automatic = source == "auto"
-        order = Order(texts=texts, source=None if automatic else source, target=target or "", options=options)
-        results = await translate(request.client, order)
+        job = TranslationJob(texts=texts, source=None if automatic else source, target=target or "", options=options)
+        results = await translate(call.client, job)
         is_list = parameters.is_list("q")
         return JSONResponse(_answer(results, is_list=is_list, automatic=automatic, alternatives=bool(alternatives)))
 
-    async def detect(self, request: Request) -> Response:
+    async def detect(self, call: Call) -> Response:
         """Answer /detect."""
-        texts = checked_texts(request.parameters.texts("q"), field="q", maximum=1)
-        (found,) = await request.client.detect_languages(texts)
+        texts = checked_texts(call.parameters.texts("q"), field="q", maximum=1)
+        (found,) = await call.client.detect_languages(texts)
         return JSONResponse([_detected(each.code, each.confidence) for each in found])
 
-    async def languages(self, request: Request) -> Response:
+    async def languages(self, call: Call) -> Response:
         """Answer /languages: source languages with their targets, then languages that are targets only."""
-        pairs = targets_by_source(await request.client.list_models())
+        pairs = targets_by_source(await call.client.list_models())
         others = {target: list[str]() for targets in pairs.values() for target in targets if target not in pairs}
         listed = pairs | dict(sorted(others.items()))
         return JSONResponse(
             [{"code": code, "name": name_of(code), "targets": targets} for code, targets in listed.items()]
         )
 
-    async def frontend_settings(self, request: Request) -> Response:
+    async def frontend_settings(self, call: Call) -> Response:
         """Answer /frontend/settings with what the server translates."""
-        models = await request.client.list_models()
+        models = await call.client.list_models()
         pairs = targets_by_source(models)
         source = next(iter(pairs), "")
         target = next(iter(pairs.get(source, [])), "")

@@ -51,7 +51,7 @@ class DocumentLimits:
 
 
 @dataclass(slots=True, kw_only=True)
-class KeptDocument:
+class StoredDocument:
     """A document of a caller."""
 
     owner: str
@@ -71,7 +71,7 @@ class KeptDocument:
     """Set when it is done or has failed."""
 
 
-class KeptDocuments:
+class DocumentStore:
     """All documents. Belongs to one event loop."""
 
     def __init__(self, limits: DocumentLimits) -> None:
@@ -81,7 +81,7 @@ class KeptDocuments:
             limits: Limits.
         """
         self._limits = limits
-        self._kept: dict[str, KeptDocument] = {}
+        self._kept: dict[str, StoredDocument] = {}
         self._running = Turns(limits.running)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -113,7 +113,7 @@ class KeptDocuments:
             return
         raise RefusedError(Fault(status=HTTPStatus.TOO_MANY_REQUESTS, message=message, retry_after=_RETRY_SECONDS))
 
-    def add(self, work: Work, *, owner: str, suffix: str) -> KeptDocument:
+    def add(self, work: Work, *, owner: str, suffix: str) -> StoredDocument:
         """Begin to translate a document.
 
         Args:
@@ -125,12 +125,12 @@ class KeptDocuments:
             RefusedError: As many documents are kept as may be.
         """
         self.require_room(owner)
-        document = KeptDocument(owner=owner, suffix=suffix)
+        document = StoredDocument(owner=owner, suffix=suffix)
         self._kept[document.id] = document
         self._tasks[document.id] = asyncio.create_task(self._translate(document, work))
         return document
 
-    def find(self, document_id: str, key: str) -> KeptDocument | None:
+    def find(self, document_id: str, key: str) -> StoredDocument | None:
         """Return a document, or None if there is none of the id that has the key.
 
         Args:
@@ -140,7 +140,7 @@ class KeptDocuments:
         found = self._kept.get(document_id)
         return found if found and hmac.compare_digest(found.key.encode(), key.encode(errors="replace")) else None
 
-    def drop(self, document: KeptDocument) -> None:
+    def drop(self, document: StoredDocument) -> None:
         """Forget a document, and end its translation.
 
         Args:
@@ -161,7 +161,7 @@ class KeptDocuments:
         for document in list(self._kept.values()):
             self.drop(document)
 
-    async def _translate(self, document: KeptDocument, work: Work) -> None:
+    async def _translate(self, document: StoredDocument, work: Work) -> None:
         try:
             async with asyncio.timeout(self._limits.seconds), self._running.of(document.owner):
                 document.state = DocumentState.TRANSLATING

@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from xuanzang.client import TranslateOptions
 from xuanzang.client.documents import SUFFIXES, DocumentError, DocumentSummary, DocumentTranslation
+from xuanzang.gateway.apis.json_api.calls import render
 from xuanzang.gateway.documents.translator import DocumentTranslator
 from xuanzang.gateway.documents.turns import Turns
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Kind, Request
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, SharedState
 from xuanzang.gateway.errors import Fault, RefusedError, bad_request
-from xuanzang.gateway.faces.own import render
 
 SUMMARY = "x-document-summary"
 """Header of the answer: what was done, as JSON."""
@@ -34,36 +34,36 @@ _RETRY_SECONDS = 5.0
 class Documents:
     """Handler of documents."""
 
-    def __init__(self, entrance: Entrance, translator: DocumentTranslator) -> None:
+    def __init__(self, state: SharedState, translator: DocumentTranslator) -> None:
         """Make the handler.
 
         Args:
-            entrance: What all endpoints share.
+            state: What all endpoints share.
             translator: Translator of documents.
         """
-        self._entrance = entrance
-        self._settings = entrance.settings
+        self._state = state
+        self._settings = state.settings
         self._translator = translator
-        self._running = Turns(entrance.settings.max_running_documents)
+        self._running = Turns(state.settings.max_running_documents)
 
     @property
     def routes(self) -> list[Route]:
         """Address of documents."""
-        face = Face(render=render, reads_parameters=False)
+        style = ApiStyle(render=render, reads_parameters=False)
         max_bytes = self._settings.max_document_bytes
-        endpoint = Endpoint(self.translate, face, self._entrance, kind=Kind.UPLOAD, max_bytes=max_bytes)
+        endpoint = Endpoint(self.translate, style, self._state, kind=CallKind.UPLOAD, max_bytes=max_bytes)
         return [Route("/v1/documents", endpoint, methods=["POST"])]
 
-    async def translate(self, request: Request) -> Response:
+    async def translate(self, call: Call) -> Response:
         """Answer /v1/documents."""
-        name, options = _name(request), _options(request)
-        caller = request.caller.name
+        name, options = _name(call), _options(call)
+        caller = call.caller.name
         if limit := self._running.limit_of(caller):
             message = f"the gateway translates {limit} already"
             status = HTTPStatus.SERVICE_UNAVAILABLE
             raise RefusedError(Fault(status=status, message=message, retry_after=_RETRY_SECONDS))
         async with self._running.of(caller):
-            translation = await self._translated(request, name, options, caller)
+            translation = await self._translated(call, name, options, caller)
         headers = {
             SUMMARY: json.dumps(_summary(translation.summary)),
             "content-disposition": f"attachment; filename*=UTF-8''{quote(_target_name(name, options))}",
@@ -73,19 +73,19 @@ class Documents:
         return Response(translation.content, media_type="application/octet-stream", headers=headers)
 
     async def _translated(
-        self, request: Request, name: PurePath, options: TranslateOptions, caller: str
+        self, call: Call, name: PurePath, options: TranslateOptions, caller: str
     ) -> DocumentTranslation:
         seconds = self._settings.document_timeout_seconds
-        columns = request.parameters.texts("column")
+        columns = call.parameters.texts("column")
         if len(columns) > _MAX_COLUMNS:
             raise bad_request("column", f"must be given at most {_MAX_COLUMNS} times")
         try:
             async with asyncio.timeout(seconds):
                 return await self._translator.translate(
-                    request.body,
+                    call.body,
                     options,
                     suffix=name.suffix.lower(),
-                    client=request.client,
+                    client=call.client,
                     caller=caller,
                     columns=columns,
                 )
@@ -96,11 +96,11 @@ class Documents:
             raise RefusedError(Fault(status=HTTPStatus.GATEWAY_TIMEOUT, message=message)) from error
 
 
-def _name(request: Request) -> PurePath:
+def _name(call: Call) -> PurePath:
     """Return the name of the file, which tells its format."""
-    for name in sorted(request.parameters.names - set(_NAMES)):
+    for name in sorted(call.parameters.names - set(_NAMES)):
         raise bad_request(name[:64], f"is no parameter; those are {', '.join(_NAMES)}")
-    name = PurePath((request.parameters.text("name") or "").replace("\\", "/")).name
+    name = PurePath((call.parameters.text("name") or "").replace("\\", "/")).name
     if not name or len(name) > _MAX_NAME:
         raise bad_request("name", f"must be the name of the file, of at most {_MAX_NAME} characters")
     if PurePath(name).suffix.lower() not in SUFFIXES:
@@ -108,19 +108,19 @@ def _name(request: Request) -> PurePath:
     return PurePath(name)
 
 
-def _options(request: Request) -> TranslateOptions:
+def _options(call: Call) -> TranslateOptions:
     for field in ("source_language", "target_language"):
-        code = request.parameters.text(field)
+        code = call.parameters.text(field)
         if code is not None and not _LANGUAGE.fullmatch(code):
             raise bad_request(field, "must be a BCP-47 code, such as zh")
-    target = request.parameters.text("target_language")
+    target = call.parameters.text("target_language")
     if target is None:
         raise bad_request("target_language", "must be given")
     return TranslateOptions(
-        source_language=request.parameters.text("source_language"),
+        source_language=call.parameters.text("source_language"),
         target_language=target,
-        model=request.parameters.text("model"),
-        glossary_name=request.parameters.text("glossary_name"),
+        model=call.parameters.text("model"),
+        glossary_name=call.parameters.text("glossary_name"),
     )
 
 

@@ -11,15 +11,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from xuanzang.client import ContentFormat, TranslateOptions
-from xuanzang.gateway.entry.endpoint import Endpoint, Entrance, Face, Handler, Kind, Request
-from xuanzang.gateway.entry.parameters import Parameters
+from xuanzang.gateway.apis.deepl.documents import DeepLDocuments
+from xuanzang.gateway.apis.deepl.glossaries import DeepLGlossaries
+from xuanzang.gateway.entry.endpoints import ApiStyle, Call, CallKind, Endpoint, Handler, SharedState
+from xuanzang.gateway.entry.parameters import Parameters, checked_texts, unserved
 from xuanzang.gateway.errors import Fault, bad_request
-from xuanzang.gateway.faces.deepl_documents import DeepLDocuments
-from xuanzang.gateway.faces.deepl_glossaries import DeepLGlossaries
-from xuanzang.gateway.faces.texts import checked_texts, unserved
 from xuanzang.gateway.languages import base, name_of, targets_by_source
 from xuanzang.gateway.settings import FORM_BYTES
-from xuanzang.gateway.translation import Order, Translated, translate
+from xuanzang.gateway.translation import Translated, TranslationJob, translate
 
 _NAMES: Mapping[str, str] = MappingProxyType(
     {
@@ -72,21 +71,21 @@ def render(fault: Fault) -> Response:
 class DeepL:
     """Handlers of the API."""
 
-    def __init__(self, entrance: Entrance, *, documents: DeepLDocuments) -> None:
+    def __init__(self, state: SharedState, *, documents: DeepLDocuments) -> None:
         """Make the handlers.
 
         Args:
-            entrance: What all endpoints share.
+            state: What all endpoints share.
             documents: Handlers of documents.
         """
-        self._entrance = entrance
+        self._state = state
         self._documents = documents
-        self._max_texts = entrance.settings.max_texts
+        self._max_texts = state.settings.max_texts
 
     @property
     def routes(self) -> list[Route]:
         """Addresses of the API."""
-        face = Face(name="deepl", render=render, key_parameter="auth_key")
+        style = ApiStyle(name="deepl", render=render, key_parameter="auth_key")
         calls: dict[str, Handler] = {
             "/v2/translate": self.translate,
             "/v2/languages": self.languages,
@@ -96,49 +95,49 @@ class DeepL:
         }
         # Clients may send parameters of GET as a form, with POST.
         routes = [
-            Route(path, Endpoint(handler, face, self._entrance), methods=["GET", "POST", "DELETE"])
+            Route(path, Endpoint(handler, style, self._state), methods=["GET", "POST", "DELETE"])
             for path, handler in calls.items()
         ]
-        refusal = Endpoint(self.refuse, face, self._entrance)
-        uploading = Face(name="deepl", render=render, reads_parameters=False)
-        max_bytes = self._entrance.settings.max_document_bytes + FORM_BYTES
-        upload = Endpoint(self._documents.upload, uploading, self._entrance, kind=Kind.UPLOAD, max_bytes=max_bytes)
+        refusal = Endpoint(self.refuse, style, self._state)
+        uploading = ApiStyle(name="deepl", render=render, reads_parameters=False)
+        max_bytes = self._state.settings.max_document_bytes + FORM_BYTES
+        upload = Endpoint(self._documents.upload, uploading, self._state, kind=CallKind.UPLOAD, max_bytes=max_bytes)
         routes.append(Route("/v2/document", upload, methods=["POST"]))
         return [*routes, Route("/v2/{rest:path}", refusal), Route("/v3/{rest:path}", refusal)]
 
-    async def translate(self, request: Request) -> Response:
+    async def translate(self, call: Call) -> Response:
         """Answer /v2/translate."""
-        parameters = request.parameters
+        parameters = call.parameters
         _require_fulfilled(parameters)
         texts = checked_texts(parameters.texts("text"), field="text", maximum=self._max_texts)
         target = parameters.text("target_lang")
         if target is None:
             raise bad_request("target_lang", "must be given")
         options = _options(parameters)
-        order = Order(texts=texts, source=parameters.text("source_lang"), target=target, options=options)
-        results = await translate(request.client, order)
+        job = TranslationJob(texts=texts, source=parameters.text("source_lang"), target=target, options=options)
+        results = await translate(call.client, job)
         more = {"model_type_used": "latency_optimized"} if "model_type" in parameters.names else {}
         translations = [_translation(*each, target) | more for each in zip(texts, results, strict=True)]
         return JSONResponse({"translations": translations})
 
-    async def languages(self, request: Request) -> Response:
+    async def languages(self, call: Call) -> Response:
         """Answer /v2/languages."""
-        kind = request.parameters.text("type") or "source"
+        kind = call.parameters.text("type") or "source"
         if kind not in ("source", "target"):
             raise bad_request("type", 'must be "source" or "target"')
-        pairs = targets_by_source(await request.client.list_models())
+        pairs = targets_by_source(await call.client.list_models())
         if kind == "source":
             return JSONResponse([_language(code) for code in pairs])
         targets = sorted({target for targets in pairs.values() for target in targets})
         codes = [variant for code in targets for variant in _VARIANTS.get(code, (code,))]
         return JSONResponse([_language(code) | {"supports_formality": False} for code in codes])
 
-    async def usage(self, request: Request) -> Response:
+    async def usage(self, call: Call) -> Response:
         """Answer /v2/usage: nothing is counted by month, so it says no more than that the key is valid."""
-        await request.client.list_models()
+        await call.client.list_models()
         return JSONResponse({})
 
-    async def refuse(self, request: Request) -> Response:  # noqa: ARG002 - as all handlers
+    async def refuse(self, call: Call) -> Response:  # noqa: ARG002 - as all handlers
         """Answer what is not there."""
         message = "this gateway has no such call of DeepL's API: docs/gateway.md lists those that it has"
         return JSONResponse({"message": message}, HTTPStatus.NOT_FOUND)

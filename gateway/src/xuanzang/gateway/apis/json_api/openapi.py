@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple
 
-from xuanzang.gateway.faces.explanations import ExplainRequest, ExplainResponse
-from xuanzang.gateway.faces.messages import ALL, schemas
+from xuanzang.gateway.apis.json_api.messages import ALL, ExplainRequest, ExplainResponse, schemas
 
 
 class _Call(NamedTuple):

@@ -1,0 +1,1 @@
+"""The API of the gateway itself: JSON, with problems of RFC 9457."""
