@@ -102,6 +102,14 @@ def test_a_recipe_gives_flags_and_the_command_line_comes_first(
     assert (training["step"], training["settings"]["preset"], training["settings"]["seed"]) == (3, "tiny", 7)
 
 
+def test_a_weight_on_the_command_line_leaves_the_other_weights_of_a_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text("[prepare]\nweight.news = 2\nweight.laws = 0.5\n")
+    given = {"recipe": recipe, "train": [recipe], "output": tmp_path / "data", "valid_share": 0.1}
+    command = PrepareCommand.model_validate(given | {"weight": {"laws": "0", "talks": "3"}})
+    assert command.weight == {"news": 2, "laws": 0, "talks": 3}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

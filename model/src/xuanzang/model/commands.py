@@ -43,11 +43,16 @@ _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 INTERRUPTED = 130
 
 
+def _is_table(*values: object) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
 class _RecipeCommand(BaseModel):
     model_config = _CONFIG
 
     recipe: Path | None = None
-    """TOML file with a table for this command, such as [train], of flags; those on the command line come first."""
+    """TOML file with a table for this command, such as [train], of flags. Those on the command line come first; of
+    NAME=X flags each name by itself."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +66,9 @@ class _RecipeCommand(BaseModel):
             raise ValueError(f"{given['recipe']}: {error}") from error
         if table not in recipe:
             raise ValueError(f"{given['recipe']} has no table [{table}]")
-        return recipe[table] | given
+        flags = recipe[table]
+        tables = {name: flags[name] | given[name] for name in flags if _is_table(flags[name], given.get(name))}
+        return flags | given | tables
 
 
 class PrepareCommand(PrepareSettings, _RecipeCommand):
