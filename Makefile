@@ -16,7 +16,7 @@ KERNELS := kernels/setup.py $(wildcard $(addprefix kernels/src/xuanzang/kernels/
 BIN := .venv/bin
 INSTALL := -m pip install --quiet --constraint constraints.txt
 
-.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels dashboards site clean
+.PHONY: help setup demo serve web test coverage slow pythons e2e fuzz check bench peers chaos failover soak proto sanitize wheels dashboards settings site clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,7 @@ check: .venv/ready .venv-proto/ready site ## Check style, types, import rules, p
 		diff -r --exclude=py.typed --exclude=__pycache__ "$$fresh/xuanzang" proto/src/xuanzang; \
 		$(call image,$$fresh/baseline.binpb); cmp "$$fresh/baseline.binpb" $(BASELINE)
 	$(BIN)/clang-format --dry-run --Werror $(filter-out %.py,$(KERNELS)) tests/unit/kernels/arithmetic.cc
+	$(BIN)/python site/settings_reference.py --check
 	$(BIN)/hadolint server/Dockerfile gateway/Dockerfile
 	$(BIN)/docker-compose config --quiet
 	$(call where-found,promtool,prometheus,check config deploy/prometheus/prometheus.yml)
@@ -81,6 +82,9 @@ where-found = if command -v $(1) >/dev/null; then $(1) $(3); else \
 # Without the network; a link or anchor that leads nowhere ends it.
 site: .venv/ready ## Build the documentation as a site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file site/mkdocs.yml
+
+settings: .venv/ready ## Write docs/settings.md from the settings of server and gateway
+	$(BIN)/python site/settings_reference.py
 
 dashboards: .venv/ready ## Build deploy/grafana/dashboards from the code beside them
 	$(BIN)/python deploy/grafana/build.py

@@ -71,7 +71,7 @@ def test_limits_agree_with_those_of_the_server() -> None:
 
 
 def test_pings_of_servers_are_no_more_than_they_allow() -> None:
-    # One in half a second at most: docs/operations.md.
+    # One in half a second at most: docs/scheduling.md.
     options = SERVERS["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
     keepalive = options["explicit_http_config"]["http2_protocol_options"]["connection_keepalive"]
     assert seconds(keepalive["interval"]) >= 1
