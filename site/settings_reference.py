@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         if PAGE.read_text(encoding="utf-8") == text:
             return 0
-        print("docs/settings.md is out of date: run `make settings`", file=sys.stderr)
+        sys.stderr.write("docs/settings.md is out of date: run `make settings`\n")
         return 1
     PAGE.write_text(text, encoding="utf-8")
     return 0
