@@ -16,9 +16,7 @@ FIELDS = {
         "running_requests": 8,
         "refusal_reasons": 9,
         "is_previous": 10,
-        "canary_weight": 11,
-        "shadow_share": 12,
-        "promotion_refusals": 13,
+        "promotion_refusals": 11,
     },
     "ListModelsRequest": {},
     "ListModelsResponse": {"models": 1},
@@ -40,8 +38,6 @@ FIELDS = {
     "PromoteModelResponse": {"model": 1, "evaluation": 2},
     "RollbackModelRequest": {"name": 1},
     "RollbackModelResponse": {"model": 1},
-    "SetModelTrafficRequest": {"name": 1, "version": 2, "canary_weight": 3, "shadow_share": 4},
-    "SetModelTrafficResponse": {"model": 1},
     "Evaluation": {"passed": 1, "checks": 2, "reasons": 3, "golden_set_sentences": 4},
     "EvaluationCheck": {"name": 1, "measured": 2, "bound": 3, "passed": 4},
 }
@@ -73,6 +69,6 @@ def test_methods_keep_their_names() -> None:
         name: (f"{name}Request", f"{name}Response")
         for name in (
             *("ListModels", "GetModel", "LoadModel", "UnloadModel", "ReloadModels", "PinModel", "UnpinModel"),
-            *("EvaluateModel", "PromoteModel", "RollbackModel", "SetModelTraffic"),
+            *("EvaluateModel", "PromoteModel", "RollbackModel"),
         )
     }

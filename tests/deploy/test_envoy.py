@@ -39,7 +39,7 @@ def program() -> str:
 
 @pytest.fixture(scope="module")
 def proxy(program: str) -> Iterator[envoy.Proxy]:
-    with replica_set(MODELS) as servers, envoy.Proxy(program, servers.addresses) as proxy:
+    with replica_set(MODELS) as servers, envoy.Proxy(program, servers=servers.addresses) as proxy:
         yield proxy
 
 
@@ -60,8 +60,9 @@ def request(proxy: envoy.Proxy, body: bytes, method: str = "POST", **headers: st
         connection.close()
 
 
-def test_envoy_accepts_the_configuration(program: str, tmp_path: Path) -> None:
-    text = (envoy.FOLDER / "envoy.yaml").read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", ["envoy.yaml", "canary.yaml"])
+def test_envoy_accepts_the_configuration(program: str, tmp_path: Path, file: str) -> None:
+    text = (envoy.FOLDER / file).read_text(encoding="utf-8")
     (tmp_path / "envoy.yaml").write_text(text.replace("/etc/envoy", str(envoy.FOLDER)), encoding="utf-8")
     command = [program, "--mode", "validate", "-c", str(tmp_path / "envoy.yaml")]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -147,7 +148,7 @@ async def caller_names(program: str, client_id: str) -> list[str]:
     server.add_generic_rpc_handlers((Handler(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    proxy = await asyncio.to_thread(envoy.Proxy(program, [f"127.0.0.1:{port}"]).__enter__)
+    proxy = await asyncio.to_thread(envoy.Proxy(program, servers=[f"127.0.0.1:{port}"]).__enter__)
     try:
         async with grpc.aio.insecure_channel(proxy.address) as channel:
             call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(METHOD)

@@ -24,8 +24,6 @@ from xuanzang.server.commands.models import run_models_command
 COMMANDS: dict[str, tuple[int, ...]] = {
     "list": (0,),
     "evaluate tiny/2": (0, 1),
-    "canary tiny/2 0.5": (0,),
-    "shadow tiny/2 0.5": (0,),
     "promote tiny/2 --force=tested": (0,),
     "rollback tiny": (0,),
     "pin tiny/2": (0,),

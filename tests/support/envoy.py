@@ -9,7 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,9 +28,9 @@ def program() -> str | None:
     return next(map(str, installed), None) or shutil.which("envoy")
 
 
-def configuration() -> dict[str, Any]:
-    """Return the configuration as it is."""
-    read: dict[str, Any] = yaml.safe_load((FOLDER / "envoy.yaml").read_text(encoding="utf-8"))
+def configuration(file: str = "envoy.yaml") -> dict[str, Any]:
+    """Return a configuration as it is."""
+    read: dict[str, Any] = yaml.safe_load((FOLDER / file).read_text(encoding="utf-8"))
     return read
 
 
@@ -47,21 +47,25 @@ def cluster(configuration: dict[str, Any], name: str = "servers") -> dict[str, A
     return dict(found)
 
 
-def local(servers: Sequence[str], folder: Path = FOLDER) -> dict[str, Any]:
-    """Return the configuration with addresses of this machine, any free ports, and the descriptors where they lie.
+def local(clusters: Mapping[str, Sequence[str]], *, file: str = "envoy.yaml", folder: Path = FOLDER) -> dict[str, Any]:
+    """Return a configuration with addresses of this machine, any free ports, and the descriptors where they lie.
 
     Args:
-        servers: Addresses of the servers, HOST:PORT.
+        clusters: Addresses of the servers of each cluster, HOST:PORT.
+        file: Name of the configuration.
         folder: Folder of the descriptors.
     """
-    changed = configuration()
+    changed = configuration(file)
     for endpoint in (changed["admin"], *changed["static_resources"]["listeners"]):
         endpoint["address"]["socket_address"] = {"address": "127.0.0.1", "port_value": 0}
-    manager(changed)["http_filters"][2]["typed_config"]["proto_descriptor"] = str(folder / "descriptors.binpb")
+    for each in manager(changed)["http_filters"]:
+        if "proto_descriptor" in each["typed_config"]:
+            each["typed_config"]["proto_descriptor"] = str(folder / "descriptors.binpb")
     for each in changed["static_resources"]["clusters"]:
-        if each["name"] == "servers":
-            del each["cluster_type"]
-            each["load_assignment"]["endpoints"] = [{"lb_endpoints": [_endpoint(server) for server in servers]}]
+        if each["name"] in clusters:
+            each.pop("cluster_type", None)
+            servers = [_endpoint(server) for server in clusters[each["name"]]]
+            each["load_assignment"]["endpoints"] = [{"lb_endpoints": servers}]
     return changed
 
 
@@ -71,23 +75,24 @@ def _endpoint(server: str) -> dict[str, Any]:
 
 
 class Proxy:
-    """An Envoy process before some servers: `with Proxy(program, servers) as proxy`."""
+    """An Envoy process before some servers: `with Proxy(program, servers=addresses) as proxy`."""
 
-    def __init__(self, program: str, servers: Sequence[str]) -> None:
+    def __init__(self, program: str, *, file: str = "envoy.yaml", **clusters: Sequence[str]) -> None:
         """Take what to start.
 
         Args:
             program: Path of Envoy.
-            servers: Addresses of the servers, HOST:PORT.
+            file: Name of the configuration.
+            **clusters: Addresses of the servers of each cluster, HOST:PORT.
         """
-        self._program, self._servers = program, servers
+        self._program, self._file, self._clusters = program, file, clusters
         self.address = ""
         """Address for callers, HOST:PORT."""
 
     def __enter__(self) -> Self:
         """Start Envoy, and wait until it finds all servers healthy."""
         self._folder = Path(tempfile.mkdtemp())
-        (self._folder / "envoy.yaml").write_text(json.dumps(local(self._servers)), encoding="utf-8")
+        (self._folder / "envoy.yaml").write_text(json.dumps(local(self._clusters, file=self._file)), encoding="utf-8")
         flags = ["-c", "envoy.yaml", "--admin-address-path", "admin", "--disable-hot-restart", "--concurrency", "1"]
         with (self._folder / "log").open("wb") as log:
             command = [self._program, *flags, "--log-level", "warning"]
@@ -127,10 +132,13 @@ class Proxy:
         if not (self._folder / "admin").exists():
             return False
         try:
-            healthy = self.value("envoy_cluster_membership_healthy", envoy_cluster_name="servers")
+            healthy = {
+                name: self.value("envoy_cluster_membership_healthy", envoy_cluster_name=name) for name in self._clusters
+            }
         except urllib.error.URLError:
             return False
-        return healthy == len(self._servers) and bool(self._listeners())
+        all_of_them = {name: len(servers) for name, servers in self._clusters.items()}
+        return healthy == all_of_them and bool(self._listeners())
 
     def _listeners(self) -> list[dict[str, Any]]:
         listeners: list[dict[str, Any]] = json.loads(self._ask("/listeners?format=json")).get("listener_statuses", [])

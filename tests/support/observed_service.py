@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import grpc
 import trustme
 from api_keys import add_key
 from bundle_versions import copy_version
 
-from xuanzang.admin.v1 import admin_pb2, admin_pb2_grpc
 from xuanzang.client import TLSConfig, TranslationClient, TranslationError
 
 BUNDLE = max((Path(__file__).parents[2] / "server/models/zh-en").iterdir(), key=lambda folder: int(folder.name))
@@ -26,7 +24,7 @@ LIVE, OTHER = int(BUNDLE.name), int(BUNDLE.name) + 1
 TEXT = "今天天气很好，我们去公园吧。我有一只猫。"
 Check = Callable[[], None]
 PAUSE_SECONDS = 0.5
-"""Between rounds of calls; a shadow gets the time that callers leave."""
+"""Between rounds of calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +57,10 @@ class Service:
         """Return a client with a key."""
         return TranslationClient(self.address, api_key=key, tls=TLSConfig(root_certificates=self.root))
 
-    def shadow(self) -> None:
-        """Let the other version shadow the live one."""
-        with grpc.secure_channel(self.admin, grpc.ssl_channel_credentials(self.root)) as channel:
-            stub: Any = admin_pb2_grpc.ModelServiceStub(channel)
-            name, version = BUNDLE.parent.name, str(OTHER)
-            stub.SetModelTraffic(admin_pb2.SetModelTrafficRequest(name=name, version=version, shadow_share=1.0))
-
 
 @contextmanager
 def called_service(folder: Path) -> Iterator[tuple[Service, Check]]:
-    """Run a server, with one version of a model in the shadow of another, and call it all the time.
+    """Run a server with two versions of a model, and call it all the time.
 
     Args:
         folder: Folder for its models, keys and certificates.
@@ -89,7 +80,6 @@ def called_service(folder: Path) -> Iterator[tuple[Service, Check]]:
         admin = f"127.0.0.1:{logged['administration']['port']}"
         root = authority.cert_pem.bytes()
         service = Service(address=address, metrics=metrics, admin=admin, root=root, keys=keys)
-        service.shadow()
         yield service, stack.enter_context(repeated(service))
 
 

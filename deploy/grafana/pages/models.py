@@ -45,42 +45,16 @@ PAGE = Page(
             title="Promotion",
             panels=(
                 Graph(
-                    title="Share of the requests that name no version",
-                    description="live and canary answer them; a shadow translates its share of them unseen.",
+                    title="Live versions",
+                    description="Servers on which a version answers the requests that name none.",
                     queries=(
-                        Query(
-                            f"avg by (model, version, role) (nmt_traffic_share{{{_MODEL}}}) > 0",
-                            "{{role}} {{model}}/{{version}}",
-                        ),
+                        Query(f"sum by (model, version) (nmt_model_live{{{_MODEL}}}) > 0", "{{model}}/{{version}}"),
                     ),
-                    unit=Unit.SHARE,
                 ),
                 Graph(
                     title="Versions promoted, forced, refused, rolled back",
                     description="Within an hour.",
                     queries=(Query("sum by (result) (increase(nmt_promotions_total[1h]))", "{{result}}"),),
-                ),
-                Graph(
-                    title="chrF of a shadow, median",
-                    description="Its translations against those of the live version; 100 for equal ones.",
-                    queries=(
-                        Query(
-                            quantile(0.5, "nmt_shadow_chrf", _MODEL, "model, live, shadow"),
-                            "{{model}}/{{shadow}} against {{live}}",
-                        ),
-                    ),
-                ),
-                Graph(
-                    title="Texts that a shadow translates as the live version does",
-                    description="Share of the texts that both translated.",
-                    queries=(
-                        Query(
-                            f"{rate('nmt_shadow_exact_matches_total', _MODEL, 'model, live, shadow')}"
-                            f" / {rate('nmt_shadow_texts_total', _MODEL, 'model, live, shadow')}",
-                            "{{model}}/{{shadow}} against {{live}}",
-                        ),
-                    ),
-                    unit=Unit.SHARE,
                 ),
             ),
         ),

@@ -15,7 +15,7 @@ from xuanzang.server.metrics import Metrics
 
 @pytest.fixture(scope="session")
 def samples() -> list[Sample]:
-    """Return all series of a server with a model, its shadow and a key."""
+    """Return all series of a server with a model and a key."""
     access = AccessMetrics(registry := CollectorRegistry())
     access.of("key")
     for file in get_args(ReloadedFile):
@@ -23,7 +23,6 @@ def samples() -> list[Sample]:
     access.set_expiries(dict.fromkeys(CERTIFICATES, 0.0))
     metrics = Metrics(registry)
     metrics.of(("zh-en", "1"))
-    metrics.of_shadow(("zh-en", "1", "2"))
     metrics.register_rpc(("unary", "xuanzang.translation.v1.TranslationService", "TranslateText"))
     return [sample for family in metrics.registry.collect() for sample in family.samples]
 

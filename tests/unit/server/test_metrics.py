@@ -12,7 +12,7 @@ from xuanzang.server.metrics import Metrics, ModelMetrics
 OF_ALL_MODELS = {"nmt_model_info", "nmt_build_info", "nmt_model_changes", "nmt_bundles_refused", "nmt_promotions"}
 ALLOWED_LABELS = {
     *("model", "change", "version", "reason", "finish_reason", "length", "sha256", "precision", "provider", "kernels"),
-    *("live", "outcome", "result", "role", "shadow", "tier"),
+    *("live", "outcome", "result", "tier"),
     *("grpc_type", "grpc_service", "grpc_method", "grpc_code", "flag", "le"),
 }
 OF_THE_SERVER = {
@@ -46,15 +46,13 @@ def test_every_series_of_a_model_exists_at_zero(metrics: Metrics, registry: Coll
     for reason in FAILURE_REASONS:
         assert registry.get_sample_value("nmt_request_failures_total", {**model, "reason": reason}) == 0
     for family in ours(registry):
-        # Information about models and the build appears with its values; RPCs and shadows are registered separately.
-        is_comparison = family.name.startswith("nmt_shadow_")
-        if family.name.startswith("nmt_") and not is_comparison and family.name not in OF_ALL_MODELS | OF_THE_SERVER:
+        # Information about models and the build appears with its values; RPCs are registered separately.
+        if family.name.startswith("nmt_") and family.name not in OF_ALL_MODELS | OF_THE_SERVER:
             assert any(sample.labels.items() >= model.items() for sample in family.samples), family.name
 
 
 def test_labels_come_from_bounded_sets(metrics: Metrics, registry: CollectorRegistry) -> None:
     metrics.of(("zh-en", "1"))
-    metrics.of_shadow(("zh-en", "1", "2"))
     metrics.register_rpc(("unary", "s", "m"))
     assert {
         label for family in ours(registry) for sample in family.samples for label in sample.labels
@@ -74,7 +72,7 @@ def test_durations_below_ten_milliseconds_fall_into_different_buckets() -> None:
 
 def own_label(labels: dict[str, str]) -> str:
     return next(
-        (labels[name] for name in ("reason", "finish_reason", "length", "role", "outcome", "flag") if name in labels),
+        (labels[name] for name in ("reason", "finish_reason", "length", "outcome", "flag") if name in labels),
         "",
     )
 
@@ -97,15 +95,3 @@ def test_each_attribute_of_a_model_counts_in_the_metric_of_its_name(
 def test_the_series_of_a_model_are_the_same_ones_each_time(metrics: Metrics) -> None:
     assert metrics.of(("zh-en", "1")) is metrics.of(("zh-en", "1"))
     assert metrics.of(("zh-en", "1")) is not metrics.of(("zh-en", "2"))
-
-
-def test_a_comparison_is_forgotten_with_either_of_its_versions(metrics: Metrics, registry: CollectorRegistry) -> None:
-    def compared() -> set[tuple[str, ...]]:
-        samples = [sample for family in ours(registry) for sample in family.samples]
-        return {(each.labels["live"], each.labels["shadow"]) for each in samples if "shadow" in each.labels}
-
-    for live, shadow in (("1", "2"), ("2", "3"), ("3", "4")):
-        metrics.of_shadow(("zh-en", live, shadow))
-    metrics.of(("zh-en", "2"))
-    metrics.forget(("zh-en", "2"))
-    assert compared() == {("3", "4")}

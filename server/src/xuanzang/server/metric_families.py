@@ -72,10 +72,6 @@ class Families(Generic[Series]):
             self._of[labels] = self._series(**series)
         return self._of[labels]
 
-    def labels(self) -> tuple[tuple[str, ...], ...]:
-        """Return the labels that have series."""
-        return tuple(self._of)
-
     def forget(self, labels: tuple[str, ...]) -> None:
         """Remove the series with these labels, if there are any."""
         if self._of.pop(labels, None) is not None:

@@ -28,16 +28,10 @@ QUALITY_FLAGS = (
 MODEL_CHANGES = ("loaded", "unloaded", "refused")
 """What became of versions of models, at the start and while the server runs."""
 
-TRAFFIC_ROLES = ("live", "canary", "shadow")
-"""Parts that a version has in the requests of its model that name no version."""
-
-TIERS = ("light", "medium", "heavy", "background")
-"""Tiers of the scheduler by their numbers, the last one of sentences that nobody waits for."""
+TIERS = ("light", "medium", "heavy")
+"""Tiers of the scheduler by their numbers."""
 PROMOTIONS = ("promoted", "forced", "refused", "rolled_back")
 """What became of versions that should go live; "forced": in spite of the gate."""
-
-SHADOW_RESULTS = ("compared", "dropped", "failed")
-"""What became of a copy of a request; "dropped": the server had better things to do."""
 
 EXPLANATIONS = ("answered", "refused", "failed")
 """What became of requests for an explanation; "refused": as many as may be were being made."""
@@ -54,8 +48,5 @@ DURATION_BUCKETS = (
     *(0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 10, 30, 60),
 )
 TOKEN_BUCKETS = tuple(2**power for power in range(15))
-CHRF_BUCKETS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)
-RATIO_BUCKETS = (0.1, 0.25, 0.5, 0.75, 0.8, 0.9, 0.95, 1, 1.05, 1.1, 1.25, 1.5, 2, 4, 10)
-GAP_BUCKETS = (-5, -2, -1, -0.5, -0.25, -0.1, -0.05, 0, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
 PROBABILITY_BUCKETS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 COUNT_BUCKETS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512, 1024)

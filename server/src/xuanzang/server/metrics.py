@@ -19,31 +19,25 @@ from prometheus_client.process_collector import ProcessCollector
 
 from xuanzang.server.metric_families import Families, Metric
 from xuanzang.server.metric_values import (
-    CHRF_BUCKETS,
     COUNT_BUCKETS,
     DURATION_BUCKETS,
     EXPLANATIONS,
     FAILURE_REASONS,
     FINISH_REASONS,
-    GAP_BUCKETS,
     LENGTH_CLASSES,
     MODEL_CHANGES,
     PROBABILITY_BUCKETS,
     PROMOTIONS,
     QUALITY_FLAGS,
-    RATIO_BUCKETS,
     RETIRE_REASONS,
-    SHADOW_RESULTS,
     STATUS_CODES,
     TERM_OUTCOMES,
     TIERS,
     TOKEN_BUCKETS,
-    TRAFFIC_ROLES,
 )
 
 _RPC = ("grpc_type", "grpc_service", "grpc_method")
 _MODEL = ("model", "version")
-_SHADOW = ("model", "live", "shadow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,39 +173,9 @@ class ModelMetrics:
     ]
 
     model_ready: Annotated[Gauge, Metric("1 while a model is warm and answers requests, else 0.")]
-    traffic_share: Annotated[
-        Mapping[str, Gauge],
-        Metric(
-            "Share of the requests of the model that name no version, by what the version does with them.",
-            label="role",
-            values=TRAFFIC_ROLES,
-        ),
-    ]
+    model_live: Annotated[Gauge, Metric("1 if it answers the requests that name no version, else 0.")]
     model_load_duration_seconds: Annotated[Gauge, Metric("Time to verify a bundle and open its graphs.")]
     warmup_duration_seconds: Annotated[Gauge, Metric("Time to warm a model up and replay its samples.")]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShadowMetrics:
-    """Series of the comparison of a shadow with a live version. The attribute `x` is the metric `nmt_shadow_x`."""
-
-    requests: Annotated[
-        Mapping[str, Counter],
-        Metric(
-            "Requests of the live version that were to be translated by the shadow, too.", (), "result", SHADOW_RESULTS
-        ),
-    ]
-    texts: Annotated[Counter, Metric("Texts translated by both versions.")]
-    exact_matches: Annotated[Counter, Metric("Texts that both versions translated alike.")]
-    chrf: Annotated[
-        Histogram, Metric("chrF of the shadow's translation of a text with the live one as reference.", CHRF_BUCKETS)
-    ]
-    length_ratio: Annotated[
-        Histogram, Metric("Characters of the shadow's translation of a text by those of the live one.", RATIO_BUCKETS)
-    ]
-    score_gap: Annotated[
-        Histogram, Metric("Score of the shadow's translation of a text less that of the live one, nats.", GAP_BUCKETS)
-    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +243,6 @@ class Metrics:
         self._models = Families(ModelMetrics, prefix="nmt", labels=_MODEL, registry=registry)
         self.server = Families(ServerMetrics, prefix="nmt", labels=(), registry=registry).of(())
         """Series of the server as a whole."""
-        self._shadows = Families(ShadowMetrics, prefix="nmt_shadow", labels=_SHADOW, registry=registry)
         self.grpc_server_handled = Counter(
             "grpc_server_handled_total",
             "RPCs completed on the server, whatever their status.",
@@ -326,18 +289,6 @@ class Metrics:
             labels: Name of the model and its version.
         """
         self._models.forget(labels)
-        name, version = labels
-        for pair in self._shadows.labels():
-            if pair[0] == name and version in pair[1:]:
-                self._shadows.forget(pair)
-
-    def of_shadow(self, labels: tuple[str, str, str]) -> ShadowMetrics:
-        """Return the series of a comparison; the first call creates them at 0.
-
-        Args:
-            labels: Name of the model, live version, and version of the shadow.
-        """
-        return self._shadows.of(labels)
 
     def of_rpc(self, labels: tuple[str, str, str]) -> RpcMetrics:
         """Return the series of an RPC; the first call creates them at 0.

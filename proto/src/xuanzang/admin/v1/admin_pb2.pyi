@@ -457,62 +457,6 @@ class RollbackModelResponse(google.protobuf.message.Message):
 global___RollbackModelResponse = RollbackModelResponse
 
 @typing.final
-class SetModelTrafficRequest(google.protobuf.message.Message):
-    """Request to change the share of a version. One of the two shares must be set."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    NAME_FIELD_NUMBER: builtins.int
-    VERSION_FIELD_NUMBER: builtins.int
-    CANARY_WEIGHT_FIELD_NUMBER: builtins.int
-    SHADOW_SHARE_FIELD_NUMBER: builtins.int
-    name: builtins.str
-    """Name of the model."""
-    version: builtins.str
-    """Version, a positive integer as text."""
-    canary_weight: builtins.float
-    """Share of the requests that it answers, 0 to 1; 0 ends it. Unset: as it is."""
-    shadow_share: builtins.float
-    """Share of the live version's requests that it translates unseen, 0 to 1; 0 ends it. Unset: as it is."""
-    def __init__(
-        self,
-        *,
-        name: builtins.str = ...,
-        version: builtins.str = ...,
-        canary_weight: builtins.float | None = ...,
-        shadow_share: builtins.float | None = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_canary_weight", b"_canary_weight", "_shadow_share", b"_shadow_share", "canary_weight", b"canary_weight", "shadow_share", b"shadow_share"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_canary_weight", b"_canary_weight", "_shadow_share", b"_shadow_share", "canary_weight", b"canary_weight", "name", b"name", "shadow_share", b"shadow_share", "version", b"version"]) -> None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_canary_weight", b"_canary_weight"]) -> typing.Literal["canary_weight"] | None: ...
-    @typing.overload
-    def WhichOneof(self, oneof_group: typing.Literal["_shadow_share", b"_shadow_share"]) -> typing.Literal["shadow_share"] | None: ...
-
-global___SetModelTrafficRequest = SetModelTrafficRequest
-
-@typing.final
-class SetModelTrafficResponse(google.protobuf.message.Message):
-    """State after a change of shares."""
-
-    DESCRIPTOR: google.protobuf.descriptor.Descriptor
-
-    MODEL_FIELD_NUMBER: builtins.int
-    @property
-    def model(self) -> global___Model:
-        """The version."""
-
-    def __init__(
-        self,
-        *,
-        model: global___Model | None = ...,
-    ) -> None: ...
-    def HasField(self, field_name: typing.Literal["model", b"model"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["model", b"model"]) -> None: ...
-
-global___SetModelTrafficResponse = SetModelTrafficResponse
-
-@typing.final
 class Evaluation(google.protobuf.message.Message):
     """What the gate measured of a version, and the bounds."""
 
@@ -595,8 +539,6 @@ class Model(google.protobuf.message.Message):
     RUNNING_REQUESTS_FIELD_NUMBER: builtins.int
     REFUSAL_REASONS_FIELD_NUMBER: builtins.int
     IS_PREVIOUS_FIELD_NUMBER: builtins.int
-    CANARY_WEIGHT_FIELD_NUMBER: builtins.int
-    SHADOW_SHARE_FIELD_NUMBER: builtins.int
     PROMOTION_REFUSALS_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name of the model, such as "zh-en"."""
@@ -616,10 +558,6 @@ class Model(google.protobuf.message.Message):
     """Requests in progress: calls of one answer, and texts of streams."""
     is_previous: builtins.bool
     """Whether it was live before, so that RollbackModel lets it go live again."""
-    canary_weight: builtins.float
-    """Share of the requests that name no version which it answers as the canary, 0 to 1."""
-    shadow_share: builtins.float
-    """Share of the live version's requests which it translates as the shadow, 0 to 1."""
     @property
     def refusal_reasons(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Reasons for which the bundle in the folder is refused, at most 21. With MODEL_STATE_SERVING the version that is
@@ -643,10 +581,8 @@ class Model(google.protobuf.message.Message):
         running_requests: builtins.int = ...,
         refusal_reasons: collections.abc.Iterable[builtins.str] | None = ...,
         is_previous: builtins.bool = ...,
-        canary_weight: builtins.float = ...,
-        shadow_share: builtins.float = ...,
         promotion_refusals: collections.abc.Iterable[builtins.str] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["canary_weight", b"canary_weight", "is_default", b"is_default", "is_pinned", b"is_pinned", "is_previous", b"is_previous", "manifest_sha256", b"manifest_sha256", "name", b"name", "precision", b"precision", "promotion_refusals", b"promotion_refusals", "refusal_reasons", b"refusal_reasons", "running_requests", b"running_requests", "shadow_share", b"shadow_share", "state", b"state", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["is_default", b"is_default", "is_pinned", b"is_pinned", "is_previous", b"is_previous", "manifest_sha256", b"manifest_sha256", "name", b"name", "precision", b"precision", "promotion_refusals", b"promotion_refusals", "refusal_reasons", b"refusal_reasons", "running_requests", b"running_requests", "state", b"state", "version", b"version"]) -> None: ...
 
 global___Model = Model

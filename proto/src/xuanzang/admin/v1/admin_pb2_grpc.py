@@ -90,11 +90,6 @@ class ModelServiceStub(object):
                 request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelRequest.SerializeToString,
                 response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelResponse.FromString,
                 _registered_method=True)
-        self.SetModelTraffic = channel.unary_unary(
-                '/xuanzang.admin.v1.ModelService/SetModelTraffic',
-                request_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficRequest.SerializeToString,
-                response_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficResponse.FromString,
-                _registered_method=True)
 
 
 class ModelServiceServicer(object):
@@ -174,7 +169,7 @@ class ModelServiceServicer(object):
         translations of the golden set and their agreement with those of the live version are within the bounds of the
         server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
         stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
-        time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+        time to translate the golden set; NOT_FOUND if it is not loaded.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -183,16 +178,6 @@ class ModelServiceServicer(object):
     def RollbackModel(self, request, context):
         """Lets the version go live again that was live before the last change, at once and without being judged. No request
         fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def SetModelTraffic(self, request, context):
-        """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
-        live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
-        two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
-        NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,11 +235,6 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     servicer.RollbackModel,
                     request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelRequest.FromString,
                     response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelResponse.SerializeToString,
-            ),
-            'SetModelTraffic': grpc.unary_unary_rpc_method_handler(
-                    servicer.SetModelTraffic,
-                    request_deserializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficRequest.FromString,
-                    response_serializer=xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -533,33 +513,6 @@ class ModelService(object):
             '/xuanzang.admin.v1.ModelService/RollbackModel',
             xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelRequest.SerializeToString,
             xuanzang_dot_admin_dot_v1_dot_admin__pb2.RollbackModelResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def SetModelTraffic(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/xuanzang.admin.v1.ModelService/SetModelTraffic',
-            xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficRequest.SerializeToString,
-            xuanzang_dot_admin_dot_v1_dot_admin__pb2.SetModelTrafficResponse.FromString,
             options,
             channel_credentials,
             insecure,

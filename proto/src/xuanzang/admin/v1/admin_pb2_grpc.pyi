@@ -96,7 +96,7 @@ class ModelServiceStub:
     translations of the golden set and their agreement with those of the live version are within the bounds of the
     server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
     stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
-    time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+    time to translate the golden set; NOT_FOUND if it is not loaded.
     """
 
     RollbackModel: grpc.UnaryUnaryMultiCallable[
@@ -105,16 +105,6 @@ class ModelServiceStub:
     ]
     """Lets the version go live again that was live before the last change, at once and without being judged. No request
     fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
-    """
-
-    SetModelTraffic: grpc.UnaryUnaryMultiCallable[
-        xuanzang.admin.v1.admin_pb2.SetModelTrafficRequest,
-        xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse,
-    ]
-    """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
-    live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
-    two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
-    NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
     """
 
 class ModelServiceAsyncStub:
@@ -195,7 +185,7 @@ class ModelServiceAsyncStub:
     translations of the golden set and their agreement with those of the live version are within the bounds of the
     server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
     stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
-    time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+    time to translate the golden set; NOT_FOUND if it is not loaded.
     """
 
     RollbackModel: grpc.aio.UnaryUnaryMultiCallable[
@@ -204,16 +194,6 @@ class ModelServiceAsyncStub:
     ]
     """Lets the version go live again that was live before the last change, at once and without being judged. No request
     fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
-    """
-
-    SetModelTraffic: grpc.aio.UnaryUnaryMultiCallable[
-        xuanzang.admin.v1.admin_pb2.SetModelTrafficRequest,
-        xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse,
-    ]
-    """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
-    live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
-    two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
-    NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
     """
 
 class ModelServiceServicer(metaclass=abc.ABCMeta):
@@ -312,7 +292,7 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
         translations of the golden set and their agreement with those of the live version are within the bounds of the
         server's settings. Else FAILED_PRECONDITION with every bound that is missed and what was measured; the live version
         stays. Also FAILED_PRECONDITION if a version of the model is pinned, if it is live already, or if callers leave no
-        time to translate the golden set; NOT_FOUND if it is not loaded. It ends the canary and the shadow of the model.
+        time to translate the golden set; NOT_FOUND if it is not loaded.
         """
 
     @abc.abstractmethod
@@ -323,18 +303,6 @@ class ModelServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[xuanzang.admin.v1.admin_pb2.RollbackModelResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.RollbackModelResponse]]:
         """Lets the version go live again that was live before the last change, at once and without being judged. No request
         fails or waits. FAILED_PRECONDITION if there is none, it is loaded no more, or a version is pinned.
-        """
-
-    @abc.abstractmethod
-    def SetModelTraffic(
-        self,
-        request: xuanzang.admin.v1.admin_pb2.SetModelTrafficRequest,
-        context: _ServicerContext,
-    ) -> typing.Union[xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse, collections.abc.Awaitable[xuanzang.admin.v1.admin_pb2.SetModelTrafficResponse]]:
-        """Gives a loaded version a share of the requests that name none. As the canary it answers them in the place of the
-        live version; as the shadow it translates them unseen after the live version has answered, and metrics compare the
-        two. A model has one canary and one shadow at the most, until another version goes live or theirs is unloaded.
-        NOT_FOUND if it is not loaded, FAILED_PRECONDITION if it is live.
         """
 
 def add_ModelServiceServicer_to_server(servicer: ModelServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from typing import Any
 
 from typing_extensions import override
@@ -146,8 +145,6 @@ class KeyCaller(Caller):
     def limited(self, resolve: Resolve) -> Resolve:
         async def resolved(**wanted: Any) -> Route:
             route = await resolve(**wanted)
-            if route.instead_of and not self.allows(route.model):
-                route = replace(route.instead_of, readings=route.readings)
             if not self.allows(route.model):
                 self._metrics.refusals["model"].inc()
                 raise ModelNotAllowedError(

@@ -77,9 +77,7 @@ def _parser(address: str) -> ArgumentParser:
 
 def _add_operands(parser: ArgumentParser, operands: str) -> None:
     for operand in operands.split():
-        if operand == "SHARE":
-            parser.add_argument("share", metavar=operand, type=float, help="0 to 1; 0 ends it")
-        elif operand == "[--force]":
+        if operand == "[--force]":
             text = "go live without being judged, for this reason, which is logged"
             parser.add_argument("--force", default="", metavar="REASON", help=text)
         else:
@@ -132,20 +130,6 @@ def _rollback(server: Administration, options: Namespace) -> Iterable[Answer]:
     return [server.call("RollbackModel", pb.RollbackModelRequest(name=options.model)).model]
 
 
-def _canary(server: Administration, options: Namespace) -> Iterable[Answer]:
-    return _share(server, options, canary_weight=options.share)
-
-
-def _shadow(server: Administration, options: Namespace) -> Iterable[Answer]:
-    return _share(server, options, shadow_share=options.share)
-
-
-def _share(server: Administration, options: Namespace, **share: float) -> Iterable[Answer]:
-    name, version = _name_and_version(options)
-    request = pb.SetModelTrafficRequest(name=name, version=version, **share)
-    return [server.call("SetModelTraffic", request).model]
-
-
 _BAD_ANSWERS: Mapping[str, Callable[[Any], object]] = {
     "reload": lambda model: model.refusal_reasons,
     "evaluate": lambda evaluation: not evaluation.passed,
@@ -162,8 +146,6 @@ _COMMANDS: tuple[tuple[str, Command, str, str], ...] = (
     ("evaluate", _evaluate, "NAME/VERSION", "judge a version by its certificate, golden set and agreement"),
     ("promote", _promote, "NAME/VERSION [--force]", "let a version go live if it is judged good enough"),
     ("rollback", _rollback, "NAME", "let the version go live again that was live before"),
-    ("canary", _canary, "NAME/VERSION SHARE", "let a version answer a share of the requests that name none"),
-    ("shadow", _shadow, "NAME/VERSION SHARE", "compare a version with the live one on a share of its requests"),
 )
 
 
@@ -195,8 +177,6 @@ def _version_lines(model: pb.Model) -> Iterator[str]:
 def _marks(model: pb.Model) -> Iterator[str]:
     marks = {"default": model.is_default, "pinned": model.is_pinned, "previous": model.is_previous}
     yield from (word for word, holds in marks.items() if holds)
-    shares = {"canary": model.canary_weight, "shadow": model.shadow_share}
-    yield from (f"{word}={share:g}" for word, share in shares.items() if share)
 
 
 def _check_lines(evaluation: pb.Evaluation) -> Iterator[str]:

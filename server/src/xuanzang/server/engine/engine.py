@@ -15,7 +15,6 @@ from typing import Unpack
 from xuanzang.kernels import Kernels
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.engine.arrays import take_small_blocks
-from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.calls.call import SharedResources
 from xuanzang.server.engine.calls.journal import Journal
 from xuanzang.server.engine.calls.running import RunningCalls
@@ -27,10 +26,10 @@ from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.models.loading import load_models
 from xuanzang.server.engine.models.requirements import require_models
 from xuanzang.server.engine.models.trial.loader import TrialLoader
+from xuanzang.server.engine.promotion.judging import Judge
 from xuanzang.server.engine.promotion.kept_state import restored_catalog
 from xuanzang.server.engine.promotion.promoter import Promoter
 from xuanzang.server.engine.promotion.settings import PromotionSettings
-from xuanzang.server.engine.promotion.shadow import Shadow
 from xuanzang.server.engine.promotion.state_file import StateFile
 from xuanzang.server.engine.request_router import RequestRouter
 from xuanzang.server.engine.runtime.kernels import choose_kernels, log_kernels
@@ -96,13 +95,11 @@ class Engine:
         shared = SharedResources(
             scheduler=self._threads.scheduler, tokenizing=self._threads.tokenizing, settings=settings
         )
-        translate = BackgroundCalls(shared, self.live)
         self._state_file = StateFile(models, promotion.promotion_state)
-        self.promoter = self._new_promoter(translate, promotion)
-        """Which versions go live, and which have a share of the requests beside them."""
-        self._shadow = Shadow(self.live, translate=translate, metrics=metrics)
+        self.promoter = self._new_promoter(shared, promotion)
+        """Which versions go live."""
         self._detector = shared_detector() if settings.detection else LanguageDetector(None)
-        self._calls = RunningCalls(replace(shared, detector=self._detector), answered=self._shadow.follow)
+        self._calls = RunningCalls(replace(shared, detector=self._detector))
         self.router = RequestRouter(self.live, self._threads.tokenizing, self._detector)
         """Which model and languages a request means."""
         self.glossaries = GlossaryFolder(models / FOLDER)
@@ -120,10 +117,10 @@ class Engine:
             holds=self._holds,
         )
 
-    def _new_promoter(self, translate: BackgroundCalls, settings: PromotionSettings) -> Promoter:
+    def _new_promoter(self, shared: SharedResources, settings: PromotionSettings) -> Promoter:
         return Promoter(
             self.live,
-            translate=translate,
+            judge=Judge(shared, self.live, settings),
             settings=settings,
             pins=self._settings.pins,
             state_file=self._state_file,
@@ -282,7 +279,6 @@ class Engine:
         """Refuse new work from now on; accepted work goes on."""
         self._calls.close()
         self.promoter.close()
-        self._shadow.close()
         for task in self._watching:
             task.cancel()
         self.live.close()

@@ -16,7 +16,6 @@ from xuanzang.server.engine.errors import (
 )
 from xuanzang.server.engine.models import routing
 from xuanzang.server.engine.models.live import LiveModels
-from xuanzang.server.engine.promotion.canary import Canary
 from xuanzang.server.engine.text.language_codes import matched_language, primary
 from xuanzang.server.engine.text.language_detection import MAX_READ_CHARACTERS, DetectedLanguage, LanguageDetector
 from xuanzang.server.engine.text.readings import LanguageChoice, read
@@ -39,7 +38,6 @@ class RequestRouter:
         """
         self._detector = detector
         self._live = live
-        self._canary = Canary(live)
         self._threads = threads
         self._reading = 0
         self._read = asyncio.Event()
@@ -64,9 +62,9 @@ class RequestRouter:
             ModelNotFoundError: No model fits.
             InvalidInputError: Several models fit.
         """
-        languages = {"source_language": source_language, "target_language": target_language}
-        route = routing.resolve(self._models, model=model, **languages)
-        return route if "/" in model else self._canary.diverted(route, **languages)
+        return routing.resolve(
+            self._models, model=model, source_language=source_language, target_language=target_language
+        )
 
     def require_pair(self, source_language: str, target_language: str) -> None:
         """Refuse a pair of languages that no model translates.

@@ -297,8 +297,6 @@ class Route:
     """Target language as the model spells it: the requested one, else its first."""
     source_language: str = ""
     """Source language as the model spells it: the requested one, else empty, which means its first."""
-    instead_of: Route | None = None
-    """What the request means if the model is not to be used, which is a canary in the place of the live version."""
     readings: tuple[Reading, ...] = ()
     """How the texts are read, one by one, if the request named no source language; else empty."""
 
@@ -336,7 +334,3 @@ class ModelStatus:
     """Reasons for which the bundle in the folder is refused; one that was loaded before may be serving."""
     is_previous: bool = False
     """Whether it was live before, so that a rollback goes back to it."""
-    canary_weight: float = 0.0
-    """Share of the requests that name no version which it answers in the place of the live version, 0 to 1."""
-    shadow_share: float = 0.0
-    """Share of the live version's requests that it translates unseen, 0 to 1."""

@@ -25,7 +25,7 @@ GOLDEN = (
     "hello a cat",
     "dog",
 )
-"""More than the gate asks for at once; the echo of each is its reference."""
+"""The echo of each is its reference."""
 
 
 @pytest.fixture

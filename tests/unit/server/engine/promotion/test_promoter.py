@@ -90,7 +90,6 @@ async def test_the_gate_counts_in_no_metric_of_requests(start: Start, metrics: M
             labels = {"model": "small", "version": version}
             assert sample("nmt_sentences_total", labels) == 9
             assert sample("nmt_request_duration_seconds_count", labels) == 0
-            assert sample("nmt_queue_duration_seconds_count", labels) == 0
             assert sample("nmt_answer_duration_seconds_count", {**labels, "length": "short"}) == 0
             assert sample("nmt_requests_total", {**labels, "finish_reason": "eos"}) == 0
             assert sample("nmt_requests_running", labels) == sample("nmt_requests_waiting", labels) == 0

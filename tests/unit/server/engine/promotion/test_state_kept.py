@@ -20,7 +20,7 @@ import pytest
 
 from xuanzang.server.engine.engine import Engine
 from xuanzang.server.engine.errors import ModelStateError
-from xuanzang.server.engine.models.traffic import Share, Traffic
+from xuanzang.server.engine.models.catalog import Standing
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.promotion.state_file import FILE
 from xuanzang.server.engine.settings import EngineSettings
@@ -48,17 +48,13 @@ def restart(make_engine: Any, golden_sets: Path) -> Restart:
     return restarted
 
 
-async def test_live_previous_canary_and_shadow_outlive_the_engine(restart: Restart, add_version: Any) -> None:
+async def test_the_live_and_the_previous_version_outlive_the_engine(restart: Restart, add_version: Any) -> None:
     for version in (2, 3, 4):
         add_version(version)
     first = await restart()
     await first.promoter.force("small", 3, reason="a test")
-    await first.promoter.share("small", 2, canary=0.25, shadow=None)
-    await first.promoter.share("small", 4, canary=None, shadow=0.5)
     second = await restart(first)
-    assert second.live.catalog.traffic["small"] == Traffic(
-        live=3, previous=1, canary=Share(version=2, share=0.25), shadow=Share(version=4, share=0.5)
-    )
+    assert second.live.catalog.standings["small"] == Standing(live=3, previous=1)
     assert await second.promoter.roll_back("small") == 1
     third = await restart(second)
     assert live_version(third) == 1
@@ -131,7 +127,7 @@ async def test_another_bundle_under_the_number_of_the_live_version_is_not_live(
     second = await restart()
     # The one before it has been live.
     assert live_version(second) == 2
-    assert second.live.catalog.traffic["small"].previous is None
+    assert second.live.catalog.standings["small"].previous is None
     assert second.live.catalog.find("small", 3) is not None
 
 
@@ -161,7 +157,7 @@ async def test_what_the_gate_refused_is_not_judged_again_after_a_restart(
         b'{"format": 2}',
         b'{"models": {"small": {"versions": {"1": "x"}}}}',
         b'{"models": {"small": {"versions": {}, "live": 0}}}',
-        b'{"models": {"small": {"versions": {}, "canary": {"version": 1, "share": NaN}}}}',
+        b'{"models": {"small": {"versions": {}, "pinned": NaN}}}',
         b'{"models": {"small": {"versions": {}, "extra": 1}}}',
         b" " * (1 << 20) + b"{}",
     ],
@@ -247,7 +243,6 @@ async def test_a_change_that_cannot_be_kept_is_refused_and_changes_nothing(
         lambda: engine.promoter.pin("small", 1),
         lambda: engine.promoter.force("small", 1, reason="x"),
         lambda: engine.promoter.roll_back("small"),
-        lambda: engine.promoter.share("small", 1, canary=0.5, shadow=None),
     )
     for change in changes:
         with pytest.raises(ModelStateError, match=r"nothing has changed: .* No space left on device"):
@@ -271,14 +266,13 @@ async def test_what_servers_of_one_folder_decide_holds_for_all_of_them(restart: 
         await server.promoter.reload_if_changed()
     assert one.live.catalog.pins == other.live.catalog.pins
     await one.promoter.pin("small", None)
-    await one.promoter.share("small", 1, canary=0.25, shadow=None)
+    await one.promoter.force("small", 2, reason="a test")
     # The second knows the first one's decision before it makes its own.
-    await other.promoter.share("small", 2, canary=None, shadow=0.5)
+    await other.promoter.force("small", 1, reason="a test")
     await one.promoter.reload_if_changed()
     for server in (one, other, await restart(one, promotion="direct")):
         assert server.live.catalog.pins == {}
-        assert server.live.catalog.traffic["small"].canary == Share(version=1, share=0.25)
-        assert server.live.catalog.traffic["small"].shadow == Share(version=2, share=0.5)
+        assert server.live.catalog.standings["small"] == Standing(live=1, previous=2)
     await other.join(5)
 
 

@@ -118,7 +118,7 @@ class Call:
             place = "was being translated" if self._started else "waited in the queue"
             message = f"the deadline passed while the request {place}"
             raise DeadlineExceededError(message, in_queue=not self._started) from None
-        if not self._context.in_background:
+        if self._context.is_counted:
             time_answer(
                 self._context.model.metrics,
                 source_tokens=prepared.source_tokens,
@@ -161,12 +161,11 @@ class Call:
 
     async def _prepare(self, texts: Sequence[str]) -> PreparedTexts:
         shared, context = self._shared, self._context
-        if not context.in_background:
-            # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
-            min_cost = self._min_cost(texts)
-            shared.scheduler.require_admission(
-                context.flow, min_cost, useful_until=context.useful_until, accepts_part=context.accepts_part
-            )
+        # Refusing takes less time before tokenising, which is what counts when there is much to refuse.
+        min_cost = self._min_cost(texts)
+        shared.scheduler.require_admission(
+            context.flow, min_cost, useful_until=context.useful_until, accepts_part=context.accepts_part
+        )
         started = time.monotonic()
         work = partial(
             prepare,
@@ -206,7 +205,7 @@ class Call:
         """Return the hypotheses of each sentence."""
         if not prepared.searches:
             return []
-        if not self._context.in_background:
+        if self._context.is_counted:
             self._count(prepared)
         if self._journal:
             self._journal.begin(prepared.texts, prepared.searches)

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
 
 from xuanzang.server.engine.calls.call import Call, Emit, SharedResources
 from xuanzang.server.engine.calls.journal import Journal
@@ -20,39 +19,16 @@ from xuanzang.server.engine.types import DecodingOptions, Hypothesis
 _LOGGER = logging.getLogger(__name__)
 
 
-class AnswerListener(Protocol):
-    """Receives each call that is answered; it does not wait."""
-
-    def __call__(
-        self,
-        texts: Sequence[str],
-        answer: Sequence[Sequence[Hypothesis]],
-        *,
-        context: CallContext,
-        options: DecodingOptions,
-    ) -> None:
-        """Take note of an answer.
-
-        Args:
-            texts: Texts of the call.
-            answer: Hypotheses of each text, best first.
-            context: Context of the call.
-            options: Options of the call.
-        """
-
-
 class RunningCalls:
     """Runs calls, and knows how many are in progress. Belongs to one event loop."""
 
-    def __init__(self, shared: SharedResources, *, answered: AnswerListener) -> None:
+    def __init__(self, shared: SharedResources) -> None:
         """Run nothing yet.
 
         Args:
             shared: Parts of the engine that calls share.
-            answered: Receiver of the answers.
         """
         self._shared = shared
-        self._answered = answered
         self._progress = _Progress()
         self._hurried = asyncio.Event()
 
@@ -87,7 +63,6 @@ class RunningCalls:
             target_tokens = count_answer(metrics, answer)
             if record is not None:
                 record.target_tokens = target_tokens
-        self._answered(texts, answer, context=context, options=options)
         return answer
 
     async def run_progressively(

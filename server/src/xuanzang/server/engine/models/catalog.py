@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.traffic import Traffic
 from xuanzang.server.engine.types import ServedModel
 
-_EVENLY = Traffic()
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Versions of one model that answer, and have answered, requests that name none."""
+
+    live: int | None = None
+    """Version that answers, unless another is pinned; None for the highest."""
+    previous: int | None = None
+    """Version that was live before, for a rollback."""
+
+    def without(self, version: int) -> Standing:
+        """Return the standing when a version was unloaded, or its bundle replaced."""
+        return Standing(
+            live=None if self.live == version else self.live,
+            previous=None if self.previous == version else self.previous,
+        )
+
+
+_NEW = Standing()
 
 
 class Catalog:
@@ -20,7 +37,7 @@ class Catalog:
         self,
         models: Iterable[LoadedModel] = (),
         pins: Mapping[str, int] | None = None,
-        traffic: Mapping[str, Traffic] | None = None,
+        standings: Mapping[str, Standing] | None = None,
         *,
         holds: bool = False,
     ) -> None:
@@ -29,7 +46,7 @@ class Catalog:
         Args:
             models: Loaded models, at most one of each name and version.
             pins: Default versions by name, where they are loaded.
-            traffic: Shares of versions by name; a version that is not loaded has none.
+            standings: Versions that are and were live, by name.
             holds: Whether a live version stays live whatever else is loaded, from the lowest on; else the highest is
                 live.
         """
@@ -37,11 +54,11 @@ class Catalog:
         self._holds = holds
         self.pins: Mapping[str, int] = MappingProxyType(dict(pins or {}))
         """Pinned versions by name."""
-        self._defaults = {name: self._default(name, (traffic or {}).get(name, _EVENLY)) for name in self.names}
-        self.traffic: Mapping[str, Traffic] = MappingProxyType(
-            {name: self._held(name, (traffic or {}).get(name, _EVENLY)) for name in self.names}
+        self._defaults = {name: self._default(name, (standings or {}).get(name, _NEW)) for name in self.names}
+        self.standings: Mapping[str, Standing] = MappingProxyType(
+            {name: self._held(name, (standings or {}).get(name, _NEW)) for name in self.names}
         )
-        """Shares of versions, of every loaded name."""
+        """Versions that are and were live, of every loaded name."""
         self.served: Mapping[ServedModel, LoadedModel] = MappingProxyType(
             {
                 model.served(is_default=self._defaults[name] == version): model
@@ -50,13 +67,13 @@ class Catalog:
         )
         """Loaded models by what callers are told of them, ordered by name and version."""
 
-    def _default(self, name: str, traffic: Traffic) -> int:
+    def _default(self, name: str, standing: Standing) -> int:
         versions = sorted(version for each, version in self._models if each == name)
-        loaded = [version for version in (self.pins.get(name), traffic.live) if version in versions]
+        loaded = [version for version in (self.pins.get(name), standing.live) if version in versions]
         return (*filter(None, loaded), versions[0] if self._holds else versions[-1])[0]
 
-    def _held(self, name: str, traffic: Traffic) -> Traffic:
-        return replace(traffic, live=self._defaults[name]) if self._holds and traffic.live is None else traffic
+    def _held(self, name: str, standing: Standing) -> Standing:
+        return replace(standing, live=self._defaults[name]) if self._holds and standing.live is None else standing
 
     @property
     def models(self) -> tuple[LoadedModel, ...]:
@@ -81,43 +98,36 @@ class Catalog:
         """Return the version that answers requests that name none, if one of the model is loaded."""
         return self._models.get((name, self._defaults.get(name, 0)))
 
-    def shares(self, model: LoadedModel) -> Mapping[str, float]:
-        """Return the shares that a version has of the requests that name none, by its roles in `TRAFFIC_ROLES`."""
-        traffic = self.traffic[model.name]
-        live = 1.0 - (traffic.canary.share if traffic.canary else 0.0) if model is self.live(model.name) else 0.0
-        canary, shadow = traffic.canary_weight(model.version), traffic.shadow_share(model.version)
-        return {"live": live, "canary": canary, "shadow": shadow}
-
     def with_model(self, model: LoadedModel) -> Catalog:
         """Return a catalog with one more model, or with a model in the place of its older bundle."""
-        traffic = self.traffic.get(model.name, _EVENLY)
-        if model.version not in (traffic.live, self._defaults.get(model.name)):
+        standing = self.standings.get(model.name, _NEW)
+        if model.version not in (standing.live, self._defaults.get(model.name)):
             # What another bundle has earned is not this one's.
-            traffic = traffic.without(model.version)
+            standing = standing.without(model.version)
         models = {**self._models, (model.name, model.version): model}
         if not self._holds and model.version == max(version for name, version in models if name == model.name):
             # A lower one would let the highest go live again, which was live no more on purpose.
-            traffic = replace(traffic, live=None)
-        return self._changed(models.values(), traffic={model.name: traffic})
+            standing = replace(standing, live=None)
+        return self._changed(models.values(), standings={model.name: standing})
 
     def without(self, model: LoadedModel) -> Catalog:
         """Return a catalog with one model less."""
-        traffic = self.traffic[model.name].without(model.version)
+        standing = self.standings[model.name].without(model.version)
         others = [other for other in self._models.values() if other is not model]
-        return self._changed(others, traffic={model.name: traffic})
+        return self._changed(others, standings={model.name: standing})
 
     def with_pin(self, name: str, version: int | None) -> Catalog:
         """Return a catalog in which a version answers whatever else is live; None: the live one does again."""
         others = {pinned: number for pinned, number in self.pins.items() if pinned != name}
         return self._changed(self._models.values(), pins=others if version is None else {**others, name: version})
 
-    def following(self, pins: Mapping[str, int], traffic: Mapping[str, Traffic]) -> Catalog:
-        """Return a catalog of the same models with other pins, and other shares of the versions of some."""
-        return Catalog(self._models.values(), pins, {**self.traffic, **traffic}, holds=self._holds)
+    def following(self, pins: Mapping[str, int], standings: Mapping[str, Standing]) -> Catalog:
+        """Return a catalog of the same models with other pins, and other live versions of some."""
+        return Catalog(self._models.values(), pins, {**self.standings, **standings}, holds=self._holds)
 
     def with_live(self, model: LoadedModel) -> Catalog:
         """Return a catalog in which a loaded model answers the requests that name no version."""
-        return self._changed(self._models.values(), traffic={model.name: Traffic(live=model.version)})
+        return self._changed(self._models.values(), standings={model.name: Standing(live=model.version)})
 
     def rolled_back(self, name: str) -> Catalog:
         """Return a catalog in which the version answers again that was live before; no other can be gone back to then.
@@ -125,29 +135,24 @@ class Catalog:
         Args:
             name: Name of a model with a previous version.
         """
-        traffic = Traffic(live=self.traffic[name].previous)
-        back = self._changed(self._models.values(), traffic={name: traffic})
-        return back.with_traffic(name, replace(back.traffic[name], previous=None))
-
-    def with_traffic(self, name: str, traffic: Traffic) -> Catalog:
-        """Return a catalog with other shares of the versions of a model."""
-        return self._changed(self._models.values(), traffic={name: traffic})
+        back = self._changed(self._models.values(), standings={name: Standing(live=self.standings[name].previous)})
+        return back.following(back.pins, {name: replace(back.standings[name], previous=None)})
 
     def _changed(
         self,
         models: Iterable[LoadedModel],
         *,
         pins: Mapping[str, int] | None = None,
-        traffic: Mapping[str, Traffic] | None = None,
+        standings: Mapping[str, Standing] | None = None,
     ) -> Catalog:
-        pins, shares = self.pins if pins is None else pins, {**self.traffic, **(traffic or {})}
-        changed = Catalog(models, pins, shares, holds=self._holds)
+        pins = self.pins if pins is None else pins
+        changed = Catalog(models, pins, {**self.standings, **(standings or {})}, holds=self._holds)
         moved = {
-            name: Traffic(live=changed.traffic[name].live, previous=self._kept(name, changed))
+            name: Standing(live=changed.standings[name].live, previous=self._kept(name, changed))
             for name in self.names & changed.names
             if self._defaults[name] != changed._defaults[name]
         }
-        return Catalog(changed.models, pins, {**changed.traffic, **moved}, holds=self._holds) if moved else changed
+        return Catalog(changed.models, pins, {**changed.standings, **moved}, holds=self._holds) if moved else changed
 
     def _kept(self, name: str, changed: Catalog) -> int | None:
         """Return the version that was live before, unless it is loaded no more."""

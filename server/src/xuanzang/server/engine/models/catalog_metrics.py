@@ -1,4 +1,4 @@
-"""What metrics say of the catalog: which bundles are served, and what share of the requests each version has."""
+"""What metrics say of the catalog: which bundles are served, and which versions are live."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ class CatalogMetrics:
         """
         for model in set(before.models) - set(after.models):
             model.metrics.model_ready.set(0)
-            for gauge in model.metrics.traffic_share.values():
-                gauge.set(0)
+            model.metrics.model_live.set(0)
             self._metrics.model_info.remove(*self._facts(model))
         for model in after.models:
             self._metrics.model_info.labels(*self._facts(model)).set(1)
             model.metrics.model_ready.set(1)
-            for role, share in after.shares(model).items():
-                model.metrics.traffic_share[role].set(share)
+            model.metrics.model_live.set(model is after.live(model.name))
 
     def _facts(self, model: LoadedModel) -> tuple[str, ...]:
         return (*model.labels, model.bundle.manifest_sha256, model.bundle.precision, self._provider)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from xuanzang.server.bundles.errors import BundleError
-from xuanzang.server.engine.models.catalog import Catalog
+from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.folder import VersionName
 from xuanzang.server.engine.models.retirement import ModelUsage, Retirement
-from xuanzang.server.engine.models.traffic import Traffic
 from xuanzang.server.engine.types import ModelState, ModelStatus
 from xuanzang.server.metrics import Metrics
 
@@ -94,7 +93,7 @@ class VersionStates:
         """
         model = catalog.find(*version)
         refusal = self._refusals.get(version)
-        traffic = catalog.traffic.get(version.name, Traffic())
+        standing = catalog.standings.get(version.name, Standing())
         return ModelStatus(
             name=version.name,
             version=version.version,
@@ -103,9 +102,7 @@ class VersionStates:
             is_pinned=model is not None and catalog.pins.get(version.name) == version.version,
             running_requests=self._usage.calls(model) if model else 0,
             refusal_reasons=refusal.reasons if refusal else (),
-            is_previous=traffic.previous == version.version,
-            canary_weight=traffic.canary_weight(version.version),
-            shadow_share=traffic.shadow_share(version.version),
+            is_previous=standing.previous == version.version,
         )
 
     def _state(self, version: VersionName, catalog: Catalog) -> ModelState:

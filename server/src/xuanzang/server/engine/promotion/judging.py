@@ -1,32 +1,35 @@
-"""Judging: the golden set is translated by a version and by the live one, with what time callers leave."""
+"""Judging: the golden set is translated by a version and by the live one, beside the work of callers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
-from xuanzang.server.engine.calls.background import BackgroundCalls
-from xuanzang.server.engine.errors import InvalidInputError, ModelStateError, OverloadedError
+from xuanzang.server.engine.calls.call import Call, SharedResources
+from xuanzang.server.engine.errors import DrainingError, InvalidInputError, ModelStateError, OverloadedError
+from xuanzang.server.engine.models.live import LiveModels
 from xuanzang.server.engine.models.loaded import LoadedModel
 from xuanzang.server.engine.promotion.gate import Evaluation, judge
 from xuanzang.server.engine.promotion.golden_set import read_golden_set
 from xuanzang.server.engine.promotion.settings import PromotionSettings
+from xuanzang.server.engine.scheduling.requests.request import CallContext
 
-# Sentences that are asked for at once; those that are given up are asked for again.
-_TOGETHER = 8
+_CALLER = "gate"
 
 
 class Judge:
     """Measures versions, one after another."""
 
-    def __init__(self, translate: BackgroundCalls, settings: PromotionSettings) -> None:
+    def __init__(self, shared: SharedResources, live: LiveModels, settings: PromotionSettings) -> None:
         """Judge nothing yet.
 
         Args:
-            translate: Translation that nobody waits for.
+            shared: Parts of the engine that calls share.
+            live: Models, which are kept while the gate uses them.
             settings: Bounds, golden sets, and the maximum time.
         """
-        self._translate = translate
+        self._shared = shared
+        self._live = live
         self._settings = settings
         self._judging = asyncio.Lock()
 
@@ -63,13 +66,18 @@ class Judge:
         )
 
     async def _translated(self, sources: Sequence[str], model: LoadedModel) -> list[str]:
+        """Translate one text after another, as a caller who takes turns with the others."""
+        context = CallContext(model=model, caller=_CALLER, is_counted=False)
+        options = model.served(is_default=False).default_options
         translations: list[str] = []
-        while left := sources[len(translations) : len(translations) + _TOGETHER]:
-            options = model.served(is_default=False).default_options
+        while len(translations) < len(sources):
+            if self._live.catalog.find(model.name, model.version) is not model:
+                raise DrainingError(f"{model.name}/{model.version} is no longer served")
             try:
-                found = await self._translate(left, model=model, options=options, target_language="", caller="gate")
+                with self._live.usage.of(model):
+                    [[best, *_]] = await Call(self._shared, context, options).run([sources[len(translations)]])
             except OverloadedError as error:
                 await asyncio.sleep(error.retry_after_seconds)
             else:
-                translations += [best.text for best, *_ in found]
+                translations.append(best.text)
         return translations

@@ -1,4 +1,4 @@
-"""What of promotion outlives the process: pins by command, and which version is live, was live, or has a share."""
+"""What of promotion outlives the process: pins by command, and which version is and was live."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from xuanzang.server.engine.models.catalog import Catalog
+from xuanzang.server.engine.models.catalog import Catalog, Standing
 from xuanzang.server.engine.models.loaded import LoadedModel
-from xuanzang.server.engine.models.traffic import Share, Traffic
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -25,13 +24,6 @@ class _Kept(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
-class KeptShare(_Kept):
-    """A version with a share of the requests."""
-
-    version: Version
-    share: float = Field(gt=0, le=1)
-
-
 class KeptModel(_Kept):
     """State of one model."""
 
@@ -41,8 +33,6 @@ class KeptModel(_Kept):
     """Version that a command has pinned."""
     live: Version | None = None
     previous: Version | None = None
-    canary: KeptShare | None = None
-    shadow: KeptShare | None = None
     judged: dict[Version, tuple[str, ...]] = {}
     """Versions that the gate has judged, with its reasons to refuse them."""
 
@@ -74,23 +64,17 @@ def kept_state(catalog: Catalog, *, configured: Mapping[str, int], verdicts: Ver
 def _kept(name: str, catalog: Catalog, pinned: int | None, verdicts: Verdicts) -> KeptModel:
     loaded = [model for model in catalog.models if model.name == name]
     versions = {model.version: model.bundle.manifest_sha256 for model in loaded}
-    traffic = catalog.traffic[name]
-    if traffic != Traffic() and traffic.live is None:
+    standing = catalog.standings[name]
+    if standing != Standing() and standing.live is None:
         # The highest is live; by its number, because the next process may hold it or find a higher one.
-        traffic = replace(traffic, live=max(versions))
+        standing = replace(standing, live=max(versions))
     return KeptModel(
         versions=versions,
         pinned=pinned,
-        live=traffic.live,
-        previous=traffic.previous,
-        canary=_kept_share(traffic.canary),
-        shadow=_kept_share(traffic.shadow),
+        live=standing.live,
+        previous=standing.previous,
         judged={model.version: tuple(verdicts[model]) for model in loaded if model in verdicts},
     )
-
-
-def _kept_share(share: Share | None) -> KeptShare | None:
-    return KeptShare(version=share.version, share=share.share) if share else None
 
 
 def restored_catalog(
@@ -110,10 +94,10 @@ def restored_catalog(
     known = known_models(kept, models)
     names = {model.name for model in known}
     begun = [model for model in models if model in known or model.name not in names]
-    traffic = {
-        name: _traffic(kept.models[name], {each.version for each in known if each.name == name}) for name in names
+    standings = {
+        name: _standing(kept.models[name], {each.version for each in known if each.name == name}) for name in names
     }
-    catalog = Catalog(begun, {**_pins(kept, models), **configured}, traffic, holds=holds)
+    catalog = Catalog(begun, {**_pins(kept, models), **configured}, standings, holds=holds)
     for model in models:
         catalog = catalog if model in begun else catalog.with_model(model)
     return catalog
@@ -130,15 +114,15 @@ def followed_catalog(kept: KeptState, catalog: Catalog, *, configured: Mapping[s
     known = known_models(kept, catalog.models)
     pins = {name: version for name, version in catalog.pins.items() if name not in kept.models}
     pins |= {name: each.pinned for name, each in kept.models.items() if each.pinned and catalog.find(name, each.pinned)}
-    traffic = {
-        name: _traffic(kept.models[name], {each.version for each in known if each.name == name})
+    standings = {
+        name: _standing(kept.models[name], {each.version for each in known if each.name == name})
         for name in {model.name for model in known}
     }
-    return catalog.following({**pins, **configured}, traffic)
+    return catalog.following({**pins, **configured}, standings)
 
 
 def missing_models(kept: KeptState, catalog: Catalog) -> frozenset[str]:
-    """Return the names of models of which a version that is not loaded is pinned, was or is live, or has a share.
+    """Return the names of models of which a version that is not loaded is pinned or live.
 
     Args:
         kept: State that another server has written.
@@ -148,12 +132,7 @@ def missing_models(kept: KeptState, catalog: Catalog) -> frozenset[str]:
     return frozenset(
         name
         for name, each in kept.models.items()
-        for version in (
-            each.pinned,
-            each.live,
-            each.canary and each.canary.version,
-            each.shadow and each.shadow.version,
-        )
+        for version in (each.pinned, each.live)
         if version is not None and name in catalog.names and (name, version) not in known
     )
 
@@ -175,13 +154,9 @@ def _pins(kept: KeptState, models: Iterable[LoadedModel]) -> dict[str, int]:
     return dict(pins.items() & found)
 
 
-def _traffic(kept: KeptModel, versions: set[int]) -> Traffic:
-    """Return the shares of the versions that are there; the live one's place is the previous one's if it is gone."""
+def _standing(kept: KeptModel, versions: set[int]) -> Standing:
+    """Return the versions that are there; the live one's place is the previous one's if it is gone."""
     live, previous = (version if version in versions else None for version in (kept.live, kept.previous))
     if live is None:
         live, previous = previous, None
-    canary, shadow = (
-        Share(version=each.version, share=each.share) if each and each.version in versions - {live} else None
-        for each in (kept.canary, kept.shadow)
-    )
-    return Traffic(live=live, previous=previous if previous != live else None, canary=canary, shadow=shadow)
+    return Standing(live=live, previous=previous if previous != live else None)

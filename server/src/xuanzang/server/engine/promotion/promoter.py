@@ -1,4 +1,4 @@
-"""Promotion: which version of a model is live, and which have a share of its requests beside it."""
+"""Promotion: which version of a model is live."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from weakref import WeakKeyDictionary, WeakSet
 
-from xuanzang.server.engine.calls.background import BackgroundCalls
 from xuanzang.server.engine.errors import (
     EngineError,
     ModelNotFoundError,
@@ -45,7 +44,7 @@ class Promoter:
         self,
         live: LiveModels,
         *,
-        translate: BackgroundCalls,
+        judge: Judge,
         settings: PromotionSettings,
         pins: Mapping[str, int],
         state_file: StateFile,
@@ -55,14 +54,14 @@ class Promoter:
 
         Args:
             live: Models.
-            translate: Translation that nobody waits for.
-            settings: Bounds, and whether new versions go through the gate by themselves.
+            judge: Judge of versions.
+            settings: Whether new versions go through the gate by themselves.
             pins: Pinned versions of the settings, by name.
             state_file: Keeps what has been decided.
             metrics: Metrics of the server.
         """
         self._live = live
-        self._judge = Judge(translate, settings)
+        self._judge = judge
         self._settings = settings
         self._pins = pins
         self._state_file = state_file
@@ -245,10 +244,10 @@ class Promoter:
         """
 
         def edit(catalog: Catalog) -> Catalog:
-            if name not in catalog.traffic:
+            if name not in catalog.standings:
                 raise ModelNotFoundError(f"no version of {name} is loaded")
             self._require_unpinned(name)
-            if catalog.traffic[name].previous is None:
+            if catalog.standings[name].previous is None:
                 raise ModelStateError(
                     f"{name} cannot go back: no other version was live before, or it is loaded no more"
                 )
@@ -260,29 +259,6 @@ class Promoter:
 
         await self._change(name, edit, count)
         return self._live_version(name)
-
-    async def share(self, name: str, version: int, *, canary: float | None, shadow: float | None) -> None:
-        """Give a version a share of the live version's requests, until another version goes live.
-
-        Args:
-            name: Name of the model.
-            version: Loaded version that is not live.
-            canary: Share that it answers, 0 to 1; None to leave it as it is.
-            shadow: Share that it translates unseen, 0 to 1; None to leave it as it is.
-
-        Raises:
-            ModelNotFoundError: It is not loaded.
-            ModelStateError: It is live.
-            DrainingError: The engine is stopping.
-        """
-
-        def edit(catalog: Catalog) -> Catalog:
-            self._candidate(name, version)
-            traffic = catalog.traffic[name].shared(version, canary=canary, shadow=shadow)
-            return catalog.with_traffic(name, traffic)
-
-        facts = {"model": name, "version": version, "canary": canary, "shadow": shadow}
-        await self._change(name, edit, lambda: _LOGGER.info("traffic", extra=facts))
 
     async def _change(self, name: str, edit: Callable[[Catalog], Catalog], then: Callable[[], None]) -> None:
         """Change what answers requests, once it outlives the process.

@@ -30,7 +30,7 @@ class PromotionSettings(BaseModel):
     )
     promotion_state: Annotated[Path, AfterValidator(_in_a_folder)] | None = Field(
         default=None,
-        description="File that keeps pins, live versions and shares of requests from one start to the next; unset: "
+        description="File that keeps pins and live versions from one start to the next; unset: "
         ".promotion.json in the folder of the models, if that can be written.",
     )
     golden_sets: DirectoryPath | None = Field(
@@ -72,5 +72,5 @@ class PromotionSettings(BaseModel):
         default=300.0,
         gt=0,
         le=3600,
-        description="Maximum seconds that the gate takes to translate a golden set, beside the work of callers.",
+        description="Maximum seconds that the gate takes to translate a golden set, one sentence at a time.",
     )

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from xuanzang.server.engine.scheduling.background import Background
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue
 from xuanzang.server.engine.scheduling.requests.request import QueuedSentence, Request
 
@@ -39,15 +38,8 @@ class Tier(NamedTuple):
     """Share of a worker's time, relative to those of the other tiers that have sentences."""
 
 
-TIERS = (
-    Tier(4, 1024, 4.0),
-    Tier(16, 4096, 2.0),
-    Tier(math.inf, math.inf, 1.0),
-    Tier(math.inf, math.inf, 0.125),
-)
-"""Tiers by their numbers. The last one is of sentences that nobody waits for."""
-BACKGROUND = len(TIERS) - 1
-"""Number of the last tier."""
+TIERS = (Tier(4, 1024, 4.0), Tier(16, 4096, 2.0), Tier(math.inf, math.inf, 1.0))
+"""Tiers by their numbers."""
 
 
 class Held(NamedTuple):
@@ -81,16 +73,15 @@ _NO_ROOM = Room(0, {})
 class Places:
     """Places of callers in the batches of all workers. Not thread-safe: the scheduler holds its lock."""
 
-    def __init__(self, queue: FairQueue, background: Background, *, workers: int, max_batch_sentences: int) -> None:
+    def __init__(self, queue: FairQueue, *, workers: int, max_batch_sentences: int) -> None:
         """Start with idle workers.
 
         Args:
             queue: Sentences of callers that wait.
-            background: Sentences that nobody waits for.
             workers: Number of workers.
             max_batch_sentences: Places of one worker in each tier.
         """
-        self._queue, self._background = queue, background
+        self._queue = queue
         self._limit = max_batch_sentences
         self._held: list[dict[Holder, Held]] = [{} for _ in range(workers)]
         # The same by worker and tier: places of each caller, and their sums. Each call looks at these.
@@ -152,7 +143,7 @@ class Places:
         heaviest, alone, _ = self._alone
         if caller == alone:
             tier = max(tier, heaviest)
-        for heavier in range(BACKGROUND - 1, tier, -1):
+        for heavier in range(len(TIERS) - 1, tier, -1):
             if any(caller in places[heavier] for places in self._places):
                 return heavier
         return tier
@@ -210,22 +201,10 @@ class Places:
         """Return the predicted tokens that the sentences in the batches of a tier still need."""
         return self._tokens[tier]
 
-    def _serves_callers(self, worker: int) -> bool:
-        return any(self._running[worker][:BACKGROUND])
-
     @property
     def is_idle(self) -> bool:
         """Whether no sentence of a caller waits or is decoded."""
-        return not self._queue.count and not any(self._total[:BACKGROUND])
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether more sentences of callers wait than fit into the batches of one tier, all workers together."""
-        return sum(self._total[:BACKGROUND]) + self._queue.count > self._limit * len(self._running)
-
-    def has_background(self, worker: int) -> bool:
-        """Whether a worker has nothing to do for callers, and something that nobody waits for."""
-        return not self._queue.count and not self._serves_callers(worker) and self._background.room(worker) > 0
+        return not self._queue.count and not any(self._total)
 
     def waiting(self) -> dict[int, dict[str, int]]:
         """Return the places that waiting sentences will take, by tier and caller."""
@@ -237,8 +216,6 @@ class Places:
 
     def wanted(self, tier: int) -> int:
         """Return the places that waiting sentences of a tier will take."""
-        if tier == BACKGROUND:
-            return sum(places for _, places in self._background.waiting())
         return sum(self.waiting().get(tier, {}).values())
 
     def rows(self, tier: int, sentences: int) -> float:

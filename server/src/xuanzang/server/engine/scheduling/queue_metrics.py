@@ -34,8 +34,6 @@ def count_started(sentences: Iterable[QueuedSentence]) -> None:
     """Count the sentences that a worker has taken, and requests whose first they are as begun."""
     now = time.monotonic()
     for queued in sentences:
-        if queued.request.in_background:
-            continue
         metrics = queued.request.model.metrics
         metrics.queue_duration_seconds.observe(now - queued.queued_at)
         if not queued.request.started:

@@ -10,17 +10,14 @@ from xuanzang.kernels.decode import Interrupt
 from xuanzang.server.engine.errors import DeadlineExceededError, DrainingError
 from xuanzang.server.engine.hardware import memory_limit
 from xuanzang.server.engine.scheduling.admission import Admission
-from xuanzang.server.engine.scheduling.background import Background, busy
 from xuanzang.server.engine.scheduling.fair_queue import FairQueue, Sweep
 from xuanzang.server.engine.scheduling.load import RequestSize
 from xuanzang.server.engine.scheduling.places import (
-    BACKGROUND,
     NOTHING_HELD,
     TIERS,
     Held,
     Holder,
     Places,
-    Room,
     Turns,
 )
 from xuanzang.server.engine.scheduling.queue_metrics import (
@@ -66,8 +63,7 @@ class Scheduler:
         self._changed = threading.Condition(self._lock)
         self._queue = FairQueue()
         limit = settings.max_batch_sentences
-        self._background = Background(workers=workers, max_batch_sentences=limit)
-        self._places = Places(self._queue, self._background, workers=workers, max_batch_sentences=limit)
+        self._places = Places(self._queue, workers=workers, max_batch_sentences=limit)
         # Half of the workers begin with the shortest sentences, half with the longest.
         self._sweeps = [[Sweep(upward=worker % 2 == 0) for _ in TIERS] for worker in range(workers)]
         self._admission = Admission(self._queue, self._places, workers=workers, max_tokens=settings.max_queue_tokens)
@@ -158,9 +154,6 @@ class Scheduler:
             if self._stopped:
                 raise DrainingError("the server stopped before the translation was begun")
             self._reservations.require_possible(request.sentences)
-            if request.in_background:
-                self._submit_in_background(request)
-                return
             now = time.monotonic()
             if not follows:
                 self._admission.request_sizes.record(RequestSize(request.cost, request.longest))
@@ -168,20 +161,12 @@ class Scheduler:
                     raise DeadlineExceededError("the deadline passed before the request was queued", in_queue=True)
             self._admission.admit(request, now=now, follows=follows)
             self._admission.set_urgency(request, now)
-            self._background.caller_came(now)
             self._places.ask(request, now)
             self._queue.add(request.sentences)
             count_submitted(request)
-            gives_up = self._places.is_crowded and self._background.give_up()
             # A worker that is full asks by itself when it has room again.
             have_room = self._places.have_room(request.flow.caller)
-            self._tell_workers(None if gives_up else [self.interrupts[worker] for worker in have_room])
-
-    def _submit_in_background(self, request: Request) -> None:
-        if self._places.is_crowded:
-            raise busy()
-        self._background.add(request)
-        self._tell_workers()
+            self._tell_workers([self.interrupts[worker] for worker in have_room])
 
     def close(self, request: Request, abandoned: AbandonReason | None) -> None:
         """Remove what is left of a submitted request; sentences in a batch leave at the next step.
@@ -194,9 +179,6 @@ class Scheduler:
         with self._lock:
             if abandoned:
                 self._tell_workers()
-            if request.in_background:
-                self._background.remove(request)
-                return
             self._places.settle(request)
             if removed := self._queue.remove(request.sentences):
                 count_removed(removed)
@@ -219,7 +201,7 @@ class Scheduler:
         # What comes from now on sets it again.
         self.interrupts[worker].clear()
         running = self._places.tiers(worker)
-        if running and not self._queue.count and not self._places.has_background(worker):
+        if running and not self._queue.count:
             self.turns[worker].begin(running)
             return []
         with self._changed:
@@ -231,18 +213,16 @@ class Scheduler:
                 if worker in self._woken:
                     self._woken.remove(worker)
                     return []
-                taken = self._take_hopeful(worker) or self._take_from_background(worker)
+                taken = self._take_hopeful(worker)
                 if taken or running:
                     count_started(taken)
                     return taken
                 # What waits is for other workers, or for memory: look again when anything has changed.
-                waits = self._queue.count or self._places.has_background(worker)
-                if waits and worker not in self._woken and not self._changed.wait(idle_seconds):
+                if self._queue.count and worker not in self._woken and not self._changed.wait(idle_seconds):
                     return []
 
     def _has_news(self, worker: int) -> bool:
-        has_work = self._queue.count > 0 or self._places.has_background(worker)
-        return self._stopped or has_work or worker in self._woken
+        return self._stopped or self._queue.count > 0 or worker in self._woken
 
     def wake(self, worker: int) -> None:
         """Let a worker look after its models, even if it waits for sentences.
@@ -311,18 +291,6 @@ class Scheduler:
             self._trimming.discard(worker)
             return True
 
-    def _take_from_background(self, worker: int) -> list[QueuedSentence]:
-        if not self._places.has_background(worker):
-            return []
-        places = self._background.room(worker)
-        room = Room(places, dict.fromkeys((caller for caller, _ in self._background.waiting()), places))
-        gate = Gate(self._reservations, self._places, worker, tier=BACKGROUND, room=room)
-        sweep, max_tokens = self._sweeps[worker][BACKGROUND], self._settings.max_join_source_tokens
-        taken = self._background.take(worker, sweep, gate, max_source_tokens=max_tokens, now=time.monotonic())
-        self._has_refused |= gate.has_refused
-        self.turns[worker].begin({*self._places.tiers(worker)} or {BACKGROUND})
-        return taken
-
     def _give_up(self, request: Request) -> None:
         """End a request before its deadline, so that its sentences take no more time from others."""
         request.abandoned = "deadline"
@@ -346,7 +314,6 @@ class Scheduler:
             return
         with self._lock:
             self._places.report(worker, held)
-            self._background.report(worker, sum(each.places for (tier, _), each in held.items() if tier == BACKGROUND))
             if self._reservations.differ(worker, uses):
                 self._reservations.report(worker, uses)
                 if self._has_refused:

@@ -85,13 +85,6 @@ class ModelService:
         name, _ = _checked(request.name, "1")
         return pb.RollbackModelResponse(model=await self._model_of(name, await self._promoter.roll_back(name)))
 
-    async def SetModelTraffic(self, request: pb.SetModelTrafficRequest, rpc: RpcContext) -> pb.SetModelTrafficResponse:
-        """Change the share of a version."""
-        name, version = _checked(request.name, request.version)
-        shares = _shares(request)
-        await self._promoter.share(name, version, canary=shares.get("canary_weight"), shadow=shares.get("shadow_share"))
-        return pb.SetModelTrafficResponse(model=await self._model_of(name, version))
-
     async def _model_of(self, name: str, version: int) -> pb.Model:
         """Return a version after a change."""
         return self._message(await self._live.status(name, version))
@@ -100,25 +93,6 @@ class ModelService:
         model = _model(status)
         model.promotion_refusals.extend(self._promoter.refusals(status.name, status.version))
         return model
-
-
-def _shares(request: pb.SetModelTrafficRequest) -> dict[str, float]:
-    """Return the shares that are set.
-
-    Raises:
-        InvalidInputError: None is set, or one is out of its range.
-    """
-    fields = ("canary_weight", "shadow_share")
-    shares = {field.name: value for field, value in request.ListFields() if field.name in fields}
-    if not shares:
-        raise InvalidInputError(FieldViolation(field=field, description="one of both must be set") for field in fields)
-    # NaN compares false with both bounds.
-    wrong = [field for field, share in shares.items() if not 0 <= share <= 1]
-    if wrong:
-        raise InvalidInputError(
-            FieldViolation(field=field, description=f"must be 0 to 1, is {shares[field]:g}") for field in wrong
-        )
-    return shares
 
 
 def _checked(name: str, version: str) -> tuple[str, int]:
@@ -151,8 +125,6 @@ def _model(status: ModelStatus) -> pb.Model:
         running_requests=status.running_requests,
         refusal_reasons=status.refusal_reasons,
         is_previous=status.is_previous,
-        canary_weight=status.canary_weight,
-        shadow_share=status.shadow_share,
     )
 
 

@@ -203,8 +203,8 @@ class CallContext:
     """Writer of what the model writes; None to leave it as it is."""
     hold_sentences: HoldSentences = nullcontext
     """Places of the caller for sentences in translation."""
-    in_background: bool = False
-    """Whether nobody waits for it: it is worked on while no caller has to wait, and given up when one has."""
+    is_counted: bool = True
+    """Whether it is a request of a caller, which metrics of requests count."""
     observer: CallObserver | None = None
     """Who asks for the record of the call; None for no record."""
 
@@ -254,8 +254,6 @@ class Request:
         self.context = context
         self.model = context.model
         """Model that translates."""
-        self.in_background = context.in_background
-        """Whether it is given up when a caller has to wait."""
         self.flow = context.flow
         self.useful_until = context.useful_until
         """Time after which its sentences need not be begun, on the clock of `time.monotonic`."""
