@@ -89,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--shortlist",
         type=Path,
-        help="shortlist of the model's tokenisers, written by `xuanzang-model shortlist`: our engine decodes with it, "
+        help="shortlist of the model's tokenisers, written by `xuanzang shortlist`: our engine decodes with it, "
         "CTranslate2 with or without it, whichever is faster (default: none)",
     )
     result.add_argument(

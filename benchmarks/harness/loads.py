@@ -1,4 +1,4 @@
-"""Loads on a server by `xuanzang-loadtest`, in a process of its own, and their figures."""
+"""Loads on a server by `xuanzang loadtest`, in a process of its own, and their figures."""
 
 from __future__ import annotations
 

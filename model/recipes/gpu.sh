@@ -10,12 +10,12 @@
 # corpora.tar.xz is what pack.py writes. Both directions (the default) with 8 minutes each are to take 20 to 25 minutes;
 # where commands end sooner, give one direction at a time, each with an OUT of its own. At 700,000 target tokens/s eight
 # minutes are 340 million tokens. OUT gets pieces of at most 16 MB, their SHA-256 sums and report.txt: for two directions
-# of the small preset six files and 59 MB. Nothing is installed: packages that are missing (pydantic-settings and what it
-# needs, usually) are taken from PYTHONPATH.
+# of the small preset six files and 59 MB. Nothing is installed: packages that are missing (pydantic and what it needs,
+# usually) are taken from PYTHONPATH.
 #
 # PYTHON=python3       the interpreter
 # INIT_zh_en=FOLDER    checkpoint to go on from, and INIT_en_zh; otherwise training begins with random weights
-# TRAIN_OPTIONS=...    more flags of `xuanzang-model train`, such as --compile
+# TRAIN_OPTIONS=...    more flags of `xuanzang train`, such as --compile
 # SENTENCES=1000       of each test set, translated by beam search in torch
 # TINY=1               the rehearsal: a tiny model and small batches
 set -euo pipefail
@@ -33,7 +33,7 @@ main() {
 }
 
 model() {
-    PYTHONPATH=$repository/model/src${PYTHONPATH:+:$PYTHONPATH} "$python" -m xuanzang.model "$@"
+    PYTHONPATH=$repository/model/src:$repository/client/src${PYTHONPATH:+:$PYTHONPATH} "$python" -m xuanzang.model "$@"
 }
 
 train_all() {

@@ -99,8 +99,8 @@ def tls_container() -> dict[str, Any]:
 def test_probes_with_tls_are_the_servers_own_command(tmp_path: Path) -> None:
     for probe in probes(tls_container()):
         assert probe["grpc"] is None
-        program, *arguments = probe["exec"]["command"]
-        assert program == "xuanzang-server"
+        program, command, *arguments = probe["exec"]["command"]
+        assert (program, command) == ("xuanzang", "serve")
         used, served = settings(arguments, tmp_path), settings([*SERVER["args"], *tls_arguments()], tmp_path)
         assert used.probe
         assert (used.tls_certificate, used.tls_key) == (served.tls_certificate, served.tls_key)

@@ -65,7 +65,7 @@ def options(corpus: Path, output: Path) -> list[str]:
 
 
 def on_ray(corpus: Path, output: Path) -> subprocess.Popen[str]:
-    command = [str(BIN / "xuanzang-batch"), *options(corpus, output), "--engine", "ray", "--workers", "2"]
+    command = [str(BIN / "xuanzang"), "batch", *options(corpus, output), "--engine", "ray", "--workers", "2"]
     return subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, stdout=subprocess.PIPE, text=True)
 
 
@@ -100,7 +100,7 @@ def test_a_batch_killed_on_ray_loses_and_doubles_no_line(tmp_path: Path, corpus:
     kill_after_a_shard(corpus, output)
     assert not output.exists()
     assert resume(corpus, output).startswith("200 lines, ")
-    assert main([*options(corpus, local)]) == 1
+    assert main(["batch", *options(corpus, local)]) == 1
     assert output.read_bytes() == local.read_bytes()
     failures = [(tmp_path / f"{name}.failed.jsonl").read_bytes() for name in ("output.jsonl", "local.jsonl")]
     assert failures[0] == failures[1] != b""

@@ -322,9 +322,9 @@ async def test_a_gateway_under_attack_ends_when_it_is_told_to(server: str, first
 
 async def test_a_drain_that_does_not_end_is_ended_by_the_kernel(server: str) -> None:
     hanging = (
-        "import time; from xuanzang.gateway import __main__\n"
+        "import sys, time; from xuanzang.gateway import __main__\n"
         "from xuanzang.gateway.documents.store import DocumentStore\n"
-        "DocumentStore.close = lambda _: time.sleep(3600); raise SystemExit(__main__.main())"
+        "DocumentStore.close = lambda _: time.sleep(3600); raise SystemExit(__main__.main(['gateway', *sys.argv[1:]]))"
     )
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", hanging, f"--server={server}", "--address=127.0.0.1:0", "--drain-timeout-seconds=1"),

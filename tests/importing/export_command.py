@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-import pytest
 
 from xuanzang.export.__main__ import main
 
@@ -20,7 +17,5 @@ def run_export(checkpoint: Path, repository: Path, **flags: object) -> Path:
     }
     named = {"checkpoint": checkpoint, "repository": repository, **few, **flags}
     arguments = [f"--{name.replace('_', '-')}={value}" for name, value in named.items()]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "argv", ["xuanzang-export", *arguments])
-        main()
+    assert main(["export", *arguments]) == 0
     return repository

@@ -25,8 +25,8 @@ LONG: Any = {"beam_size": 16, "min_target_length": 60, "max_target_length": 60}
 
 
 def keys(file: Path, *arguments: str) -> str:
-    """Run `xuanzang-server keys` and return what it writes to standard output."""
-    command = [sys.executable, "-m", "xuanzang.server", "keys", *arguments, f"--keys-file={file}"]
+    """Run `xuanzang keys` and return what it writes to standard output."""
+    command = [sys.executable, "-m", "xuanzang.command", "keys", *arguments, f"--keys-file={file}"]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -176,7 +176,7 @@ def test_the_command_names_what_is_wrong_in_one_line(keys_file: Path, arguments:
         content = json.loads(keys_file.read_text())
         content["keys"][0]["hash"] = "f00d"
         keys_file.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "xuanzang.server", "keys", *arguments, f"--keys-file={keys_file}"]
+    command = [sys.executable, "-m", "xuanzang.command", "keys", *arguments, f"--keys-file={keys_file}"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 1
     assert reason in done.stderr

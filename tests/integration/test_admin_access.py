@@ -18,7 +18,7 @@ from bundle_versions import add_good_version
 from sniffer import Sniffer, sniffed
 
 from xuanzang.client import AsyncTranslationClient, TLSConfig
-from xuanzang.server.commands.models import run_models_command
+from xuanzang.server.commands.admin import run_admin_command
 
 # Status 1 of `evaluate` is a verdict: there is no golden set.
 COMMANDS: dict[str, tuple[int, ...]] = {
@@ -51,7 +51,7 @@ class Operator:
         }
         self._capsys.readouterr()
         try:
-            status = await asyncio.to_thread(run_models_command, arguments, environment=environment)
+            status = await asyncio.to_thread(run_admin_command, arguments, environment=environment)
         except SystemExit as exit_:
             status = int(exit_.code or 0)
         captured = self._capsys.readouterr()
@@ -102,7 +102,7 @@ async def test_every_admin_command_works_and_shows_its_key_to_nobody(operator: O
 
 
 def test_the_table_of_commands_has_them_all() -> None:
-    command = [sys.executable, "-m", "xuanzang.server", "models", "--help"]
+    command = [sys.executable, "-m", "xuanzang.command", "admin", "--help"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     listed = shown.partition("COMMAND\n")[2]
     names = [line.split()[0] for line in listed.splitlines() if line.startswith("    ") and line[4] != " "]
@@ -180,7 +180,7 @@ async def test_a_key_made_by_the_command_is_used_and_revoked_over_tls_unseen(sta
             async with AsyncTranslationClient(f"localhost:{sniffer.port}", tls=tls, api_key=key) as client:
                 assert (await client.translate_one("你好。")).model == "tiny"
                 for command in (["list"], ["list", "--json"], ["revoke", key.split("_")[1]]):
-                    keys = [sys.executable, "-m", "xuanzang.server", "keys", *command, f"--keys-file={keys_file}"]
+                    keys = [sys.executable, "-m", "xuanzang.command", "keys", *command, f"--keys-file={keys_file}"]
                     shown = await asyncio.to_thread(subprocess.run, keys, check=True, capture_output=True, text=True)
                     assert key.rpartition("_")[2] not in shown.stdout + shown.stderr
         assert sniffer.seen

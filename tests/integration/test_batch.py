@@ -1,4 +1,4 @@
-"""`xuanzang-batch` with the bundled model: what a server answers, and nothing lost when the process is killed."""
+"""`xuanzang batch` with the bundled model: what a server answers, and nothing lost when the process is killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def command(source: Path, output: Path, *options: str) -> list[str]:
 def test_a_corpus_gets_translations_and_its_cost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = tmp_path / "corpus.txt", tmp_path / "output.txt"
     source.write_text("我有一只猫。\n\n" + "猫" * 20_001 + "\n今天天气很好。\n", encoding="utf-8")
-    assert main(command(source, output)) == 1
+    assert main(["batch", *command(source, output)]) == 1
     lines = output.read_text(encoding="utf-8").split("\n")
     assert lines[0] == "I have a cat."
     assert lines[1:3] == ["", ""]
@@ -50,9 +50,9 @@ def test_what_no_model_takes_is_refused_and_may_be_corrected(
 ) -> None:
     source, output = tmp_path / "corpus.txt", tmp_path / "output.txt"
     source.write_text("我有一只猫。\n", encoding="utf-8")
-    assert main(command(source, output, *options)) == 2
+    assert main(["batch", *command(source, output, *options)]) == 2
     assert message in capsys.readouterr().err
-    assert main(command(source, output)) == 0
+    assert main(["batch", *command(source, output)]) == 0
 
 
 def test_a_killed_process_loses_and_doubles_no_line(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_killed_process_loses_and_doubles_no_line(tmp_path: Path) -> None:
     os.killpg(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert not output.exists()
-    assert main(command(source, output, *options)) == 0
-    assert main(command(source, undisturbed, *options)) == 0
+    assert main(["batch", *command(source, output, *options)]) == 0
+    assert main(["batch", *command(source, undisturbed, *options)]) == 0
     assert output.read_bytes() == undisturbed.read_bytes()
     assert [json.loads(line)["id"] for line in output.read_text(encoding="utf-8").splitlines()] == list(range(60))

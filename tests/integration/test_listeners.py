@@ -13,7 +13,7 @@ from api_keys import add_key
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from xuanzang.client import AccessDeniedError, AsyncTranslationClient, StatusCode
-from xuanzang.server.commands.models import run_models_command
+from xuanzang.server.commands.admin import run_admin_command
 from xuanzang.server.rpc.probe import is_serving
 
 
@@ -34,7 +34,7 @@ class Administrator:
     async def list(self, *flags: str, key: str = "") -> str:
         """Return the first word of what the command says."""
         environment = self._environment | ({"XUANZANG_API_KEY": key} if key else {})
-        await asyncio.to_thread(run_models_command, ["list", *flags], environment=environment)
+        await asyncio.to_thread(run_admin_command, ["list", *flags], environment=environment)
         captured = self._capsys.readouterr()
         return (captured.out or captured.err.partition("error: ")[2]).replace(":", "\t").partition("\t")[0]
 

@@ -32,7 +32,7 @@ def directory(write_marian: Callable[..., Any], tmp_path_factory: pytest.TempPat
 def export(directory: Path, toy_files: tuple[Path, Path]) -> Callable[[str], Path]:
     """Return a function that exports the imported model in a precision and returns the repository."""
     root = directory.parent
-    assert run_model(["import-marian", str(directory), "--output", str(root / "checkpoint")]) == 0
+    assert run_model(["import", str(directory), "--output", str(root / "checkpoint")]) == 0
 
     def export(precision: str) -> Path:
         return run_export(

@@ -1,4 +1,4 @@
-"""The command `xuanzang-server models` against real servers."""
+"""The command `xuanzang admin` against real servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from xuanzang.server.commands.models import run_models_command
+from xuanzang.server.commands.admin import run_admin_command
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ class Command:
     async def __call__(self, *arguments: str) -> tuple[int, list[str]]:
         """Run the command; return its status and the words of its lines."""
         self._capsys.readouterr()
-        status = await asyncio.to_thread(run_models_command, arguments, environment=self._environment)
+        status = await asyncio.to_thread(run_admin_command, arguments, environment=self._environment)
         captured = self._capsys.readouterr()
         self.errors = captured.err
         return status, [" ".join(line.split()[:3]) for line in captured.out.splitlines()]
@@ -69,7 +69,7 @@ async def test_what_is_wrong_with_arguments_or_the_address_is_told(capsys: pytes
     assert "--admin-address (XUANZANG_ADMIN_ADDRESS) must be given" in capsys.readouterr().err
     models = Command("127.0.0.1:1", capsys)
     assert await models("list", "--timeout-seconds=60") == (1, [])
-    assert models.errors.startswith("xuanzang-server models: error: UNAVAILABLE: ")
+    assert models.errors.startswith("xuanzang admin: error: UNAVAILABLE: ")
     assert await models("list", "--tls-ca=missing") == (1, [])
     assert "missing" in models.errors
     for address in ("127.0.0.1", "host:port", "http://127.0.0.1:1"):
@@ -82,7 +82,7 @@ async def test_the_program_has_the_command(start_process: Any) -> None:
     async with start_process("--admin-address=0") as process:
         port = (await process.until("administration"))["port"]
         command = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "xuanzang.server", "models", "list"),
+            *(sys.executable, "-m", "xuanzang.command", "admin", "list"),
             env=dict(os.environ) | {"XUANZANG_ADMIN_ADDRESS": f"127.0.0.1:{port}"},
             stdout=asyncio.subprocess.PIPE,
         )

@@ -18,7 +18,7 @@ from version_callers import VersionCallers
 
 from xuanzang.admin.v1 import admin_pb2 as pb
 from xuanzang.client import AsyncTranslationClient
-from xuanzang.server.commands.models import run_models_command
+from xuanzang.server.commands.admin import run_admin_command
 
 SENTENCES = ("我有三只猫。", "老师有十只鸟。", "他们有两只马。", "你有五只鱼。", "我们有一只虎。", "你有七只牛。")
 LIMITS: dict[str, Any] = {"min_target_length": 8, "max_target_length": 24}
@@ -74,10 +74,10 @@ class Running:
         self._capsys = capsys
 
     async def models(self, *arguments: str) -> tuple[int, str]:
-        """Run `xuanzang-server models`; return its status and what it writes."""
+        """Run `xuanzang admin`; return its status and what it writes."""
         environment = {"XUANZANG_ADMIN_ADDRESS": str(self._port)}
         self._capsys.readouterr()
-        status = await asyncio.to_thread(run_models_command, arguments, environment=environment)
+        status = await asyncio.to_thread(run_admin_command, arguments, environment=environment)
         captured = self._capsys.readouterr()
         return status, " ".join((captured.out + captured.err).split())
 

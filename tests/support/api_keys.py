@@ -15,5 +15,5 @@ def add_key(file: Path, name: str, *flags: str) -> str:
         name: Name of the key.
         flags: Further flags of the command, such as quotas.
     """
-    command = [sys.executable, "-m", "xuanzang.server", "keys", "add", name, f"--keys-file={file}", *flags]
+    command = [sys.executable, "-m", "xuanzang.command", "keys", "add", name, f"--keys-file={file}", *flags]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()

@@ -112,13 +112,10 @@ def test_a_folder_that_is_no_bundle_and_one_that_exists_are_refused(bundle: Path
 
 
 def test_the_command_restores_and_says_why_it_does_not(
-    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["xuanzang-export", "restore", str(bundle), str(tmp_path / "restored")]
-    monkeypatch.setattr("sys.argv", arguments)
-    main()
+    arguments = ["restore", str(bundle), str(tmp_path / "restored")]
+    assert main(arguments) == 0
     assert json.loads((tmp_path / "restored/training.json").read_text())["bundle"] == "tiny/1"
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 1
+    assert main(arguments) == 1
     assert "exists already" in capsys.readouterr().err

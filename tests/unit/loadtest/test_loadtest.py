@@ -182,11 +182,11 @@ def test_wrong_arguments_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: str
 ) -> None:
     (file := tmp_path / "texts.txt").write_text("你好。\n", encoding="utf-8")
-    assert main([str(file), *flags]) == 2
+    assert main(["loadtest", str(file), *flags]) == 2
     assert message in capsys.readouterr().err
 
 
 def test_a_file_without_texts_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (file := tmp_path / "texts.txt").write_text("\n \n")
-    assert main([str(file), "--rate", "1"]) == 2
+    assert main(["loadtest", str(file), "--rate", "1"]) == 2
     assert "has no text" in capsys.readouterr().err

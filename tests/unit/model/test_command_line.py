@@ -15,7 +15,7 @@ import torch
 
 from xuanzang.model.__main__ import main
 from xuanzang.model.checkpoint import load_checkpoint
-from xuanzang.model.commands import PrepareCommand, TrainCommand, TranslateCommand
+from xuanzang.model.commands import PrepareCommand, TrainCommand, TryCommand
 from xuanzang.model.data.metadata import read_metadata
 from xuanzang.model.training.machine.interrupts import stop_on_interrupt
 
@@ -114,8 +114,8 @@ def test_a_weight_on_the_command_line_leaves_the_other_weights_of_a_recipe(tmp_p
     ("content", "message"),
     [
         ("[prepare]", "has no table [train]"),
-        ("[train]\nno_such_flag = 1", "train.no-such-flag: Extra inputs are not permitted"),
-        ("[train]\nmax_steps = 0", "train.max-steps: Input should be greater than or equal to 1"),
+        ("[train]\nno_such_flag = 1", "--no-such-flag: Extra inputs are not permitted"),
+        ("[train]\nmax_steps = 0", "--max-steps: Input should be greater than or equal to 1"),
         ("[train", "recipe.toml: "),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_shrunk_checkpoint_is_half_as_large_and_translates(
     assert run(capsys, "shrink", best, tmp_path / "small")[0] == 0
     sizes = [(folder / "model.safetensors").stat().st_size for folder in (best, tmp_path / "small")]
     assert sizes[1] < 0.6 * sizes[0]
-    assert run(capsys, "translate", tmp_path / "small", "猫狗")[0] == 0
+    assert run(capsys, "try", tmp_path / "small", "猫狗")[0] == 0
     for old, new in zip(
         load_checkpoint(best).model.parameters(), load_checkpoint(tmp_path / "small").model.parameters(), strict=True
     ):
@@ -158,19 +158,19 @@ def test_a_shrunk_checkpoint_is_half_as_large_and_translates(
 def test_translate_takes_texts_or_standard_input(
     best: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, out, _ = run(capsys, "translate", best, "猫狗", "鱼", "--num-hypotheses", "2", "--scores")
+    status, out, _ = run(capsys, "try", best, "猫狗", "鱼", "--num-hypotheses", "2", "--scores")
     assert status == 0
     assert [float(line.split("\t")[0]) <= 0 for line in out.splitlines()] == [True] * 4
     monkeypatch.setattr(sys, "stdin", io.StringIO("猫狗\n鱼\n"))
-    from_stdin = run(capsys, "translate", best)
-    assert from_stdin[:2] == run(capsys, "translate", best, "猫狗", "鱼")[:2]
+    from_stdin = run(capsys, "try", best)
+    assert from_stdin[:2] == run(capsys, "try", best, "猫狗", "鱼")[:2]
 
 
 def test_texts_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(TranslateCommand, "cli_cmd", lambda command: seen.extend(command.texts))
+    monkeypatch.setattr(TryCommand, "run", lambda command: seen.extend(command.texts))
     texts = ["a, b", '[x] "q', "null", "12", "", " ", "a\\", "{}", "我,你", "50% off", "%41", "=", "None"]
-    assert run(capsys, "translate", "checkpoint", *texts)[0] == 0
+    assert run(capsys, "try", "checkpoint", *texts)[0] == 0
     assert seen == texts
 
 
@@ -185,14 +185,14 @@ def test_attention_writes_numbers(best: Path, tmp_path: Path, capsys: pytest.Cap
     ("arguments", "message"),
     [
         ("train --data nowhere --output run", "nowhere holds no prepared data"),
-        ("train --data d --output o --preset huge", "train.preset: Input should be 'tiny', 'small', 'base' or 'big'"),
-        ("train --data d --output o --dropout 3", "train.dropout: Input should be less than 1, got '3'"),
+        ("train --data d --output o --preset huge", "--preset: Input should be 'tiny', 'small', 'base' or 'big'"),
+        ("train --data d --output o --dropout 3", "--dropout: Input should be less than 1, got '3'"),
         ("prepare --train nowhere.tsv --valid nowhere.tsv --output o", "nowhere.tsv: No such file or directory"),
-        ("translate nowhere x", "nowhere: missing model.safetensors, config.json"),
+        ("try nowhere x", "nowhere: missing model.safetensors, config.json"),
         ("evaluate nowhere nowhere.tsv", "nowhere.tsv: No such file or directory"),
-        ("prepare --train a --valid b --output o --weight a=x", "prepare.weight.a: Input should be a valid number"),
-        ("translate nowhere x --num-hypotheses 5", "translate: num-hypotheses is 5, must be at most beam-size = 4"),
-        ("translate nowhere x --no-such-flag", "--no-such-flag"),
+        ("prepare --train a --valid b --output o --weight a=x", "--weight a: Input should be a valid number"),
+        ("try nowhere x --num-hypotheses 5", "xuanzang try: error: num-hypotheses is 5, must be at most beam-size = 4"),
+        ("try nowhere x --no-such-flag", "--no-such-flag"),
     ],
 )
 def test_a_mistake_is_answered_in_one_line_and_status_2(
@@ -207,20 +207,20 @@ def test_a_mistake_is_answered_in_one_line_and_status_2(
     assert status == 2
     assert message in err
     assert "Traceback" not in err
-    assert err.splitlines()[-1].startswith("xuanzang-model")
+    assert err.splitlines()[-1].startswith(f"xuanzang {arguments.split(maxsplit=1)[0]}: error: ")
     assert not list(tmp_path.iterdir())
 
 
-def test_environment_variables_named_like_commands_mean_nothing(
+def test_environment_variables_named_like_flags_mean_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRAIN", '{"data": "x"}')
-    status, _, err = run(capsys, "translate", "nowhere", "x")
+    monkeypatch.setenv("BEAM_SIZE", "x")
+    status, _, err = run(capsys, "try", "nowhere", "x")
     assert status == 2
     assert "nowhere: missing" in err
 
 
-@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "translate", "shrink", "attention"])
+@pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "try", "shrink", "attention"])
 def test_help_explains_every_flag(capsys: pytest.CaptureFixture[str], command: str) -> None:
     status, out, _ = run(capsys, command, "--help")
     assert status == 0

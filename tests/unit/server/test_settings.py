@@ -49,7 +49,7 @@ def test_an_invalid_value_is_reported_in_one_line(
     with pytest.raises(SystemExit) as caught:
         read_settings(arguments)
     assert caught.value.code == 2
-    assert capsys.readouterr().err == f"xuanzang-server: error: {line}\n"
+    assert capsys.readouterr().err == f"xuanzang serve: error: {line}\n"
 
 
 def test_an_invalid_value_in_the_environment_is_reported_in_one_line(

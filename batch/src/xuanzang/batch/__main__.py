@@ -1,4 +1,4 @@
-"""The command `xuanzang-batch`."""
+"""The command `xuanzang batch`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from xuanzang.batch.errors import BatchError, InputError
 from xuanzang.batch.job import Job
 from xuanzang.batch.joining import failures_file
 from xuanzang.batch.local import run_locally
+from xuanzang.command.parser import fail
 from xuanzang.server import BundleError, EngineError
 
+_PROGRAM = "xuanzang batch"
 _RAY_DEFAULTS = MappingProxyType(
     {
         # Ray sends statistics of its use to its makers unless it is told not to,
@@ -34,29 +36,28 @@ _RAY_DEFAULTS = MappingProxyType(
 )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+def main(arguments: Sequence[str]) -> int:
+    """Run the command.
 
     Args:
-        argv: Arguments without the program's name; None for those of the process.
+        arguments: Arguments from the command's name on.
 
     Returns:
         The exit code.
     """
-    arguments = parse(argv)
+    options = parse(arguments[1:])
     began = time.monotonic()
     try:
-        job = job_of(arguments)
-        run_shards = _engine(arguments, job)
-        with _stopped_by_signals(), closing(tqdm(unit=" lines", disable=arguments.quiet or None, smoothing=0.1)) as bar:
+        job = job_of(options)
+        run_shards = _engine(options, job)
+        with _stopped_by_signals(), closing(tqdm(unit=" lines", disable=options.quiet or None, smoothing=0.1)) as bar:
             totals = run_job(job, run_shards, show=partial(_show, bar))
     except KeyboardInterrupt as stop:
         number = stop.number if isinstance(stop, _Stopped) else signal.SIGINT
-        sys.stderr.write(f"xuanzang-batch: stopped by {number.name}; the same command continues the job\n")
+        sys.stderr.write(f"{_PROGRAM}: stopped by {number.name}; the same command continues the job\n")
         return 128 + number
     except (BatchError, BundleError, EngineError, OSError) as error:
-        sys.stderr.write(f"xuanzang-batch: {error}\n")
-        return 2
+        return fail(_PROGRAM, str(error))
     print(_cost(totals, time.monotonic() - began))
     if totals["failed"]:
         print(f"{totals['failed']} lines have no translation; the reasons are in {failures_file(job.output)}")
@@ -126,4 +127,4 @@ def _cost(totals: dict[str, Any], seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(["batch", *sys.argv[1:]]))

@@ -1,16 +1,16 @@
-"""Command line of `xuanzang-batch`."""
+"""Arguments of `xuanzang batch`."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from xuanzang.batch.job import Decoding, Job, RowFormat
 from xuanzang.batch.model_choice import choose_model
 from xuanzang.batch.planning import guess_format
 from xuanzang.batch.translator import check_options
+from xuanzang.command.parser import CommandParser
 
 _EPILOG = """\
 A job that was interrupted, in whatever way, continues when the same command is given again.
@@ -23,19 +23,17 @@ exit codes:
 """
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; exit if it is wrong.
 
     Args:
-        arguments: Arguments without the program's name; None for those of the process.
+        arguments: Arguments after the command.
     """
-    parser = argparse.ArgumentParser(
-        prog="xuanzang-batch",
+    parser: argparse.ArgumentParser = CommandParser(
+        prog="xuanzang batch",
         description="Translate a corpus with the server's engine; the output has the rows of the input, in order.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"xuanzang-batch {version('xuanzang-batch')}")
     parser.add_argument("input", type=Path, help="file, or folder of files, of one format; never changed")
     parser.add_argument("output", type=Path, help="file or folder to write; OUTPUT.job beside it holds what is done")
     _add_format(parser)

@@ -1,4 +1,4 @@
-"""Entry point of the `xuanzang` command."""
+"""The commands of `xuanzang` that use a server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     commands = {
         "translate": _translate,
-        "translate_documents": translate_documents,
+        "documents": translate_documents,
         "models": _models,
         "detect": _detect,
         "explain": explain,

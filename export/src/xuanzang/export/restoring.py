@@ -41,7 +41,7 @@ def restore(bundle: Path, checkpoint: Path) -> None:
     """Write a checkpoint with the weights of a bundle.
 
     Args:
-        bundle: Folder of a bundle of a model that `xuanzang-model train` made with one vocabulary and pre-norm.
+        bundle: Folder of a bundle of a model that `xuanzang train` made with one vocabulary and pre-norm.
         checkpoint: Folder to write; must not exist.
 
     Raises:

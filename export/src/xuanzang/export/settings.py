@@ -65,7 +65,7 @@ class ExportSettings(BaseModel):
     """Minimum chrF of the translations in this precision against those of the float32 graphs, where there are no pairs
     to compare both with."""
     shortlist: Path | None = None
-    """Table from `xuanzang-model shortlist`; the bundle then allows decoding with the pieces that a source suggests."""
+    """Table from `xuanzang shortlist`; the bundle then allows decoding with the pieces that a source suggests."""
     card: Path | None = None
     """Markdown on data, licences and limits, for the model card."""
 

@@ -1,10 +1,10 @@
-"""The command `xuanzang-gateway`."""
+"""The command `xuanzang gateway`."""
 
 from __future__ import annotations
 
 import logging
 import sys
-from importlib.metadata import version
+from collections.abc import Sequence
 
 from xuanzang.gateway.logs import configure_logging
 from xuanzang.gateway.serving import serve
@@ -13,16 +13,16 @@ from xuanzang.gateway.settings import read_settings
 _LOGGER = logging.getLogger("xuanzang.gateway")
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM.
+
+    Args:
+        arguments: Arguments from the command's name on.
 
     Returns:
         Exit status: 0 after a drain, 1 if the gateway cannot serve.
     """
-    if sys.argv[1:] == ["--version"]:
-        print(f"xuanzang-gateway {version('xuanzang-gateway')}")
-        return 0
-    settings = read_settings(sys.argv[1:])
+    settings = read_settings(arguments[1:])
     configure_logging(settings.log_level)
     try:
         serve(settings)
@@ -33,4 +33,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(["gateway", *sys.argv[1:]]))

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import sys
-from argparse import Action, ArgumentParser
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import AfterValidator, Field, FilePath, ValidationError, model_validator
-from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, Field, FilePath, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-PROGRAM = "xuanzang-gateway"
+from xuanzang.command.settings import read_flags
+
+PROGRAM = "xuanzang gateway"
 
 _PREFIX = "XUANZANG_GATEWAY_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
@@ -25,8 +25,6 @@ LOOPBACK_HOSTS = ("loopback",)
 """Stands for all names and addresses of this machine that others do not reach."""
 _BODY_MEMORY_BYTES = 64 * 2**20
 _LARGEST_BODIES = 4
-_VALUES_BY_NAME = {"address": "HOST:PORT", "server": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
-_VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
 
 
 class HostAndPort(NamedTuple):
@@ -71,16 +69,12 @@ def _checked_address(address: str) -> str:
 
 
 class Settings(BaseSettings):
-    """Answer HTTP with a xuanzang server. A flag is also an environment variable: --max-texts, XUANZANG_GATEWAY_MAX_TEXTS."""  # noqa: E501 - --help shows it as one paragraph
+    """Answer HTTP with a xuanzang server.
 
-    model_config = SettingsConfigDict(
-        env_prefix=_PREFIX,
-        frozen=True,
-        cli_prog_name=PROGRAM,
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-    )
+    A flag is also an environment variable: --max-texts, XUANZANG_GATEWAY_MAX_TEXTS.
+    """
+
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     server: str = Field(
         default="127.0.0.1:50051",
@@ -260,32 +254,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     """Read the settings from flags and the environment; exit if they are invalid.
 
     Args:
-        arguments: Command-line arguments, without the program's name.
+        arguments: Arguments after the command.
 
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """
-    try:
-        source: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, add_argument_method=_add_argument)
-        return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=source)
-    except ValidationError as error:
-        for fault in error.errors():
-            sys.stderr.write(f"{PROGRAM}: error: {_fault_line(fault['loc'], fault['msg'], fault['input'])}\n")
-        raise SystemExit(2) from None
-
-
-def _add_argument(parser: ArgumentParser, *names: str, **options: Any) -> Action:
-    """Add a flag whose value is shown as N or PATH, where pydantic-settings gives Python's types."""
-    kind = options.get("metavar")
-    by_name = (word for ending, word in _VALUES_BY_NAME.items() if names[-1].endswith(ending))
-    if kind in _VALUES_BY_TYPE:
-        options["metavar"] = next(by_name, _VALUES_BY_TYPE[kind])
-    return parser.add_argument(*names, **options)
-
-
-def _fault_line(location: tuple[int | str, ...], message: str, value: object) -> str:
-    message = message.removeprefix("Value error, ")
-    if not location:
-        return message
-    name = str(location[0])
-    return f"--{name.replace('_', '-')} ({_PREFIX}{name.upper()}): {message}, got {str(value)!r}"
+    return read_flags(Settings, arguments, program=PROGRAM, variables=_PREFIX)

@@ -1,4 +1,4 @@
-"""The command `xuanzang-loadtest`."""
+"""The command `xuanzang loadtest`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from importlib.metadata import version
 from pathlib import Path
 
 from xuanzang.client._commands.arguments.connection import connection, server_options
 from xuanzang.client._commands.progress import Progress
 from xuanzang.client._values.options import TranslateOptions
+from xuanzang.command.parser import CommandParser, fail
 from xuanzang.loadtest import report
 from xuanzang.loadtest.load import Load, Mix, Record, Workload, run_load
 from xuanzang.loadtest.target import Target
 
+_PROGRAM = "xuanzang loadtest"
 _DESCRIPTION = """\
 Measures what a server answers how fast. An open loop (--rate) sends requests at
 random times, as callers do who know nothing of one another; latency counts from
@@ -41,22 +42,22 @@ _LATE_SHARE = 0.01
 Measured = list[tuple[Load, list[Record]]]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Run the command.
 
     Args:
-        argv: Arguments without the program name; None: those of the process.
+        arguments: Arguments from the command's name on.
 
     Returns:
         The exit code.
     """
-    arguments = _parser().parse_args(argv)
+    options = _parser().parse_args(arguments[1:])
     try:
-        return _report(asyncio.run(_measure(arguments)), arguments)
+        return _report(asyncio.run(_measure(options)), options)
     except KeyboardInterrupt:
         return 130
     except (OSError, ValueError) as error:
-        return _fail(str(error))
+        return fail(_PROGRAM, str(error))
 
 
 async def _measure(arguments: argparse.Namespace) -> Measured:
@@ -100,7 +101,9 @@ def _report(measured: Measured, arguments: argparse.Namespace) -> int:
     for result in results:
         if result.late_share > _LATE_SHARE:
             share = f"{result.late_share:.0%} of the requests were sent late"
-            _fail(f"{result.load}: {share}: this machine is too slow for the load, and the figures are its own")
+            fail(
+                _PROGRAM, f"{result.load}: {share}: this machine is too slow for the load, and the figures are its own"
+            )
     if arguments.json:
         rows = [dataclasses.asdict(result) for result in results]
         arguments.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -123,14 +126,12 @@ def _progress(loads: Sequence[Load]) -> Iterator[Callable[[], None]]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="xuanzang-loadtest",
+    parser: argparse.ArgumentParser = CommandParser(
+        prog=_PROGRAM,
         description=_DESCRIPTION,
         epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[server_options(os.environ.get("XUANZANG_ADDRESS", "localhost:50051"))],
     )
-    parser.add_argument("--version", action="version", version=f"xuanzang-loadtest {version('xuanzang-loadtest')}")
     parser.add_argument("texts", type=Path, metavar="FILE", help="texts to draw from, one per line, UTF-8")
     _add_load(parser.add_argument_group("load"))
     _add_options(parser.add_argument_group("translation"))
@@ -181,10 +182,5 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def _fail(message: str) -> int:
-    sys.stderr.write(f"xuanzang-loadtest: {message}\n")
-    return 2
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(["loadtest", *sys.argv[1:]]))

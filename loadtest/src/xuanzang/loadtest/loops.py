@@ -1,6 +1,6 @@
 """When calls are made: open loops, whose callers do not wait for one another, and closed ones, whose callers do.
 
-Every load of this repository is made of these two, whatever a call is: that of `xuanzang-loadtest`, of `benchmarks/`,
+Every load of this repository is made of these two, whatever a call is: that of `xuanzang loadtest`, of `benchmarks/`,
 and of the tests that kill servers.
 """
 

@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import unquote
 
 import torch
 import torch.distributed as dist
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_settings import CliPositionalArg
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from xuanzang.command.settings import Positional
 from xuanzang.model.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from xuanzang.model.data.prepare import PrepareSettings, prepare
 from xuanzang.model.data.shortlist import ShortlistSettings, make_shortlist
@@ -35,9 +34,6 @@ from xuanzang.model.training.settings import TrainingSettings
 from xuanzang.model.training.trainer import Trainer
 from xuanzang.model.translation import translate_texts, use_fastest_threads
 
-# pydantic-settings would read commas, quotes and brackets in the items of a list; see `__main__`, which calls `quote`.
-LiteralText = Annotated[str, BeforeValidator(lambda quoted: unquote(quoted.removeprefix("=")))]
-
 _CONFIG = ConfigDict(frozen=True, use_attribute_docstrings=True, extra="forbid")
 
 INTERRUPTED = 130
@@ -47,9 +43,17 @@ def _is_table(*values: object) -> bool:
     return all(isinstance(value, dict) for value in values)
 
 
-class _RecipeCommand(BaseModel):
+class Command(BaseModel):
+    """Flags of a command, and what it does."""
+
     model_config = _CONFIG
 
+    def run(self) -> None:
+        """Run the command."""
+        raise NotImplementedError
+
+
+class _RecipeCommand(Command):
     recipe: Path | None = None
     """TOML file with a table for this command, such as [train], of flags. Those on the command line come first; of
     NAME=X flags each name by itself."""
@@ -74,7 +78,7 @@ class _RecipeCommand(BaseModel):
 class PrepareCommand(PrepareSettings, _RecipeCommand):
     """Filter and de-duplicate sentence pairs, train the tokeniser, write memory-mapped ids."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         metadata = prepare(self)
         for reason, count in sorted(metadata.filter_counts.items(), key=lambda item: -item[1]):
@@ -82,10 +86,10 @@ class PrepareCommand(PrepareSettings, _RecipeCommand):
         print(f"{self.output}: {metadata.train_pairs:,} pairs to train on, {metadata.valid_pairs:,} to validate")
 
 
-class ShortlistCommand(ShortlistSettings):
-    """Learn from prepared data which target pieces each source piece suggests, for `xuanzang-export --shortlist`."""
+class ShortlistCommand(ShortlistSettings, Command):
+    """Learn from prepared data which target pieces each source piece suggests, for `xuanzang export --shortlist`."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         shortlist = make_shortlist(self)
         print(
@@ -103,7 +107,7 @@ class TrainCommand(TrainingSettings, _RecipeCommand):
     threads: int = Field(default=0, ge=0)
     """CPU threads of each process; 0 measures at the start of a run which number is fastest."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         keep_freed_memory()
         logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -119,10 +123,8 @@ class TrainCommand(TrainingSettings, _RecipeCommand):
             raise SystemExit(INTERRUPTED)
 
 
-class _DecodingCommand(BaseModel):
-    model_config = _CONFIG
-
-    checkpoint: CliPositionalArg[Path]
+class _DecodingCommand(Command):
+    checkpoint: Annotated[Path, Positional()]
     """Folder of a checkpoint, such as `best` of a run."""
     beam_size: int = Field(default=4, ge=1, le=16)
     """Hypotheses kept at each step; 1 is greedy."""
@@ -141,7 +143,7 @@ class _DecodingCommand(BaseModel):
 class EvaluateCommand(_DecodingCommand):
     """Translate the sources of a TSV file, score the result with sacreBLEU and chrF, and count what went wrong."""
 
-    pairs: CliPositionalArg[Path]
+    pairs: Annotated[Path, Positional()]
     """File of source<TAB>target lines, plain or .gz; a third column names groups that are scored apart as well, a
     fourth has key words to look for, such as "Beijing; movie/film"."""
     groups: Path | None = None
@@ -153,7 +155,7 @@ class EvaluateCommand(_DecodingCommand):
     json_file: Path | None = Field(default=None, alias="json")
     """File to write the figures to as well, for programs."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         pairs = read_test_set(self.pairs, self.limit, self.groups)
         checkpoint = self.load()
@@ -180,10 +182,10 @@ class EvaluateCommand(_DecodingCommand):
         print(f"{name:<30} {group.sentences:>6} pairs  BLEU {bleu:5.2f}  chrF {chrf:5.2f}")
 
 
-class TranslateCommand(_DecodingCommand):
+class TryCommand(_DecodingCommand):
     """Translate texts, or the lines of standard input, by beam search in torch: the reference, not the fast way."""
 
-    texts: CliPositionalArg[list[LiteralText]] = Field(default_factory=list)
+    texts: Annotated[list[str], Positional()] = Field(default_factory=list)
     """Sentences to translate; none reads them from standard input."""
     num_hypotheses: int = Field(default=1, ge=1, le=16)
     """Translations to print for each sentence, at most beam_size."""
@@ -196,7 +198,7 @@ class TranslateCommand(_DecodingCommand):
             raise ValueError(f"num-hypotheses is {self.num_hypotheses}, must be at most beam-size = {self.beam_size}")
         return self
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         texts = self.texts or [line.rstrip("\n") for line in sys.stdin]
         checkpoint = self.load()
@@ -213,17 +215,15 @@ class TranslateCommand(_DecodingCommand):
                 print(f"{score:.4f}\t{text}" if self.scores else text)
 
 
-class ShrinkCommand(BaseModel):
+class ShrinkCommand(Command):
     """Write a checkpoint with its weights in bfloat16: half the size, and good to use and to train on from."""
 
-    model_config = _CONFIG
-
-    checkpoint: CliPositionalArg[Path]
+    checkpoint: Annotated[Path, Positional()]
     """Folder of a checkpoint, such as `best` of a run."""
-    output: CliPositionalArg[Path]
+    output: Annotated[Path, Positional()]
     """Folder to write."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         checkpoint = load_checkpoint(self.checkpoint)
         weights = {name: parameter.bfloat16() for name, parameter in checkpoint.model.named_parameters()}
@@ -231,15 +231,13 @@ class ShrinkCommand(BaseModel):
         print(self.output)
 
 
-class ImportCommand(BaseModel):
+class ImportCommand(Command):
     """Write the checkpoint of a model of MarianMT, M2M-100, NLLB-200, SMaLL-100 or mBART.
 
     It lies in a directory as Hugging Face's hub has it.
     """
 
-    model_config = _CONFIG
-
-    directory: CliPositionalArg[Path]
+    directory: Annotated[Path, Positional()]
     """Holds config.json, which names the family, the weights and the files of the tokeniser."""
     output: Path
     """Folder to write; must not exist yet."""
@@ -253,25 +251,19 @@ class ImportCommand(BaseModel):
     """What the model reads of punctuation: that of the text, as with transformers, or what Moses' script makes of it,
     as in the training data of OPUS-MT and NLLB-200. The server then needs sacremoses."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         wanted = Wanted(sources=self.source_language, targets=self.target_language, punctuation=self.punctuation)
         languages = import_model(self.directory, self.output, wanted)
         print(f"{self.output}: translates {', '.join(languages.sources)} into {', '.join(languages.targets)}")
 
 
-class ImportMarianCommand(ImportCommand):
-    """The same as `import`, under its former name."""
-
-
-class AttentionCommand(BaseModel):
+class AttentionCommand(Command):
     """Write the attention maps of a sentence, of every layer and head, as numbers or as a picture."""
 
-    model_config = _CONFIG
-
-    checkpoint: CliPositionalArg[Path]
+    checkpoint: Annotated[Path, Positional()]
     """Folder of a checkpoint, such as `best` of a run."""
-    source: CliPositionalArg[str]
+    source: Annotated[str, Positional()]
     """Sentence to look at."""
     target: str | None = None
     """Its translation; without it the model translates."""
@@ -279,7 +271,7 @@ class AttentionCommand(BaseModel):
     """File to write: .json or .npz for numbers; .svg, .png or .pdf for a picture, which averages the heads. Browsers
     show .svg with their fonts; .png and .pdf need matplotlib, and a Chinese font on this machine for Chinese."""
 
-    def cli_cmd(self) -> None:
+    def run(self) -> None:
         """Run the command."""
         attention_maps(load_checkpoint(self.checkpoint), self.source, self.target).save(self.output)
         print(self.output)

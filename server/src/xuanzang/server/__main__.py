@@ -1,4 +1,4 @@
-"""The command `xuanzang-server`."""
+"""The commands `xuanzang serve`, `keys` and `admin`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from importlib.metadata import version
+from collections.abc import Sequence
 
 from xuanzang.server.bundles.errors import BundleError
 from xuanzang.server.commands.keys import run_keys_command
@@ -20,22 +20,23 @@ _LOGGER = logging.getLogger("xuanzang.server")
 _SWITCH_SECONDS = 0.001
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, probe a running server, or change its models or the API keys.
+
+    Args:
+        arguments: Arguments from the command's name on; None: those of the process, which serves.
 
     Returns:
         Exit status: 0 after a drain, if the probed server is serving, or after a change; else 1.
     """
-    if sys.argv[1:] == ["--version"]:
-        print(f"xuanzang-server {version('xuanzang-server')}")
-        return 0
-    if sys.argv[1:2] == ["keys"]:
-        return run_keys_command(sys.argv[2:], os.environ)
-    if sys.argv[1:2] == ["models"]:
-        from xuanzang.server.commands.models import run_models_command  # noqa: PLC0415 - as below
+    command, *flags = ["serve", *sys.argv[1:]] if arguments is None else arguments
+    if command == "keys":
+        return run_keys_command(flags, os.environ)
+    if command == "admin":
+        from xuanzang.server.commands.admin import run_admin_command  # noqa: PLC0415 - as below
 
-        return run_models_command(sys.argv[2:], environment=os.environ)
-    settings = read_settings(sys.argv[1:])
+        return run_admin_command(flags, environment=os.environ)
+    settings = read_settings(flags)
     if settings.probe:
         return 0 if _is_serving(settings) else 1
     # Containers probe every few seconds, so imports that only a server needs come later.

@@ -9,12 +9,10 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
-import sys
-from argparse import Action, ArgumentParser
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,11 +21,11 @@ from pydantic import (
     DirectoryPath,
     Field,
     FilePath,
-    ValidationError,
     model_validator,
 )
-from pydantic_settings import BaseSettings, CliApp, CliSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from xuanzang.command.settings import read_flags
 from xuanzang.server.access.settings import ANYBODY, AccessSettings
 from xuanzang.server.engine.promotion.settings import PromotionSettings
 from xuanzang.server.engine.settings import EngineSettings
@@ -35,14 +33,12 @@ from xuanzang.server.observation.settings import ObservationSettings
 from xuanzang.server.rpc.faces.settings import FaceSettings
 from xuanzang.server.rpc.limits import RpcLimits
 
-PROGRAM = "xuanzang-server"
+PROGRAM = "xuanzang serve"
 
 _PREFIX = "XUANZANG_"
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:\[\]]+):(?P<port>[0-9]{1,5})")
 
 _LOOPBACK = "127.0.0.1"
-_VALUES_BY_NAME = {"address": "HOST:PORT", "-seconds": "SECONDS", "-bytes": "BYTES"}
-_VALUES_BY_TYPE = {"int": "N", "float": "X", "str": "NAME", "Path": "PATH"}
 
 
 class HostAndPort(NamedTuple):
@@ -139,19 +135,12 @@ class Settings(
     EngineSettings,
     Locations,
 ):
-    """Serve translation models over gRPC. A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
+    """Serve translation models over gRPC.
 
-    `xuanzang-server keys --help` describes the command for API keys; `--version` prints the version.
+    A flag is also an environment variable: --log-level, XUANZANG_LOG_LEVEL.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=_PREFIX,
-        frozen=True,
-        cli_prog_name=PROGRAM,
-        cli_kebab_case=True,
-        cli_implicit_flags=True,
-        cli_hide_none_type=True,
-    )
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, frozen=True)
 
     drain_timeout_seconds: float = Field(
         default=30,
@@ -260,7 +249,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     """Read the settings from flags and the environment; exit if they are invalid.
 
     Args:
-        arguments: Command-line arguments, without the program's name.
+        arguments: Arguments after the command.
 
     Returns:
         Valid settings.
@@ -268,22 +257,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     Raises:
         SystemExit: With status 2, after one line per fault on stderr; with status 0, after `--help`.
     """
-    try:
-        source: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, add_argument_method=_add_argument)
-        return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=source)
-    except ValidationError as error:
-        for fault in error.errors():
-            sys.stderr.write(f"{PROGRAM}: error: {_fault_line(fault['loc'], fault['msg'], fault['input'])}\n")
-        raise SystemExit(2) from None
-
-
-def _add_argument(parser: ArgumentParser, *names: str, **options: Any) -> Action:
-    """Add a flag whose value is shown as N or PATH, where pydantic-settings gives Python's types."""
-    kind = options.get("metavar")
-    by_name = (word for ending, word in _VALUES_BY_NAME.items() if names[-1].endswith(ending))
-    if kind in _VALUES_BY_TYPE:
-        options["metavar"] = next(by_name, _VALUES_BY_TYPE[kind])
-    return parser.add_argument(*names, **options)
+    return read_flags(Settings, arguments, program=PROGRAM, variables=_PREFIX)
 
 
 def _is_installed(module: str) -> bool:
@@ -291,11 +265,3 @@ def _is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # of a package that it is in
         return False
-
-
-def _fault_line(location: tuple[int | str, ...], message: str, value: object) -> str:
-    message = message.removeprefix("Value error, ")
-    if not location:
-        return message
-    name = str(location[0])
-    return f"--{name.replace('_', '-')} ({_PREFIX}{name.upper()}): {message}, got {str(value)!r}"

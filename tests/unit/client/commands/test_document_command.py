@@ -27,7 +27,7 @@ def offered(script: Script) -> None:
 def test_several_files_get_names_with_the_target_language(run: Run, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\none\n")
     (tmp_path / "b.md").write_text("# two\n")
-    code, output, errors = run("translate-documents", "--target", "en", tmp_path / "a.txt", tmp_path / "b.md")
+    code, output, errors = run("documents", "--target", "en", tmp_path / "a.txt", tmp_path / "b.md")
     assert (code, errors) == (0, "")
     assert output.splitlines() == [
         f"{tmp_path}/a.txt -> {tmp_path}/a.en.txt: 2 texts; 0 known, 1 asked (3 characters, 0 sentences), 0 refused",
@@ -41,8 +41,8 @@ def test_a_folder_and_a_memory_are_used(run: Run, script: Script, tmp_path: Path
     (tmp_path / "a.csv").write_text("id,text\n1,one\n")
     (tmp_path / "out").mkdir()
     arguments = ("--column", "text", "--memory", tmp_path / "memory", tmp_path / "a.csv")
-    assert run("translate-documents", "-d", tmp_path / "out", *arguments)[0] == 0
-    code, output, _ = run("translate-documents", "-o", tmp_path / "again.csv", *arguments)
+    assert run("documents", "-d", tmp_path / "out", *arguments)[0] == 0
+    code, output, _ = run("documents", "-o", tmp_path / "again.csv", *arguments)
     assert code == 0
     assert "1 known, 0 asked" in output
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "out" / "a.csv").read_text() == "id,text\n1,ONE\n"
@@ -65,7 +65,7 @@ def refuse_two(script: Script, code: int) -> Callable[[Any, Any], Iterator[Any]]
 def test_a_refused_text_is_reported_with_its_place(run: Run, script: Script, tmp_path: Path) -> None:
     script.on_stream = refuse_two(script, 3)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    code, output, errors = run("translate-documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
+    code, output, errors = run("documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
     assert (code, errors) == (1, f"xuanzang: {tmp_path}/a.txt: line 2: not two\n")
     assert output.endswith("1 refused\n")
     assert (tmp_path / "b.txt").read_text() == "ONE\ntwo\n"
@@ -75,7 +75,7 @@ def test_after_a_failure_the_same_command_goes_on(run: Run, script: Script, tmp_
     whole = script.on_stream
     script.on_stream = refuse_two(script, 13)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
-    arguments = ("translate-documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
+    arguments = ("documents", "-o", tmp_path / "b.txt", tmp_path / "a.txt")
     code, _, errors = run(*arguments)
     assert code == 1
     assert errors.startswith("xuanzang: not two")
@@ -98,7 +98,7 @@ def test_wrong_arguments_leave_nothing_behind(run: Run, tmp_path: Path, argument
     for name in ("a.txt", "b.txt", "a.pdf"):
         (tmp_path / name).write_text("a")
     files = [each if each.startswith("-") else str(tmp_path / each) for each in arguments]
-    code, output, errors = run("translate-documents", *files)
+    code, output, errors = run("documents", *files)
     assert (code, output) == (2, "")
     assert message in errors
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pdf", "a.txt", "b.txt"]

@@ -58,7 +58,7 @@ def test_the_command_writes_a_checkpoint_that_says_where_it_comes_from(
     directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = directory.parent / "checkpoint"
-    assert main(["import-marian", str(directory), "--output", str(output)]) == 0
+    assert main(["import", str(directory), "--output", str(output)]) == 0
     said = capsys.readouterr()
     assert said.out == f"{output}: translates zh into en\n"
     assert "reading weights" in said.err
@@ -250,7 +250,7 @@ def test_a_model_of_several_languages_is_told_which_to_write(write_marian: Calla
     checkpoint = load_checkpoint(tmp_path / "checkpoint")
     assert checkpoint.source_ids("猫")[0] == everything.prefix_ids["zh-Hans"] == 2
     flags = ["--output", str(tmp_path / "some"), "--target-language", "yue", "zh-TW=cmn_Hant"]
-    assert main(["import-marian", str(tmp_path / "directory"), *flags]) == 0
+    assert main(["import", str(tmp_path / "directory"), *flags]) == 0
     assert load_checkpoint(tmp_path / "some").metadata.language_prefix_ids == {"yue": 4, "zh-TW": 3}
     assert load_checkpoint(tmp_path / "some").source_ids("猫")[0] == 4
     with pytest.raises(DirectoryError, match="the vocabulary has no piece >>fr<<"):

@@ -171,7 +171,7 @@ def test_another_format_is_refused_without_guessing_at_the_rest(directory: Path,
 
 def test_format_1_is_refused_with_its_remedy(directory: Path, edit_manifest: Edit) -> None:
     edit_manifest(directory, lambda manifest: manifest.update(format=1))
-    assert reasons(directory).endswith("reads format 2; export the checkpoint again with xuanzang-export")
+    assert reasons(directory).endswith("reads format 2; export the checkpoint again with xuanzang export")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command `xuanzang translate-documents`."""
+"""The command `xuanzang documents`."""
 
 from __future__ import annotations
 

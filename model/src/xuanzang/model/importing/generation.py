@@ -8,15 +8,15 @@ from xuanzang.model.importing.directory import Directory
 
 # By name: the value that changes nothing, and what to do about another.
 _DIFFERENT: dict[str, tuple[object, str]] = {
-    "num_beams": (1, "requests set beam_size, and xuanzang-export --beam-size its default"),
-    "length_penalty": (1.0, "requests set length_penalty, and xuanzang-export --length-penalty its default"),
+    "num_beams": (1, "requests set beam_size, and xuanzang export --beam-size its default"),
+    "length_penalty": (1.0, "requests set length_penalty, and xuanzang export --length-penalty its default"),
     "no_repeat_ngram_size": (0, "requests set no_repeat_ngram_size"),
     "repetition_penalty": (1.0, "requests set repetition_penalty"),
     "do_sample": (False, "requests set sampling"),
     "max_length": (20, "the limit is 2 × source tokens + 20 unless a request sets max_target_length"),
     "early_stopping": (
         True,
-        "searches end once beam_size hypotheses have finished; xuanzang-export --stopping does more",
+        "searches end once beam_size hypotheses have finished; xuanzang export --stopping does more",
     ),
 }
 

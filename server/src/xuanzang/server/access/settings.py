@@ -26,7 +26,7 @@ class AccessSettings(BaseModel):
 
     keys_file: FilePath | None = Field(
         default=None,
-        description="File of API keys, as written by `xuanzang-server keys add`; read again when it changes.",
+        description="File of API keys, as written by `xuanzang keys add`; read again when it changes.",
     )
     anonymous: bool | None = Field(
         default=None,

@@ -95,7 +95,7 @@ def manifest_faults(manifest: manifest_pb2.Manifest, directory: Path) -> list[st
     """
     if manifest.format != FORMAT:
         # In another format nothing else need mean what it means here.
-        remedy = "; export the checkpoint again with xuanzang-export" if 0 < manifest.format < FORMAT else ""
+        remedy = "; export the checkpoint again with xuanzang export" if 0 < manifest.format < FORMAT else ""
         return [f"format is {manifest.format}; this server reads format {FORMAT}{remedy}"]
     return [
         *_identity_faults(manifest, directory),

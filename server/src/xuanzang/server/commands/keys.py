@@ -1,4 +1,4 @@
-"""The command `xuanzang-server keys`: adds, lists and revokes API keys."""
+"""The command `xuanzang keys`: adds, lists and revokes API keys."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from xuanzang.command.parser import CommandParser, fail
 from xuanzang.server.access.errors import KeysFileError
 from xuanzang.server.access.keys import ApiKey, Role, new_key
 from xuanzang.server.access.keys_file import change_keys, read_keys
 
-_PROGRAM = "xuanzang-server keys"
+_PROGRAM = "xuanzang keys"
 _VARIABLE = "XUANZANG_KEYS_FILE"
 
 _HEADINGS = ("ID", "NAME", "CREATED", "STATE", "REQUESTS/MIN", "CHARACTERS/MIN", "SENTENCES", "MODELS", "ROLE")
@@ -43,11 +44,9 @@ def run_keys_command(arguments: Sequence[str], environment: Mapping[str, str]) -
         parsed.run(parsed)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        _fail(f"{fault['loc'][0]}: {fault['msg']}")
-        return 1
+        return fail(_PROGRAM, f"{fault['loc'][0]}: {fault['msg']}", status=1)
     except (KeysFileError, LookupError) as error:
-        _fail(str(error.args[0]) if isinstance(error, LookupError) else str(error))
-        return 1
+        return fail(_PROGRAM, str(error.args[0]) if isinstance(error, LookupError) else str(error), status=1)
     return 0
 
 
@@ -94,7 +93,7 @@ def _parser(default_file: str | None) -> argparse.ArgumentParser:
     shared.add_argument(
         "--keys-file", type=Path, default=default_file and Path(default_file), metavar="FILE", help=f"or {_VARIABLE}"
     )
-    parser = argparse.ArgumentParser(prog=_PROGRAM, description="Adds, lists and revokes API keys.", allow_abbrev=False)
+    parser: argparse.ArgumentParser = CommandParser(prog=_PROGRAM, description="Adds, lists and revokes API keys.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_arguments(commands.add_parser("add", parents=[shared], help="make a key and print it, once"))
     listing = commands.add_parser("list", parents=[shared], help="list the keys, without what proves them")
@@ -125,7 +124,3 @@ def _add_arguments(command: argparse.ArgumentParser) -> None:
         help="caller (default): translates; admin: shows and changes the models at --admin-address, and nothing else",
     )
     command.set_defaults(run=_add)
-
-
-def _fail(message: str) -> None:
-    sys.stderr.write(f"{_PROGRAM}: error: {message}\n")

@@ -1,4 +1,4 @@
-"""Arguments of the command `xuanzang translate-documents`."""
+"""Arguments of the command `xuanzang documents`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,9 @@ def add_documents(
         Parser of the command.
     """
     command = commands.add_parser(
-        "translate-documents",
+        "documents",
         help="translate documents: Markdown, HTML, Word, subtitles, tables and others",
         description=_DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared],
     )
     command.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file to translate")

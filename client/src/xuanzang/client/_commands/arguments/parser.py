@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from pathlib import Path
 
 from xuanzang.client._client import TranslationClient
-from xuanzang.client._commands.arguments.completion import PrintCompletion
 from xuanzang.client._commands.arguments.connection import server_options
 from xuanzang.client._commands.arguments.documents import add_documents
 from xuanzang.client._commands.arguments.translation import add_translate
 from xuanzang.client._commands.explain import add_explain
 from xuanzang.client._commands.glossaries import add_glossaries
+from xuanzang.command.parser import CommandParser
 
 Command = Callable[[TranslationClient, argparse.Namespace], int]
 """Function that runs a command and returns the exit code."""
@@ -34,7 +33,7 @@ def parser(
     environment: Mapping[str, str],
     *,
     translate: Command,
-    translate_documents: Command,
+    documents: Command,
     models: Command,
     detect: Command,
     explain: Command,
@@ -46,7 +45,7 @@ def parser(
     Args:
         environment: Environment variables; XUANZANG_ADDRESS is the default address.
         translate: Implementation of `xuanzang translate`.
-        translate_documents: Implementation of `xuanzang translate-documents`.
+        documents: Implementation of `xuanzang documents`.
         models: Implementation of `xuanzang models`.
         detect: Implementation of `xuanzang detect`.
         explain: Implementation of `xuanzang explain`.
@@ -56,23 +55,21 @@ def parser(
     Returns:
         Parser that stores the implementation of the chosen command in `command`.
     """
-    top = argparse.ArgumentParser(
+    top: argparse.ArgumentParser = CommandParser(
         prog="xuanzang",
         description="Translates text through a xuanzang server.",
-        epilog=_EXIT_CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action="version", version=f"xuanzang {version('xuanzang-client')}")
-    top.add_argument("--completion", action=PrintCompletion, help="print the script that completes commands in bash")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     shared = server_options(environment.get("XUANZANG_ADDRESS", "localhost:50051"))
     add_translate(commands, shared).set_defaults(command=translate)
-    add_documents(commands, shared).set_defaults(command=translate_documents)
+    add_documents(commands, shared).set_defaults(command=documents)
     _add_models(commands, shared).set_defaults(command=models)
     _add_detect(commands, shared).set_defaults(command=detect)
     add_explain(commands, shared).set_defaults(command=explain)
     add_glossaries(commands, shared).set_defaults(command=glossaries)
     _add_replay(commands, shared).set_defaults(command=replay)
+    for command in commands.choices.values():
+        command.epilog = _EXIT_CODES
     return top
 
 

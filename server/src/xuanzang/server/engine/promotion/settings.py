@@ -25,7 +25,7 @@ class PromotionSettings(BaseModel):
     promotion: Promotion = Field(
         default="direct",
         description="How a new version goes live, so that it answers requests that name none: direct, as soon as it is "
-        "loaded, if it is the highest; gate, once it has passed the gate; manual, by `xuanzang-server models promote`, "
+        "loaded, if it is the highest; gate, once it has passed the gate; manual, by `xuanzang admin promote`, "
         "which asks the gate.",
     )
     promotion_state: Annotated[Path, AfterValidator(_in_a_folder)] | None = Field(

@@ -1,4 +1,4 @@
-"""The command `xuanzang-server models`: shows and changes the models of a running server."""
+"""The command `xuanzang admin`: shows and changes the models of a running server."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 
 from xuanzang.admin.v1 import admin_pb2 as pb
+from xuanzang.command.parser import CommandParser, fail
 from xuanzang.server.commands.administration import (
     ADDRESS,
     Administration,
@@ -18,17 +19,17 @@ from xuanzang.server.commands.administration import (
     uses_tls,
 )
 
-_PROGRAM = "xuanzang-server models"
+_PROGRAM = "xuanzang admin"
 
 Answer = pb.Model | pb.Evaluation
 Command = Callable[[Administration, Namespace], Iterable[Answer]]
 
 
-def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
+def run_admin_command(arguments: Sequence[str], *, environment: Mapping[str, str]) -> int:
     """Show or change the models of a running server.
 
     Args:
-        arguments: Command-line arguments after `models`.
+        arguments: Command-line arguments after `admin`.
         environment: Environment variables, for the address and the API key.
 
     Returns:
@@ -60,15 +61,16 @@ def run_models_command(arguments: Sequence[str], *, environment: Mapping[str, st
 
 
 def _fail(reason: str) -> int:
-    sys.stderr.write(f"{_PROGRAM}: error: {reason}\n")
-    return 1
+    return fail(_PROGRAM, reason, status=1)
 
 
 def _parser(address: str) -> ArgumentParser:
-    parser = ArgumentParser(_PROGRAM, description="Show and change the models of a running server.", allow_abbrev=False)
+    parser: ArgumentParser = CommandParser(
+        prog=_PROGRAM, description="Shows and changes the models of a running server."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, operands, text in _COMMANDS:
-        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        sub = commands.add_parser(name, help=text, description=text)
         _add_operands(sub, operands)
         add_connection_options(sub, address)
         sub.set_defaults(command=command, is_bad=_BAD_ANSWERS.get(name, lambda _: False))

@@ -1,0 +1,72 @@
+"""All commands of the program: those that this repository has, and those that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple
+
+GROUP = "xuanzang.commands"
+"""Group of entry points; each is a function of the arguments from the command's name on, and returns the exit code."""
+
+Main = Callable[[Sequence[str]], int]
+
+
+class Known(NamedTuple):
+    """What is said of a command without importing it."""
+
+    room: str
+    """Distribution that has it."""
+    summary: str
+
+
+SECTIONS: Mapping[str, Mapping[str, Known]] = {
+    "use a server": {
+        "translate": Known("xuanzang-client", "Translate texts, a file or standard input"),
+        "documents": Known(
+            "xuanzang-client", "Translate documents: Markdown, HTML, Word, subtitles, tables and others"
+        ),
+        "models": Known("xuanzang-client", "List the models that a server offers"),
+        "detect": Known("xuanzang-client", "Detect the language of texts"),
+        "explain": Known("xuanzang-client", "Show how a translation was found"),
+        "glossaries": Known("xuanzang-client", "Create, list, show and delete glossaries of a server"),
+        "replay": Known("xuanzang-client", "Send the requests of a capsule again and compare the answers"),
+        "loadtest": Known("xuanzang-loadtest", "Put open and closed loads on a server and measure its answers"),
+    },
+    "run servers": {
+        "serve": Known("xuanzang-server", "Serve models over gRPC"),
+        "keys": Known("xuanzang-server", "Add, list and revoke API keys"),
+        "admin": Known("xuanzang-server", "Show and change the models of a running server"),
+        "gateway": Known("xuanzang-gateway", "Serve HTTP and the page in front of a server"),
+    },
+    "translate corpora": {
+        "batch": Known("xuanzang-batch", "Translate a corpus, in one process or on Ray"),
+    },
+    "make models": {
+        "prepare": Known("xuanzang-model", "Filter pairs, train the tokeniser, write what train reads"),
+        "train": Known("xuanzang-model", "Train a Transformer, or go on training it"),
+        "evaluate": Known("xuanzang-model", "Score a checkpoint's translations of a file of pairs"),
+        "try": Known("xuanzang-model", "Translate texts with a checkpoint, in torch"),
+        "shortlist": Known("xuanzang-model", "Learn which target pieces a source suggests"),
+        "shrink": Known("xuanzang-model", "Write a checkpoint at half its size"),
+        "attention": Known("xuanzang-model", "Show which tokens attend to which"),
+        "import": Known(
+            "xuanzang-model", "Make a checkpoint of a MarianMT, NLLB-200, M2M-100, SMaLL-100 or mBART model"
+        ),
+        "export": Known("xuanzang-export", "Turn a checkpoint into a bundle that the server loads"),
+        "restore": Known("xuanzang-export", "Turn a bundle back into a checkpoint"),
+    },
+}
+"""By the heading under which help lists them. A command may be of two words."""
+
+KNOWN: Mapping[str, Known] = {name: known for section in SECTIONS.values() for name, known in section.items()}
+
+
+def installed() -> dict[str, EntryPoint]:
+    """Return the commands that are installed, by name; nothing of them is imported."""
+    return {each.name: each for each in entry_points(group=GROUP)}
+
+
+def room_of(command: EntryPoint) -> str:
+    """Return the name of the distribution that has a command."""
+    return command.dist.name if command.dist else KNOWN[command.name].room

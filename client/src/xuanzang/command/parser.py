@@ -1,0 +1,47 @@
+"""The parser of every command: one style of flags, of help and of faults."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from argparse import Action, ArgumentParser, HelpFormatter
+from typing import Any
+
+
+class CommandParser(ArgumentParser):
+    """An argparse parser whose flags are written out, and whose help starts with a capital and ends without a stop."""
+
+    def __init__(self, **options: Any) -> None:
+        """Make a parser.
+
+        Args:
+            options: Those of `argparse.ArgumentParser`.
+        """
+        super().__init__(**{"formatter_class": _HelpFormatter, "allow_abbrev": False, **options})
+
+
+class _HelpFormatter(HelpFormatter):
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Wrap paragraphs, but leave lists, whose lines are indented, as they are."""
+        paragraphs = textwrap.dedent(text).strip("\n").split("\n\n")
+        is_list = [any(line.startswith(" ") for line in each.splitlines()) for each in paragraphs]
+        wrapped = (textwrap.fill(" ".join(each.split()), width) for each in paragraphs)
+        chosen = (each if raw else fill for each, raw, fill in zip(paragraphs, is_list, wrapped, strict=True))
+        return textwrap.indent("\n\n".join(chosen), indent)
+
+    def _get_help_string(self, action: Action) -> str | None:
+        text = action.help
+        return text and (text[0].upper() + text[1:]).removesuffix(".")
+
+
+def fail(program: str, *faults: str, status: int = 2) -> int:
+    """Write faults to standard error, one a line, and return the exit status.
+
+    Args:
+        program: Program and command, such as "xuanzang serve".
+        faults: What is wrong.
+        status: Exit status.
+    """
+    for fault in faults:
+        sys.stderr.write(f"{program}: error: {fault}\n")
+    return status

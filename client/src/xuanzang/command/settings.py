@@ -1,0 +1,161 @@
+"""Flags of commands whose arguments are a pydantic model, which the rooms that have such commands bring along.
+
+Every field is a flag. What a flag means, its type and its range stand in the model alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+from argparse import SUPPRESS, BooleanOptionalAction
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from xuanzang.command.parser import CommandParser, fail
+
+
+class Positional:
+    """Marks a field whose values are given without a flag: `Annotated[Path, Positional()]`."""
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_VALUES_BY_NAME = {
+    "address": "HOST:PORT",
+    "_seconds": "SECONDS",
+    "_bytes": "BYTES",
+    "_language": "CODE",
+    "server": "HOST:PORT",
+    "model": "NAME",
+}
+_VALUES_BY_TYPE = {int: "N", float: "X", Path: "PATH"}
+
+
+class _Shape(NamedTuple):
+    """How the values of a field are written."""
+
+    kind: Any
+    """Type of a value."""
+    container: type | None = None
+    """list or dict, if there may be several."""
+
+
+def read_flags(model: type[Model], arguments: Sequence[str], *, program: str, variables: str = "") -> Model:
+    """Read the arguments of a command; exit if they are wrong.
+
+    Args:
+        model: What the arguments describe; its docstring is the description, its fields are the flags. A model of
+            pydantic-settings reads the environment as well, and flags win.
+        arguments: Arguments after the command.
+        program: Program and command, such as "xuanzang serve".
+        variables: Prefix of the environment variables that the model reads, for messages.
+
+    Raises:
+        SystemExit: With status 2, after one line per fault on standard error; with status 0, after `--help`.
+    """
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    parser = CommandParser(prog=program, description=_description(model), argument_default=SUPPRESS)
+    for name, field in fields.items():
+        _add(parser, name, field)
+    given = vars(parser.parse_args(arguments))
+    try:
+        values = {name: _values(fields[name], name, value) for name, value in given.items()}
+        return model(**values)
+    except ValidationError as error:
+        faults = [_fault(fields, fault["loc"], fault["msg"], fault["input"], variables) for fault in error.errors()]
+        raise SystemExit(fail(program, *faults)) from None
+    except ValueError as error:
+        raise SystemExit(fail(program, str(error))) from None
+
+
+def _description(model: type[BaseModel]) -> str:
+    return inspect.cleandoc(model.__doc__ or "")
+
+
+def _add(parser: CommandParser, name: str, field: FieldInfo) -> None:
+    shape = _shape(field.annotation)
+    text = _help(field).replace("%", "%%")
+    if any(isinstance(mark, Positional) for mark in field.metadata):
+        several = {"nargs": "*" if not field.is_required() else "+"} if shape.container else {}
+        parser.add_argument(name, metavar=_flag(name).upper(), help=text, **several)  # type: ignore[arg-type]
+    elif shape.kind is bool:
+        parser.add_argument(f"--{_flag(name)}", action=BooleanOptionalAction, help=text)
+    elif shape.container:
+        value = _value_name(name, shape.kind)
+        shown = f"NAME={value}" if shape.container is dict else value
+        parser.add_argument(f"--{_flag(name)}", action="extend", nargs="+", metavar=shown, help=text)
+    else:
+        # Not argparse's own: the model says in one style what is wrong with a value.
+        parser.add_argument(f"--{_flag(name)}", metavar=_value_name(name, shape.kind), help=text)
+
+
+def _shape(annotation: Any) -> _Shape:
+    if get_origin(annotation) is Annotated:
+        return _shape(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return _shape(next(each for each in get_args(annotation) if each is not NoneType))
+    if get_origin(annotation) in (list, tuple):
+        return _Shape(_shape(get_args(annotation)[0]).kind, list)
+    if get_origin(annotation) in (dict, Mapping):
+        return _Shape(_shape(get_args(annotation)[1]).kind, dict)
+    return _Shape(annotation)
+
+
+def _help(field: FieldInfo) -> str:
+    text = " ".join((field.description or "").split()).removesuffix(".")
+    if field.is_required():
+        return text if any(isinstance(mark, Positional) for mark in field.metadata) else f"{text} (required)"
+    default = field.default
+    if default is None or default in ("", False) or field.default_factory is not None:
+        return text
+    return f"{text} (default: {'on' if default is True else default})"
+
+
+def _value_name(name: str, kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "{" + ",".join(map(str, get_args(kind))) + "}"
+    if kind is str or kind is Path:
+        by_name = next((word for ending, word in _VALUES_BY_NAME.items() if name.endswith(ending)), None)
+        return by_name if by_name and kind is str else _VALUES_BY_TYPE.get(kind, "TEXT")
+    by_name = next((word for ending, word in _VALUES_BY_NAME.items() if name.endswith(ending)), None)
+    return by_name or next((word for each, word in _VALUES_BY_TYPE.items() if issubclass(kind, each)), "TEXT")
+
+
+def _values(field: FieldInfo, name: str, given: Any) -> Any:
+    if _shape(field.annotation).container is not dict:
+        return given
+    return dict(_named(name, each) for each in given)
+
+
+def _named(name: str, text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise ValueError(f"--{_flag(name)}: must be NAME=VALUE, got {text!r}")
+    return key, value
+
+
+def _fault(
+    fields: Mapping[str, FieldInfo], location: Sequence[int | str], message: str, value: object, variables: str
+) -> str:
+    message = message.removeprefix("Value error, ")
+    if not location:
+        return message
+    return f"{' '.join(_place(fields, location, variables))}: {message}, got {str(value)!r}"
+
+
+def _place(fields: Mapping[str, FieldInfo], location: Sequence[int | str], variables: str) -> Iterator[str]:
+    name, *inner = location
+    field = fields.get(str(name))
+    is_flag = field is None or not any(isinstance(mark, Positional) for mark in field.metadata)
+    yield f"--{_flag(str(name))}" if is_flag else _flag(str(name)).upper()
+    yield from (str(part) for part in inner if isinstance(part, str) and part != "[key]")
+    if variables:
+        yield f"({variables}{str(name).upper()})"
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")

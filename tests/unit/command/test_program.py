@@ -1,0 +1,117 @@
+"""The program `xuanzang`: what its commands are, and what it says of those that are missing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, version
+from pathlib import Path
+
+import pytest
+
+from xuanzang.command import __main__ as program
+from xuanzang.command.commands import GROUP, KNOWN, installed, room_of
+
+ROOMS = {known.room for known in KNOWN.values()}
+ROOT = Path(__file__).parents[3]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = program.main(arguments)
+    return status, *capsys.readouterr()
+
+
+def here(name: str) -> bool:
+    return name in installed()
+
+
+def test_the_list_of_commands_is_what_the_rooms_declare() -> None:
+    declared = {}
+    for room in ROOMS:
+        text = (ROOT / room.removeprefix("xuanzang-") / "pyproject.toml").read_text(encoding="utf-8")
+        section = text.split(f'[project.entry-points."{GROUP}"]\n')[1].split("\n\n")[0]
+        declared |= dict.fromkeys(re.findall(r'^"?([a-z ]+?)"? = ', section, re.MULTILINE), room)
+    assert declared == {name: known.room for name, known in KNOWN.items()}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_command_says_its_version_without_being_imported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if not here(name):
+        pytest.skip(f"{KNOWN[name].room} is not installed")
+    room = room_of(installed()[name])
+    assert run(capsys, *name.split(), "--version") == (0, f"{room} {version(room)}\n", "")
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_help_of_every_command_is_of_one_style(name: str) -> None:
+    if not here(name):
+        pytest.skip(f"{KNOWN[name].room} is not installed")
+    command = [sys.executable, "-m", "xuanzang.command", *name.split(), "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={"COLUMNS": "200", "PATH": ""})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: xuanzang {name} ")
+    assert re.search(r"^  -h, --help +Show this help message and exit$", done.stdout, re.MULTILINE)
+    # A description starts with a capital and ends without a stop.
+    for text in re.findall(r"^  -.*?  +(\S.*)$", done.stdout, re.MULTILINE):
+        assert not text[0].islower(), text
+
+
+def test_help_lists_what_is_installed_and_names_the_package_of_the_rest(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "installed", lambda: {"translate": EntryPoint("translate", "a:b", GROUP)})
+    status, shown, _ = run(capsys, "--help")
+    assert status == 0
+    assert re.search(r"^  translate +Translate texts", shown, re.MULTILINE)
+    assert "run servers" not in shown
+    assert "not installed: prepare, train, " in shown
+
+
+def test_without_a_command_help_goes_to_standard_error_and_the_status_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    status, shown, errors = run(capsys)
+    assert (status, shown) == (2, "")
+    assert errors.startswith("usage: xuanzang COMMAND")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "--data", "d"], "train is a command of the package xuanzang-model, which is not installed"),
+        (["tranlate"], "no command 'tranlate'; did you mean translate?"),
+        (["--models=x"], "no command '--models=x'"),
+        (["xyzzy"], "no command 'xyzzy'; `xuanzang --help` lists all"),
+    ],
+)
+def test_a_command_that_is_not_there_is_answered_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str], message: str
+) -> None:
+    monkeypatch.setattr(program, "installed", dict)
+    status, shown, errors = run(capsys, *arguments)
+    assert (status, shown) == (2, "")
+    assert message in errors
+    assert errors.count("\n") == 1
+
+
+def test_a_package_that_cannot_be_loaded_is_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = EntryPoint("serve", "xuanzang.no_such_module:main", GROUP)
+    monkeypatch.setattr(program, "installed", lambda: {"serve": broken})
+    status, _, errors = run(capsys, "serve")
+    assert status == 2
+    assert errors.startswith("xuanzang serve: error: xuanzang-server cannot be loaded: No module named")
+
+
+def test_translating_imports_neither_a_server_nor_a_gateway() -> None:
+    code = "import sys; from xuanzang.command.__main__ import main\ntry: main(['translate', '--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    loaded = set(done.stdout.split())
+    assert "xuanzang.client" in loaded
+    assert not loaded & {"xuanzang.server", "xuanzang.gateway", "xuanzang.model", "pydantic", "numpy", "torch"}
+
+
+def test_completion_names_its_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "completion", "fish") == (2, "", "xuanzang completion: error: name the shell: bash or zsh\n")
+    assert run(capsys, "completion", "zsh")[1].startswith("autoload")
