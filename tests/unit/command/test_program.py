@@ -28,7 +28,7 @@ def here(name: str) -> bool:
 
 
 def test_the_list_of_commands_is_what_the_rooms_declare() -> None:
-    declared = {}
+    declared: dict[str, str] = {}
     for room in ROOMS:
         text = (ROOT / room.removeprefix("xuanzang-") / "pyproject.toml").read_text(encoding="utf-8")
         section = text.split(f'[project.entry-points."{GROUP}"]\n')[1].split("\n\n")[0]
@@ -105,7 +105,10 @@ def test_a_package_that_cannot_be_loaded_is_reported(
 
 
 def test_translating_imports_neither_a_server_nor_a_gateway() -> None:
-    code = "import sys; from xuanzang.command.__main__ import main\ntry: main(['translate', '--help'])\nfinally: print(*sys.modules)"
+    code = (
+        "import sys\nfrom xuanzang.command.__main__ import main\n"
+        "try: main(['translate', '--help'])\nfinally: print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     loaded = set(done.stdout.split())
     assert "xuanzang.client" in loaded

@@ -65,9 +65,7 @@ def _fail(reason: str) -> int:
 
 
 def _parser(address: str) -> ArgumentParser:
-    parser: ArgumentParser = CommandParser(
-        prog=_PROGRAM, description="Shows and changes the models of a running server."
-    )
+    parser: ArgumentParser = CommandParser(prog=_PROGRAM, description="Shows and changes a server's models.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command, operands, text in _COMMANDS:
         sub = commands.add_parser(name, help=text, description=text)
