@@ -282,7 +282,7 @@ def test_a_line_that_is_not_utf8_is_refused_in_every_layout(run: Run) -> None:
 
 
 def test_help_lists_the_exit_codes(run: Run) -> None:
-    code, output, _ = run("--help")
+    code, output, _ = run("translate", "--help")
     assert code == 0
     for expected in ("0  ", "1  ", "2  ", "3  ", "130", "141"):
         assert f"\n  {expected}" in output
